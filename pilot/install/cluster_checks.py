@@ -13,7 +13,7 @@ _CILIUM = ResourceKey(VersionedKind("v1", "ConfigMap"), "kube-system", "cilium-c
 _CALICO = ResourceKey(VersionedKind("crd.projectcalico.org/v1", "FelixConfiguration"), "", "default")
 
 
-async def platform_of(objects: ObjectClient) -> str:
+async def detect_platform(objects: ObjectClient) -> str:
     """Returns the name of a platform that needs other defaults, "" for all others. KubeError where the server cannot be asked."""
     return "gke" if "-gke" in await objects.version() else ""
 

@@ -34,7 +34,7 @@ def tag_of(plain: Plain) -> str:
     return str((plain["metadata"].get("labels") or {}).get(TAG) or "")
 
 
-def disarmed(plain: Plain) -> Plain:
+def deactivated(plain: Plain) -> Plain:
     """Returns a configuration whose webhooks are called for nothing."""
     return {
         **plain,
@@ -42,7 +42,7 @@ def disarmed(plain: Plain) -> Plain:
     }
 
 
-def conflicts(ours: Iterable[Plain], others: Iterable[Plain]) -> list[str]:
+def injection_conflicts(ours: Iterable[Plain], others: Iterable[Plain]) -> list[str]:
     """Returns where two configurations would both inject, a sentence for each pair. `others` are those that stay beside ours."""
     found = []
     there = [plain for plain in others if is_injector(plain)]

@@ -9,7 +9,7 @@ from deploy.operator.components import COMPONENTS
 from deploy.operator.inputs import system_namespace
 from deploy.operator.manifest import Installation, in_apply_order
 from deploy.operator.settings_tree import Plain, value_at
-from pilot.install.installation_labels import OperatorOwner, labelled, owner_of
+from pilot.install.installation_labels import OperatorOwner, owner_of, with_ownership_labels
 from pilot.kube.object_client import ResourceKey, resource_key
 
 AFTER: Mapping[str, str] = {
@@ -80,14 +80,17 @@ class InstallPlan(NamedTuple):
             before = AFTER.get(before)
 
 
-def plan_of(installation: Installation) -> InstallPlan:
+def build_install_plan(installation: Installation) -> InstallPlan:
     """Returns the plan of an installation. SettingsError where its name cannot be used."""
     operator = installation.operator
     owner = owner_of(operator)
     steps = []
     for chosen, objects in installation.components:
         component = chosen.component.name
-        made = tuple(labelled(_placed(plain, chosen.namespace), owner, component) for plain in in_apply_order(objects))
+        made = tuple(
+            with_ownership_labels(_placed(plain, chosen.namespace), owner, component)
+            for plain in in_apply_order(objects)
+        )
         steps.append(Step(component, chosen.name, chosen.namespace, made))
     steps.sort(key=lambda step: [c.name for c in COMPONENTS].index(step.component))
     return InstallPlan(

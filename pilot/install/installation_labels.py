@@ -55,7 +55,7 @@ def owner_of(operator: Plain) -> OperatorOwner:
     return OperatorOwner(name, str(metadata.get("namespace") or ""), str(revision or DEFAULT))
 
 
-def labelled(plain: Plain, owner: OperatorOwner, component: str) -> Plain:
+def with_ownership_labels(plain: Plain, owner: OperatorOwner, component: str) -> Plain:
     """Returns an object as it is put into a cluster."""
     metadata = plain["metadata"]
     labels = {

@@ -9,12 +9,28 @@ from typing import Any, NamedTuple
 
 from deploy.operator.settings_tree import value_at
 from pilot.install.diagnosis import causes
-from pilot.install.injectors import DEFAULT_TAG, VALIDATING, conflicts, disarmed, is_injector, revision_of, tag_of
+from pilot.install.injectors import (
+    DEFAULT_TAG,
+    VALIDATING,
+    deactivated,
+    injection_conflicts,
+    is_injector,
+    revision_of,
+    tag_of,
+)
 from pilot.install.install_plan import InstallPlan, Step
 from pilot.install.installation_labels import DEFAULT
-from pilot.install.object_readiness import WAITED_FOR, WORKLOADS, missing_of
+from pilot.install.object_readiness import WAITED_FOR, WORKLOADS, unready_reason
 from pilot.install.prune import prune
-from pilot.install.tag_webhooks import NAMESPACE, Tag, TagError, injectors, set_tag, tag_objects, with_policies
+from pilot.install.tag_webhooks import (
+    NAMESPACE,
+    RevisionTag,
+    TagError,
+    apply_tag,
+    build_tag_objects,
+    list_injectors,
+    with_existing_policies,
+)
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, resource_key
 
@@ -34,7 +50,7 @@ class StepProgress(NamedTuple):
     failed: bool = False
 
 
-class Failure(NamedTuple):
+class StepFailure(NamedTuple):
     """Why a step, named by its title, failed; `causes` are what is known about it, a line each."""
 
     step: str
@@ -45,12 +61,12 @@ class Failure(NamedTuple):
 class InstallOutcome(NamedTuple):
     """What became of an installation: the steps that failed, what was pruned, and what could not be done although all components are there."""
 
-    failures: tuple[Failure, ...]
+    failures: tuple[StepFailure, ...]
     pruned: tuple[ResourceKey, ...]
-    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
-class Waits(NamedTuple):
+class WaitOptions(NamedTuple):
     """Seconds: how long each component may take to come up, and between two looks."""
 
     ready: float = 300.0
@@ -67,7 +83,7 @@ class Installer:
     def __init__(
         self,
         objects: ObjectClient,
-        waits: Waits = Waits(),
+        waits: WaitOptions = WaitOptions(),
         report: Callable[[StepProgress], None] = _ignore,
         package: Traversable | None = None,
         namespaces: Sequence[str] | None = None,
@@ -80,10 +96,10 @@ class Installer:
             namespaces,
         )
 
-    async def conflicts_of(self, plan: InstallPlan) -> list[str]:
+    async def find_conflicts(self, plan: InstallPlan) -> list[str]:
         """Returns which injection webhooks that are there would inject what those of the plan do."""
         ours = [plain for step in plan.steps for plain in step.objects]
-        there = await injectors(self._objects)
+        there = await list_injectors(self._objects)
         own = {plain["metadata"]["name"] for plain in ours}
         if await self._takes_default(plan):
             own |= {
@@ -91,28 +107,28 @@ class Installer:
                 for plain in there
                 if tag_of(plain) == DEFAULT or revision_of(plain) == DEFAULT
             }
-        return conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
+        return injection_conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
 
     async def install(self, plan: InstallPlan, keep: frozenset[ResourceKey] = frozenset()) -> InstallOutcome:
         """Applies a plan, waits for it, and prunes. What `keep` names is not pruned. KubeError where namespaces cannot be made."""
         takes_default = await self._takes_default(plan)
-        plan = await self.prepared(plan)
+        plan = await self.with_webhook_state(plan)
         await self._make_namespaces(plan)
         failures = await self._run(plan)
         if failures:
             return InstallOutcome(tuple(failures), (), ())
-        remarks = []
+        warnings = []
         if takes_default:
             try:
                 await self._set_default(plan)
             except (TagError, KubeError) as error:
-                remarks.append(f"the tag default is not set: {error}")
+                warnings.append(f"the tag default is not set: {error}")
         try:
             pruned = await prune(self._objects, plan.owner.selector(), plan.keys() | keep, self._namespaces)
         except KubeError as error:
             pruned = []
-            remarks.append(f"what is left over is not pruned: {error}")
-        return InstallOutcome((), tuple(pruned), tuple(remarks))
+            warnings.append(f"what is left over is not pruned: {error}")
+        return InstallOutcome((), tuple(pruned), tuple(warnings))
 
     # -- before --------------------------------------------------------------------------------------------------------
 
@@ -123,22 +139,22 @@ class Installer:
             return False
         if plan.owner.revision == DEFAULT:
             return True
-        there = await injectors(self._objects)
+        there = await list_injectors(self._objects)
         return all(revision_of(plain) == plan.owner.revision for plain in there)
 
-    async def prepared(self, plan: InstallPlan) -> InstallPlan:
+    async def with_webhook_state(self, plan: InstallPlan) -> InstallPlan:
         """Returns the plan with what has become of webhooks since, so that it is not undone: the control plane makes those of validation strict,
         and the tag `default` takes the place of the revision of that name."""
         steps = []
         has_injectors = any(is_injector(plain) for step in plan.steps for plain in step.objects)
-        has_tag = has_injectors and any(tag_of(plain) == DEFAULT for plain in await injectors(self._objects))
+        has_tag = has_injectors and any(tag_of(plain) == DEFAULT for plain in await list_injectors(self._objects))
         for step in plan.steps:
             objects = []
             for plain in step.objects:
                 if plain["kind"] == VALIDATING.name:
-                    plain = with_policies(plain, await self._objects.get(resource_key(plain)))
+                    plain = with_existing_policies(plain, await self._objects.get(resource_key(plain)))
                 elif has_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
-                    plain = disarmed(plain)
+                    plain = deactivated(plain)
                 objects.append(plain)
             steps.append(step._replace(objects=tuple(objects)))
         return plan._replace(steps=tuple(steps))
@@ -147,7 +163,7 @@ class Installer:
         for name in plan.namespaces():
             found = await self._objects.get(ResourceKey(NAMESPACE, "", name))
             labels = {NETWORK: plan.network} if plan.network and name == plan.system else {}
-            if found is not None and (missing := missing_of(found)):
+            if found is not None and (missing := unready_reason(found)):
                 raise KubeError(f"the namespace {name} is {missing}")
             if found is None or not labels.items() <= (found["metadata"].get("labels") or {}).items():
                 metadata = {"name": name, **({"labels": labels} if labels else {})}
@@ -155,15 +171,17 @@ class Installer:
 
     # -- components ----------------------------------------------------------------------------------------------------
 
-    async def _run(self, plan: InstallPlan) -> list[Failure]:
+    async def _run(self, plan: InstallPlan) -> list[StepFailure]:
         """Installs all steps, each after those that it waits for; returns those that failed."""
         ended = {step.title: asyncio.get_running_loop().create_future() for step in plan.steps}
 
-        async def run(step: Step) -> Failure | None:
+        async def run(step: Step) -> StepFailure | None:
             before = [await ended[other.title] for other in plan.waits_for(step)]
             broken = [failure.step for failure in before if failure is not None]
             failure = (
-                Failure(step.title, f"it waits for {', '.join(broken)}") if broken else await self.install_step(step)
+                StepFailure(step.title, f"it waits for {', '.join(broken)}")
+                if broken
+                else await self.install_step(step)
             )
             ended[step.title].set_result(failure)
             return failure
@@ -176,7 +194,7 @@ class Installer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def install_step(self, step: Step) -> Failure | None:
+    async def install_step(self, step: Step) -> StepFailure | None:
         """Applies the objects of one step, and waits until they have come up; returns why they have not."""
         begun = asyncio.get_running_loop().time()
         total = len(step.objects)
@@ -200,8 +218,8 @@ class Installer:
                     done += 1
                     continue
                 tell(str(error), failed=True)
-                return Failure(step.title, f"{key}: {error}", _advice(error, key))
-            if key.kind.name in WAITED_FOR and not self._objects.dry_run and missing_of(applied):
+                return StepFailure(step.title, f"{key}: {error}", _advice(error, key))
+            if key.kind.name in WAITED_FOR and not self._objects.dry_run and unready_reason(applied):
                 waiting[key] = applied
             else:
                 done += 1
@@ -210,15 +228,15 @@ class Installer:
                 found = await self._look(key)
                 if found is not None:
                     waiting[key] = found
-                    if not missing_of(found):
+                    if not unready_reason(found):
                         del waiting[key]
                         done += 1
             if not waiting:
                 break
-            said = ", ".join(f"{key}: {missing_of(plain)}" for key, plain in waiting.items())
+            said = ", ".join(f"{key}: {unready_reason(plain)}" for key, plain in waiting.items())
             if asyncio.get_running_loop().time() - begun > self._waits.ready:
                 tell(said, failed=True)
-                return Failure(
+                return StepFailure(
                     step.title,
                     f"not ready after {self._waits.ready:g} s: {said}",
                     tuple(await self._causes(waiting.values())),
@@ -241,9 +259,9 @@ class Installer:
 
     async def _set_default(self, plan: InstallPlan) -> None:
         everywhere = bool(value_at(plan.operator, "spec.values.sidecarInjectorWebhook.enableNamespacesByDefault"))
-        wanted = Tag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
+        wanted = RevisionTag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
         if not self._objects.dry_run:
-            await set_tag(self._objects, await tag_objects(self._objects, wanted, self._package))
+            await apply_tag(self._objects, await build_tag_objects(self._objects, wanted, self._package))
 
 
 def _advice(error: KubeError, key: ResourceKey) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet"})
 WAITED_FOR = WORKLOADS | {"CustomResourceDefinition", "Namespace"}
 
 
-def missing_of(plain: Plain) -> str:
+def unready_reason(plain: Plain) -> str:
     """Returns what an object lacks, "" where it is ready. Objects of other kinds than `WAITED_FOR` always are."""
     status: Plain = plain.get("status") or {}
     kind = plain["kind"]

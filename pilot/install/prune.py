@@ -38,7 +38,7 @@ NAMESPACED_KINDS = (
 DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-async def installed(
+async def list_installed(
     objects: ObjectClient, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()
 ) -> list[Plain]:
     """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
@@ -62,7 +62,7 @@ async def prune(
     """Deletes the objects that labels select and that are not to be kept; returns which they were. Definitions are never deleted, nor what says
     that it is not to be."""
     gone = []
-    for plain in await installed(objects, selector, namespaces):
+    for plain in await list_installed(objects, selector, namespaces):
         key = resource_key(plain)
         if key not in keep and plain["metadata"]["labels"].get(NOT_PRUNED) != "true" and await objects.delete(key):
             gone.append(key)

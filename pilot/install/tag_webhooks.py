@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
-from pilot.install.injectors import MUTATING, VALIDATING, disarmed, is_injector, revision_of, tag_of
+from pilot.install.injectors import MUTATING, VALIDATING, deactivated, is_injector, revision_of, tag_of
 from pilot.install.installation_labels import DEFAULT, NOT_PRUNED, REVISION, TAG
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
@@ -21,7 +21,7 @@ class TagError(Exception):
     """A tag cannot be set or removed; the text says why."""
 
 
-class Tag(NamedTuple):
+class RevisionTag(NamedTuple):
     """A tag to be set. `name` is that of its webhook configuration, "" for the usual one; `everywhere`: namespaces that say nothing are
     injected too, which concerns the tag `default` alone."""
 
@@ -32,17 +32,17 @@ class Tag(NamedTuple):
     everywhere: bool = False
 
 
-async def injectors(objects: ObjectClient) -> list[Plain]:
+async def list_injectors(objects: ObjectClient) -> list[Plain]:
     """Returns all configurations of injection webhooks of a cluster."""
     return [plain for plain in await objects.list(MUTATING) if is_injector(plain)]
 
 
-async def tag_objects(
-    objects: ObjectClient, wanted: Tag, package: Traversable | None = None, taken: bool = True
+async def build_tag_objects(
+    objects: ObjectClient, wanted: RevisionTag, package: Traversable | None = None, taken: bool = True
 ) -> list[Plain]:
     """Returns the objects that a tag consists of. TagError where its revision is not installed, or where `taken` is false and there is one of
     that name."""
-    there = await injectors(objects)
+    there = await list_injectors(objects)
     own = [plain for plain in there if not tag_of(plain) and revision_of(plain) == wanted.revision]
     if not own:
         known = sorted({revision_of(plain) for plain in there if not tag_of(plain)})
@@ -61,7 +61,7 @@ async def tag_objects(
     return made
 
 
-def _injector(wanted: Tag, own: Plain, folder: Traversable) -> Plain:
+def _injector(wanted: RevisionTag, own: Plain, folder: Traversable) -> Plain:
     """Returns the webhooks of a tag: called as those of its revision are, for pods that the tag selects."""
     values: Plain = {"revision": "" if wanted.revision == DEFAULT else wanted.revision, "revisionTags": [wanted.tag]}
     values |= {
@@ -88,17 +88,17 @@ def _injector(wanted: Tag, own: Plain, folder: Traversable) -> Plain:
     }
 
 
-def _validator(wanted: Tag, there: Plain | None, folder: Traversable) -> Plain:
+def _validator(wanted: RevisionTag, there: Plain | None, folder: Traversable) -> Plain:
     values: Plain = {"defaultRevision": wanted.revision, "global": {"istioNamespace": wanted.system}}
     rendered = render(
         read_chart(folder / "charts" / "base"), values, wanted.system, only=("templates/validatingwebhook.yaml",)
     )
     found = next(plain for plain in rendered if plain["metadata"]["name"] == _VALIDATOR)
     labels = {**found["metadata"]["labels"], NOT_PRUNED: "true", TAG: DEFAULT}
-    return with_policies({**found, "metadata": {**found["metadata"], "labels": labels}}, there)
+    return with_existing_policies({**found, "metadata": {**found["metadata"], "labels": labels}}, there)
 
 
-def with_policies(plain: Plain, there: Plain | None) -> Plain:
+def with_existing_policies(plain: Plain, there: Plain | None) -> Plain:
     """Returns a configuration of validating webhooks that fail where those that are there do: the control plane has them fail once it answers."""
     said = {webhook["name"]: webhook.get("failurePolicy") for webhook in (there or {}).get("webhooks") or ()}
     webhooks = [
@@ -108,17 +108,17 @@ def with_policies(plain: Plain, there: Plain | None) -> Plain:
     return {**plain, "webhooks": webhooks}
 
 
-async def set_tag(objects: ObjectClient, made: list[Plain]) -> None:
+async def apply_tag(objects: ObjectClient, made: list[Plain]) -> None:
     """Writes the objects of a tag. Where it is `default`, the webhooks of the revision `default` end: the tag has taken their place."""
     for plain in made:
         await objects.apply(plain)
     if tag_of(made[0]) == DEFAULT:
-        for plain in await injectors(objects):
+        for plain in await list_injectors(objects):
             if not tag_of(plain) and revision_of(plain) == DEFAULT:
-                await objects.apply(disarmed(applied_part(plain)))
+                await objects.apply(deactivated(reapplicable_part(plain)))
 
 
-def applied_part(plain: Plain) -> Plain:
+def reapplicable_part(plain: Plain) -> Plain:
     """Returns what of a configuration of webhooks can be applied again."""
     metadata = {key: value for key, value in plain["metadata"].items() if key in ("name", "labels", "annotations")}
     return {
@@ -143,7 +143,7 @@ async def remove_tag(objects: ObjectClient, tag: str) -> list[ResourceKey]:
     return found
 
 
-async def namespaces_of(objects: ObjectClient, tag: str) -> list[str]:
+async def tagged_namespaces(objects: ObjectClient, tag: str) -> list[str]:
     """Returns the namespaces that a tag, or a revision of that name, is for."""
     found = [
         plain["metadata"]["name"]

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from pilot.install.diagnosis import POD
 from pilot.install.injectors import is_injector, revision_of, tag_of
 from pilot.install.installation_labels import COMPONENT, REVISION, TAG, OperatorOwner
-from pilot.install.prune import DEFINITION, installed
+from pilot.install.prune import DEFINITION, list_installed
 from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
 
 Plain = dict[str, Any]
 _BASE = "Base"
 
 
-class Leaving(NamedTuple):
+class Uninstallation(NamedTuple):
     """What an uninstallation would delete, in order: `warnings` are what somebody may want to think about before."""
 
     objects: tuple[Plain, ...]
@@ -27,21 +27,21 @@ class Leaving(NamedTuple):
         return [resource_key(plain) for plain in self.objects]
 
 
-async def leaving_of_revision(objects: ObjectClient, revision: str) -> Leaving:
+async def uninstallation_of_revision(objects: ObjectClient, revision: str) -> Uninstallation:
     """Returns what goes with a revision: everything of it but what all revisions share, and the tags that would point nowhere."""
-    found = await installed(objects, f"{COMPONENT},{REVISION}={revision}")
+    found = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}")
     found = [plain for plain in found if not is_shared(plain)]
-    warnings = [*_tags(found), *await proxies_of(objects, revision), *_gateways(found)]
-    return Leaving(tuple(found), tuple(warnings))
+    warnings = [*_tags(found), *await proxy_warnings(objects, revision), *_gateways(found)]
+    return Uninstallation(tuple(found), tuple(warnings))
 
 
-async def leaving_of_owner(
+async def uninstallation_of_owner(
     objects: ObjectClient, owner: OperatorOwner, namespaces: Sequence[str] | None = None
-) -> Leaving:
+) -> Uninstallation:
     """Returns what goes with an IstioOperator; what all revisions share stays."""
-    found = await installed(objects, owner.selector(), namespaces)
+    found = await list_installed(objects, owner.selector(), namespaces)
     tags = (
-        await installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces)
+        await list_installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces)
         if any(map(is_injector, found))
         else []
     )
@@ -49,23 +49,25 @@ async def leaving_of_owner(
     found = [plain for plain in found if not is_shared(plain)] + [
         plain for plain in tags if resource_key(plain) not in there
     ]
-    proxies = await proxies_of(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
-    return Leaving(tuple(found), (*_tags(found), *proxies, *_gateways(found)))
+    proxies = (
+        await proxy_warnings(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
+    )
+    return Uninstallation(tuple(found), (*_tags(found), *proxies, *_gateways(found)))
 
 
-async def leaving_at_all(objects: ObjectClient) -> Leaving:
+async def uninstallation_of_everything(objects: ObjectClient) -> Uninstallation:
     """Returns everything that any installation has made, definitions and with them all configuration included."""
-    found = await installed(objects, COMPONENT, kinds=(DEFINITION,))
+    found = await list_installed(objects, COMPONENT, kinds=(DEFINITION,))
     definitions = [plain for plain in found if plain["kind"] == DEFINITION.name]
     warnings = ["everything of every revision goes"]
     if definitions:
         warnings.append(
             f"{len(definitions)} CustomResourceDefinitions go, and all configuration of these kinds with them"
         )
-    return Leaving(tuple(found), (*warnings, *_gateways(found)))
+    return Uninstallation(tuple(found), (*warnings, *_gateways(found)))
 
 
-async def delete(objects: ObjectClient, leaving: Leaving) -> list[ResourceKey]:
+async def delete(objects: ObjectClient, leaving: Uninstallation) -> list[ResourceKey]:
     """Deletes what leaves; returns what was there still."""
     return [key for key in leaving.keys if await objects.delete(key)]
 
@@ -93,7 +95,7 @@ def _gateways(found: Sequence[Plain]) -> list[str]:
     return [f"gateways go: {', '.join(names)}"] if names else []
 
 
-async def proxies_of(objects: ObjectClient, revision: str) -> list[str]:
+async def proxy_warnings(objects: ObjectClient, revision: str) -> list[str]:
     """Returns a warning where pods have proxies of a revision; gateways of the installation itself do not count."""
     pods = [
         pod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pilot.install.injectors import VALIDATING, disarmed, is_injector, revision_of, tag_of
+from pilot.install.injectors import VALIDATING, deactivated, is_injector, revision_of, tag_of
 from pilot.install.install_plan import InstallPlan
 from pilot.install.installation_labels import COMPONENT, DEFAULT, REVISION
-from pilot.install.object_readiness import missing_of
-from pilot.install.prune import DEFINITION, installed
-from pilot.install.tag_webhooks import injectors, with_policies
+from pilot.install.object_readiness import unready_reason
+from pilot.install.prune import DEFINITION, list_installed
+from pilot.install.tag_webhooks import list_injectors, with_existing_policies
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
 
@@ -18,41 +18,41 @@ Plain = dict[str, Any]
 _OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink")
 
 
-class Checked(NamedTuple):
+class ObjectCheck(NamedTuple):
     """An object that was looked at; `wrong` is "" where it is as it should be."""
 
     key: ResourceKey
     wrong: str
 
 
-async def verify_plan(objects: ObjectClient, plan: InstallPlan) -> list[Checked]:
+async def verify_plan(objects: ObjectClient, plan: InstallPlan) -> list[ObjectCheck]:
     """Returns every object of a plan with what is wrong with it. `objects` must be a dry run: the server is asked what applying would change."""
-    tagged = any(tag_of(plain) == DEFAULT for plain in await injectors(objects))
+    tagged = any(tag_of(plain) == DEFAULT for plain in await list_injectors(objects))
     return [await _check(objects, plain, tagged) for step in plan.steps for plain in step.objects]
 
 
-async def _check(objects: ObjectClient, plain: Plain, tagged: bool) -> Checked:
+async def _check(objects: ObjectClient, plain: Plain, tagged: bool) -> ObjectCheck:
     key = resource_key(plain)
     try:
         there = await objects.get(key)
         if there is None:
-            return Checked(key, "it is not there")
+            return ObjectCheck(key, "it is not there")
         if key.kind == VALIDATING:
-            plain = with_policies(plain, there)
+            plain = with_existing_policies(plain, there)
         if tagged and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
-            plain = disarmed(plain)
+            plain = deactivated(plain)
         would = await objects.apply(plain)
     except KubeError as error:
-        return Checked(key, str(error))
+        return ObjectCheck(key, str(error))
     if differing := next(_differing(_comparable(there), _comparable(would), ""), ""):
-        return Checked(key, f"{differing} is not as it would be installed")
-    return Checked(key, missing_of(there))
+        return ObjectCheck(key, f"{differing} is not as it would be installed")
+    return ObjectCheck(key, unready_reason(there))
 
 
-async def verify_revision(objects: ObjectClient, revision: str) -> list[Checked]:
+async def verify_revision(objects: ObjectClient, revision: str) -> list[ObjectCheck]:
     """Returns every object that is labelled as one of a revision with what it lacks."""
-    found = await installed(objects, f"{COMPONENT},{REVISION}={revision}", kinds=(DEFINITION,))
-    return [Checked(resource_key(plain), missing_of(plain)) for plain in found]
+    found = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}", kinds=(DEFINITION,))
+    return [ObjectCheck(resource_key(plain), unready_reason(plain)) for plain in found]
 
 
 def _comparable(plain: Plain) -> Plain:

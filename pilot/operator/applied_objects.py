@@ -27,7 +27,7 @@ def fingerprint(plain: Plain) -> Any:
     return generation, metadata.get("labels"), annotations
 
 
-class NotedObjects(ObjectClient):
+class AppliedObjects(ObjectClient):
     """Objects that are remembered as they were when they were applied last, in `seen`.
 
     `changed` is told of an object once its application is answered, if it was seen meanwhile: the server tells of a change in no order with its

@@ -30,15 +30,15 @@ class ComponentStatus(NamedTuple):
 Components = Mapping[str, ComponentStatus]
 
 
-def of_all(components: InstallPlan, one: ComponentStatus) -> dict[str, ComponentStatus]:
+def uniform_status(components: InstallPlan, one: ComponentStatus) -> dict[str, ComponentStatus]:
     """Returns the same status for every component of a plan."""
     return {step.component: one for step in components.steps if step.objects}
 
 
-def of_outcome(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, ComponentStatus]:
-    """Returns how the components are after an installation; a component with several gateways is as its worst."""
+def outcome_status(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, ComponentStatus]:
+    """Returns how the components are after an installation; a component with several gateways is as its worst_status."""
     failed = {failure.step: failure for failure in outcome.failures}
-    found = of_all(plan, ComponentStatus(HEALTHY))
+    found = uniform_status(plan, ComponentStatus(HEALTHY))
     for step in plan.steps:
         if failure := failed.get(step.title):
             before = found[step.component].error if step.component in found else ""
@@ -47,15 +47,15 @@ def of_outcome(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, Componen
     return found
 
 
-def of_late(plan: InstallPlan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
+def readiness_status(plan: InstallPlan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
     """Returns how components that were healthy are; `late` has by component what it lacks."""
     return {
         name: ComponentStatus(RECONCILING, late[name]) if name in late else one
-        for name, one in of_all(plan, ComponentStatus(HEALTHY)).items()
+        for name, one in uniform_status(plan, ComponentStatus(HEALTHY)).items()
     }
 
 
-def status_of(components: Components, message: str = "", whole: str = "") -> Plain:
+def build_status(components: Components, message: str = "", whole: str = "") -> Plain:
     """Returns the field `status`. `whole` is what all of it is, where that does not follow from its components."""
     version = build_info().version
     listed = {
@@ -63,19 +63,19 @@ def status_of(components: Components, message: str = "", whole: str = "") -> Pla
         for name, one in sorted(components.items())
     }
     return {
-        "status": whole or worst(one.status for one in components.values()),
+        "status": whole or worst_status(one.status for one in components.values()),
         "message": message,
         "componentStatus": listed,
     }
 
 
-def worst(found: Iterable[str]) -> str:
+def worst_status(found: Iterable[str]) -> str:
     """Returns the status that stands for several."""
     there = set(found)
     return next((status for status in _WORST if status in there), HEALTHY)
 
 
-def patch_of(before: Plain, after: Plain) -> Plain:
+def build_status_patch(before: Plain, after: Plain) -> Plain:
     """Returns the merge patch that makes one status of another."""
     gone = {name: None for name in (before.get("componentStatus") or {}) if name not in after["componentStatus"]}
     components: Plain = {**gone}

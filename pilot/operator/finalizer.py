@@ -9,13 +9,13 @@ from typing import Any
 from pilot.install.tag_webhooks import NAMESPACE
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
-from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of
+from pilot.operator.istio_operator_resource import FINALIZER, KIND, IstioOperatorResource, istio_operator_of
 
 _DEPLOYMENT = VersionedKind("apps/v1", "Deployment")
 _TRIES = 10
 
 
-async def hold(objects: ObjectClient, custom: Custom) -> None:
+async def hold(objects: ObjectClient, custom: IstioOperatorResource) -> None:
     """Adds the finalizer. KubeError where that is refused."""
     if FINALIZER not in custom.finalizers:
         await _change(objects, custom.key, lambda found: found if FINALIZER in found else [*found, FINALIZER])
@@ -48,11 +48,13 @@ async def _change(objects: ObjectClient, key: ResourceKey, change: Any) -> None:
                 raise
 
 
-async def release_all(objects: ObjectClient, namespaces: Sequence[str] | None, revision: str) -> list[ResourceKey]:
+async def remove_all_finalizers(
+    objects: ObjectClient, namespaces: Sequence[str] | None, revision: str
+) -> list[ResourceKey]:
     """Removes the finalizer of every IstioOperator that an operator looks after; returns which they were. KubeError where that is refused."""
     found = []
     for namespace in [""] if namespaces is None else namespaces:
-        found += [custom_of(plain) for plain in await objects.list(KIND, namespace=namespace)]
+        found += [istio_operator_of(plain) for plain in await objects.list(KIND, namespace=namespace)]
     held = [
         custom.key
         for custom in found
@@ -63,7 +65,7 @@ async def release_all(objects: ObjectClient, namespaces: Sequence[str] | None, r
     return held
 
 
-async def is_ending(objects: ObjectClient, namespace: str, deployment: str) -> bool:
+async def is_operator_removed(objects: ObjectClient, namespace: str, deployment: str) -> bool:
     """Returns whether the operator itself is taken away, and not only this pod of it: its Deployment, or the namespace, is gone or going, or there
     are to be no replicas. KubeError where that cannot be asked."""
     there = await objects.get(ResourceKey(NAMESPACE, "", namespace))

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import render_installation
-from pilot.install.install_plan import InstallPlan, plan_of
+from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installer import Installer
-from pilot.install.object_readiness import missing_of
+from pilot.install.object_readiness import unready_reason
 from pilot.install.prune import DEFINITION
 from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, resource_key
@@ -25,16 +25,16 @@ from pilot.operator.component_status import (
     UPDATING,
     Components,
     ComponentStatus,
-    of_all,
-    of_late,
-    of_outcome,
-    patch_of,
-    status_of,
+    build_status,
+    build_status_patch,
+    outcome_status,
+    readiness_status,
+    uniform_status,
 )
 from pilot.operator.deletion import leave
 from pilot.operator.finalizer import hold, release
-from pilot.operator.istio_operator_resource import FINALIZER, Custom
-from pilot.operator.operator_context import OperatorParts
+from pilot.operator.istio_operator_resource import FINALIZER, IstioOperatorResource
+from pilot.operator.operator_context import OperatorContext
 
 _log = scope("operator")
 _STEADY = 10.0
@@ -43,10 +43,10 @@ _RENDERING = ThreadPoolExecutor(1, "render")
 """The one thread that renders: what a rendering keeps for the next is not for two at a time, and an attempt that was given up goes on in it."""
 
 
-class Worker:
+class InstallationReconciler:
     """One IstioOperator. `wanted` are the objects that it consists of, as far as its settings could be read."""
 
-    def __init__(self, parts: OperatorParts, custom: Custom) -> None:
+    def __init__(self, parts: OperatorContext, custom: IstioOperatorResource) -> None:
         self._parts, self._custom = parts, custom
         self._news = asyncio.Event()
         self._news.set()
@@ -66,7 +66,7 @@ class Worker:
         self._left: set[ResourceKey] = set()
         self.wanted: frozenset[ResourceKey] = frozenset()
 
-    def saw(self, custom: Custom) -> None:
+    def saw(self, custom: IstioOperatorResource) -> None:
         """Takes the IstioOperator as it is now. What is being done for an older one ends."""
         before, self._custom = self._custom, custom
         if (before.specification, before.leaving, self._is_ours(before)) == (
@@ -118,7 +118,7 @@ class Worker:
         _log.error("%s cannot be looked after", self._custom.key, exc_info=error)
         return self._attempts.next_delay()
 
-    def _is_ours(self, custom: Custom) -> bool:
+    def _is_ours(self, custom: IstioOperatorResource) -> bool:
         return custom.is_for(self._parts.revision)
 
     async def _look(self) -> float | None:
@@ -144,13 +144,13 @@ class Worker:
         return result
 
     async def _fail(self, text: str) -> float:
-        components = of_all(self._plan, ComponentStatus(ERROR, text)) if self._plan else {}
+        components = uniform_status(self._plan, ComponentStatus(ERROR, text)) if self._plan else {}
         await self._tell(components, text, whole=ERROR)
         return self._attempts.next_delay()
 
     # -- installation --------------------------------------------------------------------------------------------------
 
-    async def _install(self, custom: Custom) -> float | None:
+    async def _install(self, custom: IstioOperatorResource) -> float | None:
         await hold(self._parts.objects, custom)
         try:
             plan, self._warnings = await asyncio.get_running_loop().run_in_executor(_RENDERING, _read, custom)
@@ -163,18 +163,20 @@ class Worker:
         self._plan, self.wanted = plan, plan.keys()
         self._drifted.clear()
         if self._installed != custom.specification:
-            await self._tell(of_all(plan, ComponentStatus(self._now(custom))), whole="" if plan.steps else RECONCILING)
+            await self._tell(
+                uniform_status(plan, ComponentStatus(self._now(custom))), whole="" if plan.steps else RECONCILING
+            )
         parts = self._parts
         installer = Installer(parts.objects, parts.waits, namespaces=parts.namespaces)
-        if found := await installer.conflicts_of(plan):
+        if found := await installer.find_conflicts(plan):
             return await self._fail("; ".join(found))
         outcome = await installer.install(plan, parts.kept(custom.key))
-        await self._tell(of_outcome(plan, outcome), "; ".join((*outcome.remarks, *self._warnings)))
+        await self._tell(outcome_status(plan, outcome), "; ".join((*outcome.warnings, *self._warnings)))
         if outcome.failures:
             return self._attempts.next_delay()
         self._late.clear()
         await self._take_left()
-        self._installed, self._unfinished = custom.specification, outcome.remarks
+        self._installed, self._unfinished = custom.specification, outcome.warnings
         return self._rest()
 
     def _rest(self) -> float | None:
@@ -191,10 +193,10 @@ class Worker:
             await self._parts.objects.delete(key)
         self._left.clear()
 
-    def _now(self, custom: Custom) -> str:
+    def _now(self, custom: IstioOperatorResource) -> str:
         """Returns how a component is that is being installed: an update where another version was there."""
         there = (custom.plain.get("status") or {}).get("componentStatus") or {}
-        version = status_of({"": ComponentStatus("")})["componentStatus"][""]["version"]
+        version = build_status({"": ComponentStatus("")})["componentStatus"][""]["version"]
         return UPDATING if any(one.get("version") not in (None, version) for one in there.values()) else RECONCILING
 
     # -- corrections ---------------------------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ class Worker:
             raise
         except KubeError as error:
             self._drifted |= keys
-            await self._tell(of_all(self._plan, ComponentStatus(ERROR, str(error))), str(error))
+            await self._tell(uniform_status(self._plan, ComponentStatus(ERROR, str(error))), str(error))
             return self._attempts.next_delay()
         await self._tell_installed()
         now = asyncio.get_running_loop().time()
@@ -227,11 +229,11 @@ class Worker:
         steps = tuple(
             step._replace(objects=tuple(p for p in step.objects if resource_key(p) in keys)) for step in plan.steps
         )
-        for step in (await installer.prepared(plan._replace(steps=steps))).steps:
+        for step in (await installer.with_webhook_state(plan._replace(steps=steps))).steps:
             for plain in step.objects:
                 found = await self._parts.objects.apply(plain)
                 self._parts.metrics.corrected.inc()
-                self._note_late(resource_key(found), missing_of(found))
+                self._note_late(resource_key(found), unready_reason(found))
 
     def _note_late(self, key: ResourceKey, missing: str) -> None:
         if missing:
@@ -256,11 +258,11 @@ class Worker:
             for plain in step.objects:
                 if missing := self._late.get(resource_key(plain)):
                     found.setdefault(step.component, []).append(f"{resource_key(plain)}: {missing}")
-        return of_late(self._plan, {component: ", ".join(lines) for component, lines in found.items()})
+        return readiness_status(self._plan, {component: ", ".join(lines) for component, lines in found.items()})
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    async def _leave(self, custom: Custom) -> float | None:
+    async def _leave(self, custom: IstioOperatorResource) -> float | None:
         if FINALIZER not in custom.finalizers or (self._parts.revision and self._parts.revision != custom.revision):
             return None
         if self._is_ours(custom) and (attached := await leave(self._parts, custom, self._drifted & self.wanted)):
@@ -274,13 +276,13 @@ class Worker:
 
     async def _tell(self, components: Components, message: str = "", whole: str = "") -> None:
         """Writes the status; however often that fails, it is not forgotten."""
-        wanted = status_of(components, message, whole)
+        wanted = build_status(components, message, whole)
         while True:
             before = self._custom.plain.get("status") or {}
             try:
                 if before == wanted:
                     return
-                after = await self._parts.objects.patch(self._custom.key, patch_of(before, wanted), "status")
+                after = await self._parts.objects.patch(self._custom.key, build_status_patch(before, wanted), "status")
                 self._custom.plain["status"] = after.get("status") or {}
                 if self._custom.plain["status"] == wanted:
                     return
@@ -293,10 +295,10 @@ class Worker:
             await asyncio.sleep(wait)
 
 
-def _read(custom: Custom) -> tuple[InstallPlan, list[str]]:
+def _read(custom: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
     """Returns the plan of an IstioOperator, and what has no effect in it. SettingsError where it is wrong."""
     spec = custom.settings()["spec"]
     if not isinstance(spec, dict):
         raise SettingsError(f"spec: expected a mapping, got {spec}")
     warnings: list[str] = []
-    return plan_of(render_installation(custom.settings(), warnings.append)), warnings
+    return build_install_plan(render_installation(custom.settings(), warnings.append)), warnings

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable, Sequence
 
 from pilot.install.installation_labels import OWNER, OWNER_NAMESPACE
-from pilot.install.installer import Waits
-from pilot.install.object_readiness import WORKLOADS, missing_of
+from pilot.install.installer import WaitOptions
+from pilot.install.object_readiness import WORKLOADS, unready_reason
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
@@ -16,18 +16,18 @@ from pilot.kube.object_client import Plain, ResourceKey, RetryPolicy
 from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
-from pilot.operator.applied_objects import NotedObjects
+from pilot.operator.applied_objects import AppliedObjects
 from pilot.operator.drift import followers
-from pilot.operator.installation_reconciler import Worker
-from pilot.operator.istio_operator_resource import KIND, Custom, read_custom
+from pilot.operator.installation_reconciler import InstallationReconciler
+from pilot.operator.istio_operator_resource import KIND, IstioOperatorResource, decode_istio_operator
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.operator_context import OperatorParts
+from pilot.operator.operator_context import OperatorContext
 
 MANAGER = "istio-operator"
 _log = scope("operator")
 
 
-class Controller:
+class IstioOperatorController:
     """Looks after the IstioOperators of namespaces, None for all, and of a revision, "" for all. `ready` is set once it has seen all of them."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Controller:
         client: ApiClient,
         namespaces: Sequence[str] | None,
         revision: str,
-        waits: Waits,
+        waits: WaitOptions,
         pace: WatchOptions,
         choose: random.Random,
         metrics: OperatorMetrics,
@@ -43,15 +43,15 @@ class Controller:
     ) -> None:
         self.ready = False
         self._client, self._pace = client, pace
-        self._objects = NotedObjects(client, MANAGER, choose, retry, self._changed)
-        self._parts = OperatorParts(
+        self._objects = AppliedObjects(client, MANAGER, choose, retry, self._changed)
+        self._parts = OperatorContext(
             self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over
         )
-        self._workers: dict[NamespacedName, Worker] = {}
+        self._workers: dict[NamespacedName, InstallationReconciler] = {}
         self._tasks: dict[NamespacedName, asyncio.Task[None]] = {}
 
     @property
-    def objects(self) -> NotedObjects:
+    def objects(self) -> AppliedObjects:
         """Returns the objects of the API server."""
         return self._objects
 
@@ -105,15 +105,15 @@ class Controller:
             if raw is None:
                 await self._forget(name)
             else:
-                self._see(name, read_custom(raw))
+                self._see(name, decode_istio_operator(raw))
         self._parts.metrics.customs.set(len(self._workers))
 
-    def _see(self, name: NamespacedName, custom: Custom) -> None:
+    def _see(self, name: NamespacedName, custom: IstioOperatorResource) -> None:
         worker = self._workers.get(name)
         if worker is not None:
             worker.saw(custom)
             return
-        worker = self._workers[name] = Worker(self._parts, custom)
+        worker = self._workers[name] = InstallationReconciler(self._parts, custom)
         self._tasks[name] = asyncio.create_task(worker.run(), name=f"look after {custom.key}")
 
     async def _forget(self, name: NamespacedName) -> None:
@@ -150,7 +150,7 @@ class Controller:
         elif self._objects.is_known(key, plain):
             if plain["kind"] in WORKLOADS:
                 for worker in wanting:
-                    worker.lacks(key, missing_of(plain))
+                    worker.lacks(key, unready_reason(plain))
             return
         labels = (plain or {}).get("metadata", {}).get("labels") or {}
         owner = self._workers.get(NamespacedName(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))

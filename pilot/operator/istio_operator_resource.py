@@ -15,7 +15,7 @@ FINALIZER = "istio-finalizer.install.istio.io"
 IGNORE = "install.istio.io/ignoreReconcile"
 
 
-class Custom(NamedTuple):
+class IstioOperatorResource(NamedTuple):
     """`generation` counts the changes of its specification, and begins anew with another `uid`: that of one that was deleted and made again.
     `plain` is all of it."""
 
@@ -64,11 +64,11 @@ class Custom(NamedTuple):
         }
 
 
-def custom_of(plain: Plain) -> Custom:
+def istio_operator_of(plain: Plain) -> IstioOperatorResource:
     """Returns the IstioOperator of an object."""
     metadata = plain["metadata"]
     leaving = bool(metadata.get("deletionTimestamp"))
-    return Custom(
+    return IstioOperatorResource(
         metadata.get("namespace", ""),
         metadata["name"],
         metadata.get("uid", ""),
@@ -78,6 +78,6 @@ def custom_of(plain: Plain) -> Custom:
     )
 
 
-def read_custom(raw: bytes) -> Custom:
+def decode_istio_operator(raw: bytes) -> IstioOperatorResource:
     """Returns the IstioOperator of a JSON text."""
-    return custom_of(msgspec.json.decode(raw))
+    return istio_operator_of(msgspec.json.decode(raw))

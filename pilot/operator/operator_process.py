@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from pilot.install.installer import Waits
+from pilot.install.installer import WaitOptions
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.client import ApiClient, RequestTimeouts
 from pilot.kube.errors import KubeError
@@ -21,8 +21,8 @@ from pilot.kube.leader_lock import LEASE, Lock
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.lib.tasks import cancel_tasks
-from pilot.operator.finalizer import is_ending, release_all
-from pilot.operator.istio_operator_controller import Controller
+from pilot.operator.finalizer import is_operator_removed, remove_all_finalizers
+from pilot.operator.istio_operator_controller import IstioOperatorController
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.operator_settings import WATCHED, OperatorSettings
 
@@ -50,7 +50,7 @@ def _credentials(settings: OperatorSettings) -> Credentials:
     return KubeconfigFile(settings.watch.kubeconfig) if settings.watch.kubeconfig else InCluster()
 
 
-def watched_namespaces(text: str) -> Sequence[str] | None:
+def parse_namespaces(text: str) -> Sequence[str] | None:
     """Returns the namespaces of a list with commas, None for all."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip())) or None
 
@@ -67,10 +67,10 @@ class Operator:
         patience: RequestTimeouts = RequestTimeouts(),
     ) -> None:
         self._settings, self._metrics = settings, OperatorMetrics()
-        self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
+        self._namespaces, self._revision = parse_namespaces(settings.watch.namespaces), settings.watch.revision
         self._client = ApiClient(credentials, timeouts=patience)
-        waits = Waits(settings.watch.timeout.seconds, look)
-        self.controller = Controller(
+        waits = WaitOptions(settings.watch.timeout.seconds, look)
+        self.controller = IstioOperatorController(
             self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics
         )
         self._ended = asyncio.Event()
@@ -118,8 +118,8 @@ class Operator:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 try:
-                    if await is_ending(objects, replica.pod_namespace, replica.deployment):
-                        for key in await release_all(objects, self._namespaces, self._revision):
+                    if await is_operator_removed(objects, replica.pod_namespace, replica.deployment):
+                        for key in await remove_all_finalizers(objects, self._namespaces, self._revision):
                             _log.warning("%s: the operator goes, what was installed stays", key)
                 except KubeError as error:
                     _log.error("finalizers cannot be removed: %s", error)

@@ -9,9 +9,9 @@ from typing import Any
 
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, render_installation
-from pilot.install.install_plan import InstallPlan, plan_of
+from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
-from pilot.install.installer import Installer, InstallOutcome, Waits
+from pilot.install.installer import Installer, InstallOutcome, WaitOptions
 from pilot.kube.client import ApiClient, RequestTimeouts
 from pilot.kube.object_client import ObjectClient, RetryPolicy
 from pilot.lib.backoff import Backoff
@@ -22,7 +22,7 @@ from testing.kube.kube_access import Known, chance, client_of
 Plain = dict[str, Any]
 State = dict[str, Plain]
 SYSTEM = "istio-system"
-WAITS = Waits(ready=20.0, look=0.001)
+WAITS = WaitOptions(ready=20.0, look=0.001)
 PATIENCE = RequestTimeouts(connect=10.0, response=30.0)
 RETRY = RetryPolicy(5, Backoff(0.0005, 0.002))
 _KEPT = ("virtualservices.networking.istio.io", "envoyfilters.networking.istio.io")
@@ -62,12 +62,12 @@ async def install(objects: ObjectClient, plan: InstallPlan) -> InstallOutcome:
     """Installs a plan, and nothing may go wrong."""
     outcome = await Installer(objects, WAITS).install(plan)
     assert outcome.failures == (), [failure[1:] for failure in outcome.failures]
-    assert outcome.remarks == ()
+    assert outcome.warnings == ()
     return outcome
 
 
 def plan(*assignments: str) -> InstallPlan:
-    return plan_of(light(*assignments))
+    return build_install_plan(light(*assignments))
 
 
 def state_of(server: ApiServer) -> State:

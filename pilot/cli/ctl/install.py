@@ -16,11 +16,11 @@ from pilot.cli.ctl.manifest import operator_options, read_installation, read_set
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import shown_progress
 from pilot.cli.ctl.verify_install import show_checked
-from pilot.install.cluster_checks import cni_warnings, platform_of
-from pilot.install.install_plan import InstallPlan, plan_of
+from pilot.install.cluster_checks import cni_warnings, detect_platform
+from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import VERSION
-from pilot.install.installer import Installer, InstallOutcome, Waits
-from pilot.install.prune import installed
+from pilot.install.installer import Installer, InstallOutcome, WaitOptions
+from pilot.install.prune import list_installed
 from pilot.install.verification import verify_plan
 from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
@@ -69,11 +69,11 @@ def _run(
     cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: str, verify: bool, force: bool, **where: Any
 ) -> None:
     settings = read_settings(**where)
-    waits = Waits(ready=_seconds(timeout))
-    platform = cluster.ask(lambda objects, _: platform_of(objects))
+    waits = WaitOptions(ready=_seconds(timeout))
+    platform = cluster.ask(lambda objects, _: detect_platform(objects))
     installation = read_installation(settings, force, platform)
     try:
-        plan = plan_of(installation)
+        plan = build_install_plan(installation)
     except SettingsError as error:
         raise CommandError(str(error)) from error
     cluster.ask(lambda objects, _: _check(objects, plan, force, upgrades))
@@ -103,7 +103,7 @@ async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades
         await _check_versions(objects, plan)
     async for warning in cni_warnings(objects, plan):
         click.echo(f"! {warning}", err=True)
-    found = await Installer(objects).conflicts_of(plan)
+    found = await Installer(objects).find_conflicts(plan)
     for line in found:
         click.echo(f"! {line}", err=True)
     if found and not force:
@@ -113,7 +113,7 @@ async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades
 
 
 async def _check_versions(objects: ObjectClient, plan: InstallPlan) -> None:
-    there = [plain for plain in await installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
+    there = [plain for plain in await list_installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
     if not there:
         raise CommandError(
             f"no control plane of revision {plan.owner.revision} is installed that could be upgraded: pilotctl install"
@@ -131,6 +131,6 @@ def _say(outcome: InstallOutcome, dry_run: bool) -> None:
         raise CommandError("not everything is installed; once the cause is gone, the same command goes on")
     for key in outcome.pruned:
         write(f"- {'would delete' if dry_run else 'deleted'} {key}, which is not meant any more")
-    for remark in outcome.remarks:
+    for remark in outcome.warnings:
         click.echo(f"! {remark}", err=True)
     write("Nothing was changed: the API server takes all of it." if dry_run else "✔ Installed.")

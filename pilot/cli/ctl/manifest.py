@@ -128,6 +128,6 @@ def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specifi
 
 
 async def _platform(objects: ObjectClient, _: ObjectClient) -> str:
-    from pilot.install.cluster_checks import platform_of
+    from pilot.install.cluster_checks import detect_platform
 
-    return await platform_of(objects)
+    return await detect_platform(objects)

@@ -21,13 +21,13 @@ from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import shown_progress
 from pilot.install.install_plan import Step
-from pilot.install.installer import Installer, Waits
+from pilot.install.installer import Installer, WaitOptions
 from pilot.install.tag_webhooks import NAMESPACE
 from pilot.kube.errors import NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind, resource_key
-from pilot.operator.finalizer import release_all
+from pilot.operator.finalizer import remove_all_finalizers
 from pilot.operator.istio_operator_resource import FINALIZER, KIND
-from pilot.operator.operator_process import watched_namespaces
+from pilot.operator.operator_process import parse_namespaces
 
 Plain = dict[str, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -95,7 +95,7 @@ def dump(values: Plain, package: str) -> None:
 def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dry_run: bool) -> None:
     """Install the operator, with the namespaces that it watches."""
     found = _objects(values, package)
-    watched = watched_namespaces(values["watchedNamespaces"]) or []
+    watched = parse_namespaces(values["watchedNamespaces"]) or []
     customs = [_custom(name, text, watched) for name, text in read_files(files).items()]
 
     async def work(objects: ObjectClient, _: ObjectClient) -> None:
@@ -103,7 +103,7 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
             if await objects.get(ResourceKey(NAMESPACE, "", name)) is None:
                 await objects.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         with shown_progress() as report:
-            failure = await Installer(objects, Waits(), report).install_step(
+            failure = await Installer(objects, WaitOptions(), report).install_step(
                 Step("Operator", _NAME, values["operatorNamespace"], tuple(found))
             )
         if failure is not None:
@@ -220,5 +220,5 @@ async def _remove(objects: ObjectClient, found: Sequence[ResourceKey], revision:
             lines.append(f"deleted {key}")
         if key.kind == _DEPLOYMENT:
             await _wait_until_gone(objects, key)
-    released = await release_all(objects, None, "" if purge else revision)
+    released = await remove_all_finalizers(objects, None, "" if purge else revision)
     return [*lines, *(f"released {key}" for key in released), "✔ Removed."]

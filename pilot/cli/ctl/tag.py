@@ -14,9 +14,9 @@ from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.command import answers
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.config.validation.rules import is_dns_label
-from pilot.install.injectors import conflicts, revision_of, tag_of
+from pilot.install.injectors import injection_conflicts, revision_of, tag_of
 from pilot.install.installation_labels import DEFAULT
-from pilot.install.tag_webhooks import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
+from pilot.install.tag_webhooks import RevisionTag, TagError, list_injectors, tagged_namespaces, remove_tag, apply_tag, build_tag_objects
 from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -69,7 +69,7 @@ def set_(cluster: Cluster, name: str, yes: bool, **options: Any) -> None:
         click.echo(f"! {line}", err=True)
     if found:
         confirm("Pods would be injected twice. Go on?", yes)
-    cluster.ask(lambda objects, _: set_tag(objects, made))
+    cluster.ask(lambda objects, _: apply_tag(objects, made))
     write(f"✔ The tag {name} stands for revision {options['revision']}.")
     if name != DEFAULT:
         write(
@@ -100,7 +100,7 @@ def list_(cluster: Cluster) -> CommandResult:
 @of_cluster
 def remove(cluster: Cluster, name: str, yes: bool) -> None:
     """Remove a tag."""
-    found = cluster.ask(lambda objects, _: namespaces_of(objects, name))
+    found = cluster.ask(lambda objects, _: tagged_namespaces(objects, name))
     if found:
         click.echo(f"! namespaces follow it, in which nothing will be injected any more: {', '.join(found)}", err=True)
         confirm("Go on?", yes)
@@ -121,8 +121,8 @@ async def _objects(
     if not is_dns_label(name):
         raise CommandError(f"{name} cannot be a tag: write a DNS label, of lower case letters, digits and -")
     try:
-        return await tag_objects(
-            objects, Tag(name, revision, system, webhook, everywhere), installation_folder(package), overwrite
+        return await build_tag_objects(
+            objects, RevisionTag(name, revision, system, webhook, everywhere), installation_folder(package), overwrite
         )
     except TagError as error:
         raise CommandError(str(error)) from error
@@ -133,16 +133,16 @@ async def _conflicts(objects: ObjectClient, made: list[dict[str, Any]]) -> list[
     takes_default = tag_of(made[0]) == DEFAULT
     others = [
         p
-        for p in await injectors(objects)
+        for p in await list_injectors(objects)
         if p["metadata"]["name"] not in own and not (takes_default and revision_of(p) == DEFAULT)
     ]
-    return conflicts(made, others)
+    return injection_conflicts(made, others)
 
 
 async def _list(objects: ObjectClient) -> list[dict[str, Any]]:
-    found = [(tag_of(plain), revision_of(plain)) for plain in await injectors(objects) if tag_of(plain)]
+    found = [(tag_of(plain), revision_of(plain)) for plain in await list_injectors(objects) if tag_of(plain)]
     return [
-        {"tag": tag, "revision": revision, "namespaces": await namespaces_of(objects, tag)}
+        {"tag": tag, "revision": revision, "namespaces": await tagged_namespaces(objects, tag)}
         for tag, revision in sorted(found)
     ]
 

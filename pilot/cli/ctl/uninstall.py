@@ -12,13 +12,13 @@ from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.manifest import read_installation, read_settings
 from pilot.cli.ctl.output import write
 from pilot.install.installation_labels import owner_of
-from pilot.install.tag_webhooks import injectors
+from pilot.install.tag_webhooks import list_injectors
 from pilot.install.uninstallation import (
-    Leaving,
+    Uninstallation,
     delete,
-    leaving_at_all,
-    leaving_of_owner,
-    leaving_of_revision,
+    uninstallation_of_everything,
+    uninstallation_of_owner,
+    uninstallation_of_revision,
     revisions,
 )
 from pilot.kube.object_client import ObjectClient
@@ -59,17 +59,17 @@ def uninstall(
     write("✔ Uninstalled.")
 
 
-async def _find(objects: ObjectClient, revision: str, purge: bool, force: bool, where: dict[str, Any]) -> Leaving:
+async def _find(objects: ObjectClient, revision: str, purge: bool, force: bool, where: dict[str, Any]) -> Uninstallation:
     if purge:
-        return await leaving_at_all(objects)
+        return await uninstallation_of_everything(objects)
     if where["files"]:
         installation = read_installation(read_settings(revision=revision, **where), force)
         try:
-            return await leaving_of_owner(objects, owner_of(installation.operator))
+            return await uninstallation_of_owner(objects, owner_of(installation.operator))
         except SettingsError as error:
             raise CommandError(str(error)) from error
-    leaving = await leaving_of_revision(objects, revision)
+    leaving = await uninstallation_of_revision(objects, revision)
     if not leaving.objects:
-        known = ", ".join(revisions(await injectors(objects))) or "none"
+        known = ", ".join(revisions(await list_injectors(objects))) or "none"
         raise CommandError(f"there is no revision {revision}; there are: {known}")
     return leaving

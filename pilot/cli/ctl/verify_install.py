@@ -12,10 +12,10 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, of_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
 from pilot.cli.ctl.output import TextTable, say
-from pilot.install.cluster_checks import platform_of
-from pilot.install.install_plan import plan_of
+from pilot.install.cluster_checks import detect_platform
+from pilot.install.install_plan import build_install_plan
 from pilot.install.installation_labels import DEFAULT
-from pilot.install.verification import Checked, verify_plan, verify_revision
+from pilot.install.verification import ObjectCheck, verify_plan, verify_revision
 
 
 @click.command("verify-install")
@@ -24,9 +24,9 @@ from pilot.install.verification import Checked, verify_plan, verify_revision
 def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
     """Compare what is installed with an IstioOperator; without one, see whether what is labelled as installed has come up."""
     if where["files"] or where["assignments"]:
-        platform = cluster.ask(lambda objects, _: platform_of(objects))
+        platform = cluster.ask(lambda objects, _: detect_platform(objects))
         try:
-            plan = plan_of(read_installation(read_settings(**where), force, platform))
+            plan = build_install_plan(read_installation(read_settings(**where), force, platform))
         except SettingsError as error:
             raise CommandError(str(error)) from error
         checked = cluster.ask(lambda _, trial: verify_plan(trial, plan))
@@ -39,7 +39,7 @@ def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
         raise CommandError("not everything is as it should be")
 
 
-def show_checked(checked: Sequence[Checked]) -> bool:
+def show_checked(checked: Sequence[ObjectCheck]) -> bool:
     """Prints what was looked at; returns whether all of it is as it should be."""
     wrong = [each for each in checked if each.wrong]
     kinds: dict[str, int] = {}

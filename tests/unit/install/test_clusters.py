@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pilot.install.cluster_checks import cni_warnings, platform_of
+from pilot.install.cluster_checks import cni_warnings, detect_platform
 from pilot.install.verification import _comparable, _differing
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey
@@ -39,7 +39,7 @@ class Server:
 
 @pytest.mark.parametrize(("version", "platform"), [("v1.30.1-gke.200", "gke"), ("v1.30.1", ""), ("v1.30.1-eks-1", "")])
 async def test_the_platform_is_known_by_the_version(version: str, platform: str) -> None:
-    assert await platform_of(Server(version)) == platform  # type: ignore[arg-type]
+    assert await detect_platform(Server(version)) == platform  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

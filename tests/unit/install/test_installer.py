@@ -8,9 +8,9 @@ import pytest
 
 from pilot.install.injectors import DEFAULT_TAG, MUTATING, NEVER, VALIDATING
 from pilot.install.installation_labels import REVISION, TAG, OperatorOwner
-from pilot.install.installer import Failure, Installer, InstallOutcome, StepProgress, Waits
-from pilot.install.tag_webhooks import Tag, TagError, remove_tag, tag_objects
-from pilot.install.verification import Checked, verify_plan
+from pilot.install.installer import Installer, InstallOutcome, StepFailure, StepProgress, WaitOptions
+from pilot.install.tag_webhooks import RevisionTag, TagError, build_tag_objects, remove_tag
+from pilot.install.verification import ObjectCheck, verify_plan
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
 from testing.kube.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
@@ -36,7 +36,7 @@ def installer(cluster: Cluster, told: list[tuple[Any, ...]] | None = None, ready
             assert progress.seconds >= 0
             told.append(progress._replace(seconds=0.0))
 
-    return Installer(cluster, Waits(ready, 0.0), tell)  # type: ignore[arg-type]
+    return Installer(cluster, WaitOptions(ready, 0.0), tell)  # type: ignore[arg-type]
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def test_what_does_not_come_up_in_its_time_fails_the_step() -> None:
     failure = await installer(Cluster(late={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
     said = "Deployment istio-system/istiod: 0 of 1 pods ready"
     causes = ("there is no pod yet: kubectl describe -n istio-system deployment istiod",)
-    assert failure == Failure("Pilot", f"not ready after -1 s: {said}", causes)
+    assert failure == StepFailure("Pilot", f"not ready after -1 s: {said}", causes)
     assert told[-1] == StepProgress("Pilot", 0, 1, said, 0.0, failed=True)
 
 
@@ -77,7 +77,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
         (
             CONFIG,
             FORBIDDEN,
-            Failure(
+            StepFailure(
                 "Pilot",
                 "ConfigMap istio-system/config: 403 Forbidden: no",
                 ("whoever installs needs the right to create and patch ConfigMap in the namespace istio-system",),
@@ -86,18 +86,18 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
         (
             made(NAMESPACE, "config"),
             FORBIDDEN,
-            Failure(
+            StepFailure(
                 "Pilot",
                 "Namespace config: 403 Forbidden: no",
                 ("whoever installs needs the right to create and patch Namespace in the cluster",),
             ),
         ),
-        (CONFIG, ApiError(404, "NotFound", ""), Failure("Pilot", "ConfigMap istio-system/config: 404 NotFound")),
-        (CONFIG, KubeError("no answer"), Failure("Pilot", "ConfigMap istio-system/config: no answer")),
+        (CONFIG, ApiError(404, "NotFound", ""), StepFailure("Pilot", "ConfigMap istio-system/config: 404 NotFound")),
+        (CONFIG, KubeError("no answer"), StepFailure("Pilot", "ConfigMap istio-system/config: no answer")),
     ],
 )
 async def test_what_cannot_be_applied_fails_the_step_with_advice(
-    plain: Plain, error: KubeError, failure: Failure
+    plain: Plain, error: KubeError, failure: StepFailure
 ) -> None:
     told: list[Any] = []
     assert await installer(Cluster(refused={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
@@ -125,11 +125,11 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
     )
     outcome = await installer(cluster).install(plan(*steps))
     assert outcome.failures == (
-        Failure("Base", "ConfigMap istio-system/config: no answer"),
-        Failure("Pilot", "it waits for Base"),
-        Failure("Cni", "it waits for Base"),
+        StepFailure("Base", "ConfigMap istio-system/config: no answer"),
+        StepFailure("Pilot", "it waits for Base"),
+        StepFailure("Cni", "it waits for Base"),
     )
-    assert (outcome.pruned, outcome.remarks, cluster.applied) == ((), (), ["Namespace istio-system"])
+    assert (outcome.pruned, outcome.warnings, cluster.applied) == ((), (), ["Namespace istio-system"])
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePol
 
 
 @pytest.mark.parametrize(
-    ("there", "planned", "prepared"),
+    ("there", "planned", "with_webhook_state"),
     [
         ([STRICT], VALIDATOR, STRICT),
         ([], VALIDATOR, VALIDATOR),
@@ -232,10 +232,10 @@ STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePol
     ],
 )
 async def test_a_plan_does_not_undo_what_has_become_of_webhooks(
-    there: list[Plain], planned: Plain, prepared: Plain
+    there: list[Plain], planned: Plain, with_webhook_state: Plain
 ) -> None:
-    found = await installer(Cluster(*there)).prepared(plan(step(planned)))
-    assert found == plan(step(prepared))
+    found = await installer(Cluster(*there)).with_webhook_state(plan(step(planned)))
+    assert found == plan(step(with_webhook_state))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
     own = injector(
         "mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision
     )
-    found = await installer(Cluster(*there, injector("third", "r3"))).conflicts_of(plan(step(own), owner=owner))
+    found = await installer(Cluster(*there, injector("third", "r3"))).find_conflicts(plan(step(own), owner=owner))
     assert [text.partition(" and ")[2].partition(" ")[0] for text in found] == named
 
 
@@ -266,7 +266,7 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
     cluster: Any = Cluster(
         injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1")
     )
-    (moved,) = await tag_objects(cluster, Tag("prod", "r2", "istio-system"))
+    (moved,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
     assert (moved["metadata"]["labels"][REVISION], moved["metadata"]["labels"][TAG]) == ("r2", "prod")
     for tag, revision, error in (
         ("prod", "r2", "the tag prod is there already, of revision r1: --overwrite moves it"),
@@ -274,7 +274,7 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
         ("prod", "r9", "there is no revision r9; there are: r1, r2"),
     ):
         with pytest.raises(TagError) as found:
-            await tag_objects(cluster, Tag(tag, revision, "istio-system"), taken=False)
+            await build_tag_objects(cluster, RevisionTag(tag, revision, "istio-system"), taken=False)
         assert str(found.value) == error
     with pytest.raises(TagError, match=r"^there is no tag none$"):
         await remove_tag(cluster, "none")
@@ -282,22 +282,22 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
 
 
 async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
-    disarmed = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
+    deactivated = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
     cluster: Any = Cluster(
-        disarmed, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD
+        deactivated, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD
     )
     changed, absent = made(CONFIG_MAP, "there", "a", data={"k": "2"}), made(CONFIG_MAP, "absent", "a")
     found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
     assert found == [
-        Checked(resource_key(OWN), ""),
-        Checked(resource_key(VALIDATOR), ""),
-        Checked(resource_key(changed), "data.k is not as it would be installed"),
-        Checked(resource_key(absent), "it is not there"),
-        Checked(resource_key(WORKLOAD), ""),
+        ObjectCheck(resource_key(OWN), ""),
+        ObjectCheck(resource_key(VALIDATOR), ""),
+        ObjectCheck(resource_key(changed), "data.k is not as it would be installed"),
+        ObjectCheck(resource_key(absent), "it is not there"),
+        ObjectCheck(resource_key(WORKLOAD), ""),
     ]
     untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})
     untagged.there[resource_key(CONFIG)] = CONFIG
     assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [
-        Checked(resource_key(OWN), ""),
-        Checked(resource_key(CONFIG), "no answer"),
+        ObjectCheck(resource_key(OWN), ""),
+        ObjectCheck(resource_key(CONFIG), "no answer"),
     ]

@@ -9,7 +9,16 @@ import pytest
 
 from deploy.operator.errors import SettingsError
 from pilot.install.diagnosis import EVENT, POD, causes
-from pilot.install.injectors import MUTATING, NEVER, conflicts, disarmed, is_injector, revision_of, selects, tag_of
+from pilot.install.injectors import (
+    MUTATING,
+    NEVER,
+    deactivated,
+    injection_conflicts,
+    is_injector,
+    revision_of,
+    selects,
+    tag_of,
+)
 from pilot.install.installation_labels import (
     COMPONENT,
     OWNER,
@@ -17,19 +26,19 @@ from pilot.install.installation_labels import (
     REVISION,
     TAG,
     OperatorOwner,
-    labelled,
     owner_of,
+    with_ownership_labels,
 )
-from pilot.install.object_readiness import missing_of
+from pilot.install.object_readiness import unready_reason
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS, prune
 from pilot.install.uninstallation import (
     delete,
     is_shared,
-    leaving_at_all,
-    leaving_of_owner,
-    leaving_of_revision,
-    proxies_of,
+    proxy_warnings,
     revisions,
+    uninstallation_of_everything,
+    uninstallation_of_owner,
+    uninstallation_of_revision,
 )
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
@@ -142,7 +151,7 @@ WORKLOAD: Plain = {"metadata": {"generation": 2}, "spec": {"replicas": 3}}
     ],
 )
 def test_what_an_object_lacks(kind: str, plain: Plain, missing: str) -> None:
-    assert missing_of({"kind": kind, **plain}) == missing
+    assert unready_reason({"kind": kind, **plain}) == missing
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -190,7 +199,7 @@ def test_names_of_operators_must_fit_into_a_label(name: str, fits: bool) -> None
 @pytest.mark.parametrize("labels", [None, {"app": "istiod", COMPONENT: "old"}])
 def test_an_object_keeps_its_labels_and_gets_those_of_its_owner(labels: dict[str, str] | None) -> None:
     plain = {"kind": "Service", "metadata": {"name": "istiod", "labels": labels}}
-    found = labelled(plain, OperatorOwner("mesh", "", "r2"), "Pilot")["metadata"]["labels"]
+    found = with_ownership_labels(plain, OperatorOwner("mesh", "", "r2"), "Pilot")["metadata"]["labels"]
     assert found.pop("operator.istio.io/version")
     own = {COMPONENT: "Pilot", "operator.istio.io/managed": "Reconcile", OWNER: "mesh", REVISION: "r2"}
     assert found == {**({"app": "istiod"} if labels else {}), **own}
@@ -218,7 +227,7 @@ def test_what_injects_and_for_whom() -> None:
         ("default", ""),
         ("r2", "prod"),
     ]
-    assert disarmed(injector("a", namespaceSelector=ENABLED))["webhooks"] == [
+    assert deactivated(injector("a", namespaceSelector=ENABLED))["webhooks"] == [
         {"name": "rev.namespace.sidecar-injector.istio.io", "namespaceSelector": NEVER, "objectSelector": NEVER}
     ]
 
@@ -262,7 +271,7 @@ def test_selectors(operator: str, values: list[str] | None, labels: dict[str, st
     ],
 )
 def test_who_would_inject_the_same_pods(ours: Plain, theirs: Plain, where: str) -> None:
-    said = conflicts(
+    said = injection_conflicts(
         [injector("one", namespaceSelector=ours), made(ROLE, "r")],
         [made(ROLE, "r"), injector("two", "r2", namespaceSelector=theirs)],
     )
@@ -316,26 +325,26 @@ def names(plains: Sequence[Plain]) -> list[str]:
 
 
 async def test_what_goes_with_a_revision() -> None:
-    leaving = await leaving_of_revision(Cluster(*THERE), "default")  # type: ignore[arg-type]
+    leaving = await uninstallation_of_revision(Cluster(*THERE), "default")  # type: ignore[arg-type]
     assert (names(leaving.objects), leaving.warnings) == (MINE, WARNED)
     assert leaving.keys == [resource_key(plain) for plain in leaving.objects]
 
 
 async def test_what_goes_with_an_operator_is_followed_by_the_tags_of_its_revision() -> None:
     cluster = Cluster(*THERE)
-    leaving = await leaving_of_owner(cluster, OperatorOwner("mesh", "", "default"))  # type: ignore[arg-type]
+    leaving = await uninstallation_of_owner(cluster, OperatorOwner("mesh", "", "default"))  # type: ignore[arg-type]
     assert (names(leaving.objects), leaving.warnings) == (
         ["istio-sidecar-injector", "ingress", "istio", "istio-revision-tag-prod"],
         WARNED,
     )
     without = Cluster(*(plain for plain in THERE if not is_injector(plain) and plain["metadata"]["name"] != "istio"))
-    leaving = await leaving_of_owner(without, OperatorOwner("mesh", "", "default"), ["edge"])  # type: ignore[arg-type]
+    leaving = await uninstallation_of_owner(without, OperatorOwner("mesh", "", "default"), ["edge"])  # type: ignore[arg-type]
     assert (names(leaving.objects), leaving.warnings) == (["ingress"], ("gateways go: Deployment edge/ingress",))
     assert {namespace for kind, _, namespace in without.asked if kind in {k.name for k in NAMESPACED_KINDS}} == {"edge"}
 
 
 async def test_everything_goes_with_its_definitions_at_last() -> None:
-    leaving = await leaving_at_all(Cluster(*THERE))  # type: ignore[arg-type]
+    leaving = await uninstallation_of_everything(Cluster(*THERE))  # type: ignore[arg-type]
     assert names(leaving.objects) == [
         "istio-sidecar-injector",
         "istio-revision-tag-prod",
@@ -350,12 +359,12 @@ async def test_everything_goes_with_its_definitions_at_last() -> None:
         "1 CustomResourceDefinitions go, and all configuration of these kinds with them",
         "gateways go: Deployment edge/ingress",
     )
-    assert (await leaving_at_all(Cluster())).warnings == ("everything of every revision goes",)  # type: ignore[arg-type]
+    assert (await uninstallation_of_everything(Cluster())).warnings == ("everything of every revision goes",)  # type: ignore[arg-type]
 
 
 async def test_what_is_gone_already_is_not_counted_as_deleted() -> None:
     cluster = Cluster(*THERE)
-    leaving = await leaving_of_revision(cluster, "r2")  # type: ignore[arg-type]
+    leaving = await uninstallation_of_revision(cluster, "r2")  # type: ignore[arg-type]
     assert [str(key) for key in await delete(cluster, leaving)] == ["Deployment edge/other"]  # type: ignore[arg-type]
     assert await delete(cluster, leaving) == []  # type: ignore[arg-type]
 
@@ -364,8 +373,8 @@ async def test_what_is_gone_already_is_not_counted_as_deleted() -> None:
 async def test_five_proxies_are_named(count: int, more: str) -> None:
     cluster = Cluster(*(pod(f"w{n}") for n in range(count)))
     said = f"{count} proxies are configured by revision default: shop/w0, shop/w1, shop/w2, shop/w3, shop/w4{more}"
-    assert await proxies_of(cluster, "default") == [said]  # type: ignore[arg-type]
-    assert await proxies_of(cluster, "r2") == []  # type: ignore[arg-type]
+    assert await proxy_warnings(cluster, "default") == [said]  # type: ignore[arg-type]
+    assert await proxy_warnings(cluster, "r2") == []  # type: ignore[arg-type]
 
 
 def test_what_is_shared_and_which_revisions_there_are() -> None:

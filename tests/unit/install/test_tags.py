@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pilot.install.injectors import disarmed
+from pilot.install.injectors import deactivated
 from pilot.install.installation_labels import NOT_PRUNED, TAG
-from pilot.install.installer import Installer, StepProgress, Waits
-from pilot.install.tag_webhooks import Tag, TagError, set_tag, tag_objects
-from pilot.install.uninstallation import delete, leaving_at_all, leaving_of_revision
+from pilot.install.installer import Installer, StepProgress, WaitOptions
+from pilot.install.tag_webhooks import RevisionTag, TagError, apply_tag, build_tag_objects
+from pilot.install.uninstallation import delete, uninstallation_of_everything, uninstallation_of_revision
 from pilot.install.verification import verify_plan, verify_revision
 from pilot.kube.object_client import ObjectClient
 from testing.apiserver.server import ApiServer
@@ -75,11 +75,11 @@ async def changed(objects: ObjectClient) -> None:
 async def upgraded(objects: ObjectClient) -> None:
     await install(objects, plan(*SECOND))
     for name in ("prod", "default"):
-        await set_tag(objects, await tag_objects(objects, Tag(name, "r2", SYSTEM)))
+        await apply_tag(objects, await build_tag_objects(objects, RevisionTag(name, "r2", SYSTEM)))
 
 
 async def uninstalled(objects: ObjectClient) -> None:
-    await delete(objects, await leaving_of_revision(objects, "default"))
+    await delete(objects, await uninstallation_of_revision(objects, "default"))
 
 
 STAGES: tuple[Work, ...] = (installed, changed, upgraded, uninstalled)
@@ -97,7 +97,7 @@ def with_default_tag(found: State, state: State, revision: str) -> State:
     prefixes = {w["name"].removesuffix("sidecar-injector.istio.io") for w in tag["webhooks"]}
     assert prefixes == {"rev.namespace.", "rev.object.", "namespace.", "object."}
     assert state[VALIDATOR]["webhooks"][0]["clientConfig"]["service"]["name"] == service
-    own = {INJECTOR: disarmed(found[INJECTOR])} if INJECTOR in found else {}
+    own = {INJECTOR: deactivated(found[INJECTOR])} if INJECTOR in found else {}
     system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
     return {**found, **own, TAG_WEBHOOK: tag, VALIDATOR: state[VALIDATOR], f"Namespace/{SYSTEM}": system}
 
@@ -129,7 +129,7 @@ async def test_each_stage_leaves_what_manifest_generate_says(server: ApiServer) 
         "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
     }
 
-    await delete(objects, await leaving_at_all(objects))
+    await delete(objects, await uninstallation_of_everything(objects))
     assert set(state_of(server)) == {f"Namespace/{SYSTEM}"}
 
 
@@ -237,7 +237,7 @@ async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server:
     server.store.on_change.append(server._defined)
     Controllers(server, lambda plain: plain["metadata"]["name"] != "istiod")
     told: list[StepProgress] = []
-    outcome = await Installer(objects_of(server), Waits(ready=0.05, look=0.001), told.append).install(
+    outcome = await Installer(objects_of(server), WaitOptions(ready=0.05, look=0.001), told.append).install(
         plan("profile=default")
     )
     assert [failure.step for failure in outcome.failures] == ["Pilot", "IngressGateways istio-ingressgateway"]
@@ -274,7 +274,7 @@ async def test_webhooks_that_would_inject_the_same_pods_are_found(server: ApiSer
         plan("profile=minimal", "values.global.istioNamespace=other", "values.global.operatorManageWebhooks=true"),
     )
     installer = Installer(objects, WAITS)
-    own = await installer.conflicts_of(plan("profile=minimal", "revision=r2"))
+    own = await installer.find_conflicts(plan("profile=minimal", "revision=r2"))
     assert own == []
     handmade = copy.deepcopy(
         server.get("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "istio-revision-tag-x")
@@ -287,7 +287,7 @@ async def test_webhooks_that_would_inject_the_same_pods_are_found(server: ApiSer
         if p["kind"] == "MutatingWebhookConfiguration"
     )
     server.put({**mine, "metadata": {"name": "of-somebody", "labels": {"istio.io/rev": "r9"}}})
-    found = await installer.conflicts_of(plan("profile=minimal", "revision=r2"))
+    found = await installer.find_conflicts(plan("profile=minimal", "revision=r2"))
     assert len(found) == 1
     assert found[0].startswith(
         "istio-sidecar-injector-r2 and of-somebody (revision r9) would both inject pods labelled "
@@ -320,14 +320,16 @@ async def test_a_second_revision_leaves_the_default_tag_to_the_first(server: Api
 async def test_a_tag_needs_its_revision_and_is_not_moved_unasked(server: ApiServer) -> None:
     objects = objects_of(server)
     with pytest.raises(TagError, match="there is no revision r1; there are: none"):
-        await tag_objects(objects, Tag("prod", "r1", SYSTEM))
+        await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM))
     await install(objects, plan("profile=minimal", "revision=r1"))
-    await set_tag(objects, await tag_objects(objects, Tag("prod", "r1", SYSTEM, name="own-name"), taken=False))
+    await apply_tag(
+        objects, await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM, name="own-name"), taken=False)
+    )
     assert "MutatingWebhookConfiguration/own-name" in state_of(server)
     with pytest.raises(TagError, match="the tag prod is there already, of revision r1: --overwrite moves it"):
-        await tag_objects(objects, Tag("prod", "r1", SYSTEM), taken=False)
+        await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM), taken=False)
     with pytest.raises(TagError, match="r1 is the name of a revision"):
-        await tag_objects(objects, Tag("r1", "r1", SYSTEM))
+        await build_tag_objects(objects, RevisionTag("r1", "r1", SYSTEM))
 
 
 # -- verification ----------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pilot.operator.finalizer import hold, is_ending, release, release_all
-from pilot.operator.istio_operator_resource import FINALIZER, custom_of
+from pilot.operator.finalizer import hold, is_operator_removed, release, remove_all_finalizers
+from pilot.operator.istio_operator_resource import FINALIZER, istio_operator_of
 from testing.apiserver.request_info import Asked
 from testing.control_planes.running_operator import OWN, Operated
 from testing.kube.installations import SYSTEM
@@ -166,17 +166,17 @@ async def test_the_finalizer_is_added_and_taken_away_once_whoever_changes_the_ob
         await o.write(
             SYSTEM, "mesh", {"profile": "empty", "revision": "r1"}, finalizers=["somebody's/own"], annotations=ignored
         )
-        custom = custom_of(o.custom(SYSTEM, "mesh") or {})
+        custom = istio_operator_of(o.custom(SYSTEM, "mesh") or {})
         o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
         await hold(objects, custom)
         await hold(objects, custom)
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own", FINALIZER]
-        assert await release_all(objects, None, "r2") == []
-        assert await release_all(objects, ["elsewhere"], "") == []
+        assert await remove_all_finalizers(objects, None, "r2") == []
+        assert await remove_all_finalizers(objects, ["elsewhere"], "") == []
         o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
-        assert await release_all(objects, [SYSTEM], "r1") == [custom.key]
+        assert await remove_all_finalizers(objects, [SYSTEM], "r1") == [custom.key]
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own"]
-        assert await release_all(objects, None, "") == []
+        assert await remove_all_finalizers(objects, None, "") == []
         await release(objects, custom.key._replace(name="nobody"))
 
 
@@ -184,5 +184,5 @@ async def test_the_operator_ends_where_its_deployment_or_its_namespace_does() ->
     async with Operated("", SYSTEM) as o:
         assert o.operator is not None
         objects = o.operator.controller.objects
-        found = [await is_ending(objects, OWN, name) for name in ("istio-operator", "another")]
-        assert [*found, await is_ending(objects, "elsewhere", "istio-operator")] == [False, True, True]
+        found = [await is_operator_removed(objects, OWN, name) for name in ("istio-operator", "another")]
+        assert [*found, await is_operator_removed(objects, "elsewhere", "istio-operator")] == [False, True, True]

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, RetryPolicy, VersionedKind
-from pilot.operator.applied_objects import NotedObjects
+from pilot.operator.applied_objects import AppliedObjects
 
 SHARED, OTHER = (ResourceKey(VersionedKind("v1", "ConfigMap"), "istio-system", name) for name in ("shared", "other"))
 Plain = dict[str, Any]
@@ -33,7 +33,7 @@ class Slow:
         self.error: Exception | None = None
         self.told: list[tuple[ResourceKey, Plain | None]] = []
         client: Any = self
-        self.objects = NotedObjects(client, "m", random.Random(1), RetryPolicy(), self.changed, answered_within)
+        self.objects = AppliedObjects(client, "m", random.Random(1), RetryPolicy(), self.changed, answered_within)
 
     def changed(self, key: ResourceKey, plain: Plain | None) -> None:
         self.told.append((key, plain))

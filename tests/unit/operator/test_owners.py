@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pilot.install.installer import Waits
+from pilot.install.installer import WaitOptions
 from pilot.kube.informer import WatchOptions
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.kube.wire import NamespacedName
 from pilot.operator.applied_objects import fingerprint
-from pilot.operator.istio_operator_controller import Controller
+from pilot.operator.istio_operator_controller import IstioOperatorController
 from pilot.operator.metrics import OperatorMetrics
 
 CONFIG = VersionedKind("v1", "ConfigMap")
@@ -41,7 +41,9 @@ class Three:
 
     def __init__(self) -> None:
         client: Any = None
-        self.controller = Controller(client, None, "", Waits(), WatchOptions(), random.Random(1), OperatorMetrics())
+        self.controller = IstioOperatorController(
+            client, None, "", WaitOptions(), WatchOptions(), random.Random(1), OperatorMetrics()
+        )
         self.workers = {
             NamespacedName("a", "mesh"): Wanting(SHARED, OWN),
             NamespacedName("b", "mesh"): Wanting(SHARED),

@@ -13,7 +13,7 @@ import pytest
 from pilot.lib.start_error import StartError
 from pilot.operator import installation_reconciler as worker
 from pilot.operator.istio_operator_resource import FINALIZER
-from pilot.operator.operator_process import run, watched_namespaces
+from pilot.operator.operator_process import parse_namespaces, run
 from pilot.operator.operator_settings import OperatorSettings
 from testing.control_planes.running_operator import OWN, Operated, expected, light
 from testing.kube.installations import SYSTEM, state_of
@@ -29,8 +29,8 @@ UNKNOWN = {"profile": "minimal", "nonsense": True}
 def test_the_namespaces_to_watch_must_be_said() -> None:
     with pytest.raises(StartError, match="WATCH_NAMESPACE must be set"):
         run(OperatorSettings(), {})
-    assert watched_namespaces("") is None
-    assert watched_namespaces("a, b,,a") == ["a", "b"]
+    assert parse_namespaces("") is None
+    assert parse_namespaces("a, b,,a") == ["a", "b"]
 
 
 async def test_what_it_says_is_installed_and_said_to_be_so() -> None:
@@ -382,7 +382,7 @@ async def test_one_that_waits_keeps_no_other_from_being_reconciled() -> None:
         assert o.status(SYSTEM, "mesh")["status"] == "RECONCILING"
 
 
-@pytest.mark.parametrize("place", ["plan_of", "status_of"])
+@pytest.mark.parametrize("place", ["build_install_plan", "build_status"])
 async def test_a_bug_is_said_and_does_not_end_looking_after_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     works, failed = getattr(worker, place), []
 

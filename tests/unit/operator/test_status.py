@@ -11,15 +11,29 @@ import pytest
 
 from pilot.install.install_plan import InstallPlan, Step
 from pilot.install.installation_labels import OperatorOwner
-from pilot.install.installer import Failure, InstallOutcome
+from pilot.install.installer import InstallOutcome, StepFailure
 from pilot.kube.errors import Conflict
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
 from pilot.operator.applied_objects import fingerprint
-from pilot.operator.component_status import ComponentStatus, of_all, of_late, of_outcome, patch_of, status_of, worst
+from pilot.operator.component_status import (
+    ComponentStatus,
+    build_status,
+    build_status_patch,
+    outcome_status,
+    readiness_status,
+    uniform_status,
+    worst_status,
+)
 from pilot.operator.finalizer import hold, release
-from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of, read_custom
+from pilot.operator.istio_operator_resource import (
+    FINALIZER,
+    KIND,
+    IstioOperatorResource,
+    decode_istio_operator,
+    istio_operator_of,
+)
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.operator_settings import OperatorSettings
 from testing.apiserver.patches import merge_patch
@@ -45,8 +59,8 @@ def istio_operator(spec: Any = None, **metadata: Any) -> Plain:
 def test_an_istio_operator_is_read_as_the_api_server_has_it() -> None:
     now = {"uid": "u", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["f"]}
     plain = istio_operator({"revision": "r1", "profile": "minimal"}, **now)
-    read = read_custom(json.dumps(plain).encode())
-    assert read == Custom("istio-system", "mesh", "u", 3, True, plain)
+    read = decode_istio_operator(json.dumps(plain).encode())
+    assert read == IstioOperatorResource("istio-system", "mesh", "u", 3, True, plain)
     assert read.key == ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "istio-system", "mesh")
     assert (read.specification, read.revision, read.finalizers) == (("u", 3), "r1", ["f"])
     assert read.settings() == istio_operator({"revision": "r1", "profile": "minimal"})
@@ -54,8 +68,8 @@ def test_an_istio_operator_is_read_as_the_api_server_has_it() -> None:
 
 def test_what_an_istio_operator_does_not_say() -> None:
     plain = {"metadata": {"name": "mesh", "generation": None, "annotations": None}, "spec": {"revision": None}}
-    read = custom_of(plain)
-    assert read == Custom("", "mesh", "", 0, False, plain)
+    read = istio_operator_of(plain)
+    assert read == IstioOperatorResource("", "mesh", "", 0, False, plain)
     assert (read.specification, read.revision, read.finalizers, read.is_for(""), read.is_for("r1")) == (
         ("", 0),
         "",
@@ -63,9 +77,9 @@ def test_what_an_istio_operator_does_not_say() -> None:
         True,
         False,
     )
-    assert custom_of({"metadata": {"name": "mesh"}}).settings()["spec"] == {}
-    assert custom_of({"metadata": {"name": "mesh"}, "spec": "text"}).settings()["spec"] == "text"
-    assert custom_of({"metadata": {"name": "mesh"}, "spec": False}).settings()["spec"] is False
+    assert istio_operator_of({"metadata": {"name": "mesh"}}).settings()["spec"] == {}
+    assert istio_operator_of({"metadata": {"name": "mesh"}, "spec": "text"}).settings()["spec"] == "text"
+    assert istio_operator_of({"metadata": {"name": "mesh"}, "spec": False}).settings()["spec"] is False
 
 
 @pytest.mark.parametrize(
@@ -80,7 +94,7 @@ def test_what_an_istio_operator_does_not_say() -> None:
 def test_an_operator_looks_after_those_of_its_revision_that_are_not_to_be_ignored(
     revision: str, annotations: Plain, by: dict[str, bool]
 ) -> None:
-    read = custom_of(istio_operator({"revision": revision}, annotations=annotations))
+    read = istio_operator_of(istio_operator({"revision": revision}, annotations=annotations))
     assert {own: read.is_for(own) for own in by} == by
 
 
@@ -103,25 +117,25 @@ HEALTHY = ComponentStatus("HEALTHY")
 
 
 def test_components_without_objects_have_no_status() -> None:
-    assert of_all(PLAN, HEALTHY) == {"Base": HEALTHY, "Pilot": HEALTHY, "IngressGateways": HEALTHY}
+    assert uniform_status(PLAN, HEALTHY) == {"Base": HEALTHY, "Pilot": HEALTHY, "IngressGateways": HEALTHY}
 
 
 def test_after_an_installation_a_component_of_several_gateways_says_what_is_wrong_with_each() -> None:
-    assert of_outcome(PLAN, InstallOutcome((), (), ("a remark",))) == of_all(PLAN, HEALTHY)
-    one = Failure(
+    assert outcome_status(PLAN, InstallOutcome((), (), ("a remark",))) == uniform_status(PLAN, HEALTHY)
+    one = StepFailure(
         "IngressGateways one", "it did not come up", ("  Deployment istio-system/one: 0 of 1 pods ready", "no image ")
     )
-    two = Failure("IngressGateways two", "refused")
+    two = StepFailure("IngressGateways two", "refused")
     said = "it did not come up; Deployment istio-system/one: 0 of 1 pods ready; no image"
-    assert of_outcome(PLAN, InstallOutcome((one,), (), ()))["IngressGateways"] == ComponentStatus("ERROR", said)
-    both = of_outcome(PLAN, InstallOutcome((one, two), (), ()))
+    assert outcome_status(PLAN, InstallOutcome((one,), (), ()))["IngressGateways"] == ComponentStatus("ERROR", said)
+    both = outcome_status(PLAN, InstallOutcome((one, two), (), ()))
     assert both == {"Base": HEALTHY, "Pilot": HEALTHY, "IngressGateways": ComponentStatus("ERROR", f"{said}; refused")}
-    empty = of_outcome(PLAN, InstallOutcome((Failure("Cni", "refused"),), (), ()))
+    empty = outcome_status(PLAN, InstallOutcome((StepFailure("Cni", "refused"),), (), ()))
     assert empty["Cni"] == ComponentStatus("ERROR", "refused")
 
 
 def test_what_a_component_lacks_later_has_it_reconciling() -> None:
-    late = of_late(PLAN, {"Pilot": "Deployment istio-system/istiod: 0 of 1 pods ready", "Cni": "nothing"})
+    late = readiness_status(PLAN, {"Pilot": "Deployment istio-system/istiod: 0 of 1 pods ready", "Cni": "nothing"})
     assert late == {
         "Base": HEALTHY,
         "IngressGateways": HEALTHY,
@@ -130,11 +144,11 @@ def test_what_a_component_lacks_later_has_it_reconciling() -> None:
 
 
 def test_the_status_names_components_in_order_with_the_version_and_their_errors() -> None:
-    status = status_of({"Pilot": ComponentStatus("ERROR", "refused"), "Base": HEALTHY}, "a message")
+    status = build_status({"Pilot": ComponentStatus("ERROR", "refused"), "Base": HEALTHY}, "a message")
     base, pilot = {"status": "HEALTHY", "version": VERSION}, {"status": "ERROR", "version": VERSION, "error": "refused"}
     assert status == {"status": "ERROR", "message": "a message", "componentStatus": {"Base": base, "Pilot": pilot}}
     assert list(status["componentStatus"]) == ["Base", "Pilot"]
-    assert status_of({"Base": HEALTHY}, whole="ACTION_REQUIRED") == {
+    assert build_status({"Base": HEALTHY}, whole="ACTION_REQUIRED") == {
         "status": "ACTION_REQUIRED",
         "message": "",
         "componentStatus": {"Base": base},
@@ -154,7 +168,7 @@ def test_the_status_names_components_in_order_with_the_version_and_their_errors(
     ],
 )
 def test_the_worst_status_stands_for_all(found: list[str], whole: str) -> None:
-    assert worst(found) == whole
+    assert worst_status(found) == whole
 
 
 @pytest.mark.parametrize(
@@ -173,9 +187,9 @@ def test_the_worst_status_stands_for_all(found: list[str], whole: str) -> None:
     ],
 )
 def test_the_patch_of_a_status_makes_the_new_one_of_the_old_one(before: Plain) -> None:
-    after = status_of({"Pilot": HEALTHY, "Base": ComponentStatus("ERROR", "late")})
+    after = build_status({"Pilot": HEALTHY, "Base": ComponentStatus("ERROR", "late")})
     untouched = copy.deepcopy(before)
-    patch = patch_of(before, after)
+    patch = build_status_patch(before, after)
     assert before == untouched
     assert merge_patch({"status": before}, patch) == {"status": after}
 
@@ -345,5 +359,5 @@ async def test_the_finalizer_is_tried_ten_times_while_somebody_is_faster(conflic
 )
 async def test_the_finalizer_is_added_where_that_may_still_be(metadata: Plain, patches: list[Plain]) -> None:
     there: Any = Contended(0, **metadata)
-    await hold(there, custom_of(istio_operator()))
+    await hold(there, istio_operator_of(istio_operator()))
     assert there.patches == patches

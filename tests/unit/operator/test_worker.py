@@ -10,16 +10,16 @@ import pytest
 
 from deploy.operator.errors import SettingsError
 from pilot.install.install_plan import InstallPlan
-from pilot.install.installer import Waits
+from pilot.install.installer import WaitOptions
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info
 from pilot.operator import installation_reconciler as module
-from pilot.operator.installation_reconciler import Worker, _read
-from pilot.operator.istio_operator_resource import FINALIZER, Custom, custom_of
+from pilot.operator.installation_reconciler import InstallationReconciler, _read
+from pilot.operator.istio_operator_resource import FINALIZER, IstioOperatorResource, istio_operator_of
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.operator_context import OperatorParts
+from pilot.operator.operator_context import OperatorContext
 from testing.kube.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
@@ -45,7 +45,7 @@ class Objects(Cluster):
         return {"status": status}
 
 
-def custom(generation: int = 1, **more: Any) -> Custom:
+def custom(generation: int = 1, **more: Any) -> IstioOperatorResource:
     metadata = {
         "name": "mesh",
         "namespace": "istio-system",
@@ -53,7 +53,7 @@ def custom(generation: int = 1, **more: Any) -> Custom:
         "generation": generation,
         "finalizers": [FINALIZER],
     }
-    return custom_of({"metadata": metadata, "spec": {}} | more)
+    return istio_operator_of({"metadata": metadata, "spec": {}} | more)
 
 
 class Life:
@@ -66,27 +66,27 @@ class Life:
         self.says: InstallPlan | Exception = plan(step(CONFIG, WORKLOAD))
         backoff = Backoff(0.5, 0.5)
         objects: Any = cluster
-        parts = OperatorParts(
+        parts = OperatorContext(
             objects,
             None,
             "",
-            Waits(-1.0, 0.0),
+            WaitOptions(-1.0, 0.0),
             backoff,
             random.Random(1),
             self.metrics,
             lambda key: kept,
             lambda keys, key: None,
         )
-        self.worker = Worker(parts, custom(**more))
+        self.worker = InstallationReconciler(parts, custom(**more))
         monkeypatch.setattr(module, "_read", self.read)
         self.slept: list[float] = []
-        monkeypatch.setattr(self.worker._corrections, "wait", self.pause)
+        monkeypatch.setattr(self.worker._corrections, "next_delay", self.pause)
 
     def pause(self) -> float:
         self.slept.append(0.0)
         return 0.0
 
-    def read(self, _: Custom) -> tuple[InstallPlan, list[str]]:
+    def read(self, _: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
         if isinstance(self.says, Exception):
             raise self.says
         return self.says, ["w has no effect"]
@@ -271,7 +271,9 @@ async def test_a_bug_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.parametrize(("seen", "news"), [(custom(), False), (custom(2), True), (custom(metadata_only=1), False)])
-async def test_only_other_settings_are_news(seen: Custom, news: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_other_settings_are_news(
+    seen: IstioOperatorResource, news: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = Life(Objects(), monkeypatch).worker
     worker._news.clear()
     worker._attempts.next_delay()
@@ -346,7 +348,7 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
     life.worker._parts = life.worker._parts._replace(revision=revision)
     done: list[Any] = []
 
-    async def leave(parts: OperatorParts, one: Custom, drifted: set[ResourceKey]) -> str:
+    async def leave(parts: OperatorContext, one: IstioOperatorResource, drifted: set[ResourceKey]) -> str:
         done.append(("leave", parts is life.worker._parts, str(one.key), drifted))
         return attached
 
@@ -362,7 +364,7 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
         "deletionTimestamp": "now",
         "annotations": annotations,
     }
-    life.worker.saw(custom_of({"metadata": metadata, "spec": {}}))
+    life.worker.saw(istio_operator_of({"metadata": metadata, "spec": {}}))
     life.worker.drifted(resource_key(CONFIG))
     wait = await life.worker._look()
     name = "IstioOperator istio-system/mesh"

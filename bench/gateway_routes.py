@@ -52,11 +52,11 @@ def count_looks(front: Front, rows: Rows) -> int:
         looks += 1
         refresh(db, node)
 
-    Database.refresh = counting  # type: ignore[method-assign]
+    Database.refresh = counting  # type: ignore[method-assign,assignment,unused-ignore]
     try:
         front.set(rows)
     finally:
-        Database.refresh = refresh  # type: ignore[method-assign]
+        Database.refresh = refresh  # type: ignore[method-assign,assignment,unused-ignore]
     return looks
 
 

@@ -112,7 +112,7 @@ class Events:
 
     async def follow(self, client: Client) -> None:
         while True:
-            data = await client.call.read()
+            data: bytes = await client.call.read()
             now = time.monotonic()
             for ip in [ip for ip in self._waiting if ip in data]:
                 self.lags.append(now - self._waiting.pop(ip))

@@ -296,7 +296,11 @@ async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
 
 async def ask_all(options: argparse.Namespace, plane: ControlPlane, watch: Watch, pipe: Connection) -> bool:
     def ask(path: str) -> Callable[[], Any]:
-        return lambda: (pipe.send(path), pipe.recv())[1]
+        def send_and_receive() -> Any:
+            pipe.send(path)
+            return pipe.recv()
+
+        return send_and_receive
 
     quiet, _ = await watch.during(lambda: time.sleep(3))
     tell("nothing", [quiet], (0, 3.0), watch, options.limit)

@@ -38,6 +38,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from bench.static_mesh import ADS, SHAPES, TYPES, Shape, edit, made, stand_in, write_mesh
 from pilot.lib.metric_catalogue import CATALOGUE
+from testing.clients.ads import EOF
 from testing.clients.fleet import envoy_node
 from testing.clients.secure_client import create_certificate, secure_channel
 from testing.kube.webhooks import config_texts, pod, review
@@ -113,9 +114,10 @@ async def refuse(address: str) -> None:
     """Keeps the stream of a proxy that refuses everything."""
     request = discovery_pb2.DiscoveryRequest
     async with grpc.aio.insecure_channel(address) as channel:
-        call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
+        stream: Any = channel.stream_stream
+        call = stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
         await call.write(request(node=envoy_node(proxy("sidecar", "stubborn", "ns-0", "10.3.0.1")), type_url=TYPES[0]))
-        while (response := await call.read()) is not grpc.aio.EOF:
+        while (response := await call.read()) is not EOF:
             error = status_pb2.Status(code=13, message="no such cluster")
             await call.write(request(type_url=response.type_url, response_nonce=response.nonce, error_detail=error))
 

@@ -122,7 +122,8 @@ class Healthy:
 
     def __init__(self, port: int, number: int) -> None:
         self.number = number
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL)
+        channel: Any = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL)
+        self.channel = channel
         self.call = self.channel.stream_stream(METHOD)()
 
     async def connect(self) -> float:

@@ -11,6 +11,7 @@ import grpc
 from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from testing.clients.ads import EOF
 from testing.clients.fleet import envoy_node
 from testing.mesh.world import proxy
 
@@ -71,7 +72,7 @@ async def stand_in(address: str, number: int, shape: Shape) -> None:
         await follow(channel, node)
 
 
-async def follow(channel: grpc.aio.Channel, node: base_pb2.Node) -> None:
+async def follow(channel: Any, node: base_pb2.Node) -> None:
     """Acknowledges whatever comes for a node, on one stream after the other, until it is cancelled."""
     request = discovery_pb2.DiscoveryRequest
     while True:
@@ -79,7 +80,7 @@ async def follow(channel: grpc.aio.Channel, node: base_pb2.Node) -> None:
         with contextlib.suppress(grpc.RpcError):
             for url in TYPES:
                 await call.write(request(node=node, type_url=url))
-            while (response := await call.read()) is not grpc.aio.EOF:
+            while (response := await call.read()) is not EOF:
                 await call.write(
                     request(
                         type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info

@@ -141,7 +141,7 @@ class Bench:
                 counts[place] += answer.resources + len(answer.removed)
                 size += len(data)
                 held = self.versions[connection][answer.type_url]
-                held |= {r.name: r.version for payload in answer.payloads for r in payload.resources}  # type: ignore[union-attr]
+                held |= {r.name: r.version for payload in answer.payloads for r in payload.resources}
                 request = discovery_pb2.DeltaDiscoveryRequest(type_url=answer.type_url, response_nonce=str(self.nonces))
                 connection.session.receive(request)
         answered = time.process_time()

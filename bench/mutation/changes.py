@@ -87,7 +87,7 @@ def mutated(mutant: Mutant, root: pathlib.Path) -> ast.Module:
     tree = ast.parse((root / mutant.path).read_text())
     target = next(node for number, node in enumerate(ast.walk(tree)) if number == mutant.node)
     if mutant.what == DROPPED:
-        tree = _Without(target).visit(tree)
+        _Without(target).visit(tree)
     else:
         next(change for what, change in changes(copy.copy(target)) if what == mutant.what)(target)
     return ast.fix_missing_locations(tree)

@@ -46,7 +46,7 @@ def wait_for(url: str, what: str, children: Children, logs: pathlib.Path) -> Non
     while time.monotonic() < deadline:
         for child in children:
             if child.poll() is not None:
-                raise SystemExit(f"{child.args[0] if isinstance(child.args, list) else child.args} ended; see {logs}")
+                raise SystemExit(f"{child.args[0] if isinstance(child.args, list) else child.args!r} ended; see {logs}")
         try:
             with urllib.request.urlopen(url, timeout=1) as response:
                 if response.status == 200:

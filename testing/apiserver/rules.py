@@ -32,7 +32,12 @@ def _compiled(rule: str) -> Any:
 
 def _context(value: Any) -> Any:
     context = cel.Context({"self": value})
-    functions = {"substring": _substring, "url": _url, "isURL": _is_url, "getScheme": lambda url: url["scheme"]}
+    functions: dict[str, Any] = {
+        "substring": _substring,
+        "url": _url,
+        "isURL": _is_url,
+        "getScheme": lambda url: url["scheme"],
+    }
     for name, function in functions.items():
         context.add_function(name, function)
     return context

@@ -91,7 +91,7 @@ def _prune(value: Any, schema: Mapping[str, Any], path: str, unknown: list[str])
 def _check(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     if value is None and schema.get("nullable"):
         return
-    kind = schema.get("type")
+    kind = str(schema.get("type"))
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str) or isinstance(value, bool):
             yield path, f"Invalid value: {value!r}: must be of type integer or string"

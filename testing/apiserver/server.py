@@ -117,7 +117,7 @@ class ApiServer:
             for site in list(self._runner.sites):
                 await site.stop()
             assert self._runner.server is not None
-            self._runner.server.connection_made = _refuse  # type: ignore[method-assign]
+            self._runner.server.connection_made = _refuse  # type: ignore[method-assign,assignment]
             await self._runner.cleanup()
             self._runner = None
 

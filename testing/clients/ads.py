@@ -27,10 +27,16 @@ from pilot.xds.push.write_limiter import DEFAULT_LIMITS, WriteLimits
 from pilot.xds.server import make_server
 from testing.clients.scripted_stream import resource
 
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]
 NODE = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 SECONDS = 10.0
 DEFAULT_SETTINGS = ServeSettings()
+
+
+def open_channel(address: str) -> Any:
+    """Return a channel of its own. The stubs of grpc know less of it than it has, so it has no type."""
+    return grpc.aio.insecure_channel(address, options=OPTIONS)
 
 
 @derived
@@ -136,7 +142,7 @@ class Client:
     ) -> None:
         """`shows`: what the caller shows of itself, in the header "shows"."""
         self.delta, self.node_id, self.metadata = variant == "delta", node_id, metadata
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=OPTIONS)
+        self.channel = open_channel(f"127.0.0.1:{server.port}")
         method = "DeltaAggregatedResources" if self.delta else "StreamAggregatedResources"
         self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")(metadata=(("shows", shows),) if shows else ())
         self.first = True
@@ -175,7 +181,7 @@ class Client:
     async def take(self) -> Any:
         async with asyncio.timeout(SECONDS):
             data = await self.call.read()
-        assert data is not grpc.aio.EOF, "the stream has ended"
+        assert data is not EOF, "the stream has ended"
         return (discovery_pb2.DeltaDiscoveryResponse if self.delta else discovery_pb2.DiscoveryResponse).FromString(
             data
         )
@@ -202,6 +208,6 @@ class Client:
         """The status that the stream ends with, behind whatever comes before."""
         async with asyncio.timeout(SECONDS):
             with contextlib.suppress(grpc.aio.AioRpcError):
-                while await self.call.read() is not grpc.aio.EOF:
+                while await self.call.read() is not EOF:
                     pass
             return await self.call.code(), await self.call.details()

@@ -19,7 +19,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import Proxy
 from pilot.xds.ads import SERVICE
-from testing.clients.ads import OPTIONS
+from testing.clients.ads import EOF, open_channel
 
 CDS, EDS, LDS, RDS = (BY_SHORT_NAME[name] for name in ("cds", "eds", "lds", "rds"))
 TYPES = (CDS, EDS, LDS, RDS)
@@ -84,7 +84,7 @@ class Follower:
         self.responses = 0
         self._asked: dict[str, frozenset[str]] = {}
         self._nonces: dict[str, str] = {}
-        self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+        self._channel = open_channel(address)
         method = "DeltaAggregatedResources" if delta else "StreamAggregatedResources"
         self._call = self._channel.stream_stream(f"/{SERVICE}/{method}")()
         self._reading = asyncio.create_task(self._read())
@@ -109,7 +109,7 @@ class Follower:
         try:
             await self._ask(CDS, frozenset(), first=True)
             await self._ask(LDS, frozenset())
-            while (data := await self._call.read()) is not grpc.aio.EOF:
+            while (data := await self._call.read()) is not EOF:
                 self.responses += 1
                 await self._take(response_type.FromString(data))
         except grpc.RpcError:

@@ -71,10 +71,10 @@ class Caller:
     def call(self, said: dict[str, Any]) -> dict[str, Any]:
         names: collections.Counter[str] = collections.Counter()
         errors: collections.Counter[str] = collections.Counter()
-        details, attempts = "", ""
-        method = self._channel(said["target"], said.get("secure", False)).unary_unary(
-            f"/{SERVICE}/{said.get('method', 'Say')}"
-        )
+        details: str | None = ""
+        attempts = ""
+        channel: Any = self._channel(said["target"], said.get("secure", False))
+        method = channel.unary_unary(f"/{SERVICE}/{said.get('method', 'Say')}")
         for _ in range(said.get("calls", 1)):
             headers = tuple((said.get("headers") or {}).items())
             try:

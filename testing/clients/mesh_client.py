@@ -88,7 +88,7 @@ class MeshClient:
         files = [self._work / f"client-{len(self._contexts)}.{part}" for part in ("crt", "key")]
         for file, data in zip(files, (chain, key), strict=True):
             file.write_bytes(data)
-        context.load_cert_chain(*files)
+        context.load_cert_chain(files[0], files[1])
         return context
 
 

@@ -26,7 +26,7 @@ class Shown(NamedTuple):
     key: bytes
 
 
-def secure_channel(port: int, root: bytes, shown: Shown | None = None, name: str = NAME) -> grpc.aio.Channel:
+def secure_channel(port: int, root: bytes, shown: Shown | None = None, name: str = NAME) -> Any:
     credentials = grpc.ssl_channel_credentials(root, shown.key if shown else None, shown.chain if shown else None)
     return grpc.aio.secure_channel(
         f"127.0.0.1:{port}", credentials, [*OPTIONS, ("grpc.ssl_target_name_override", name)]
@@ -38,7 +38,7 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 async def create_certificate(
-    channel: grpc.aio.Channel,
+    channel: Any,
     token: str = "",
     request: bytes | None = None,
     seconds: int = 3600,

@@ -37,7 +37,7 @@ class Plane:
 
     async def clusters(self) -> set[str]:
         """The outbound clusters of ServiceEntries that a new proxy gets."""
-        async with Client(self) as client:  # type: ignore[arg-type]
+        async with Client(self) as client:
             await client.ask("cds")
             names = {resource.name for resource in (await client.take()).resources}
         return {name.rpartition("|")[2].removesuffix(".example.com") for name in names if name.endswith(".example.com")}

@@ -201,7 +201,7 @@ def _matches(apply_to: str) -> st.SearchStrategy[Plain]:
         )
         return st.builds(lambda one, two, three: {"routeConfiguration": {**one, **two, **three}}, port, name, host)
     manager = "envoy.filters.network.http_connection_manager"
-    filters = [
+    filters: list[dict[str, Any]] = [
         {},
         {"filterChain": {"filter": {"name": manager}}},
         {"filterChain": {"filter": {"name": "envoy.filters.network.tcp_proxy"}}},

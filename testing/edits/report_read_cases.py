@@ -118,7 +118,9 @@ LATE: dict[str, Rows] = {
 TOLD_CASES = (
     *(
         ReadCase(
-            f"{VIEWS}/scope/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
+            f"{VIEWS}/scope/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}",
+            mesh(exported("late")),
+            [first],
         )
         for read, first in LATE.items()
     ),

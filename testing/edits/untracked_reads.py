@@ -150,12 +150,12 @@ class Reads:
             self._read_at[node] = self._running.pop(id(reads), {})
             original(db, node, reads)
 
-        Database._link = link  # type: ignore[method-assign]
+        Database._link = link  # type: ignore[method-assign,assignment,unused-ignore]
         try:
             with intercepted(self._around):
                 yield
         finally:
-            Database._link = original  # type: ignore[method-assign]
+            Database._link = original  # type: ignore[method-assign,assignment,unused-ignore]
 
     def _around(self, site: Site, db: Any, read: Callable[[], Any]) -> Any:
         self.sites.add(site)

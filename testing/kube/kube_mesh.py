@@ -131,7 +131,7 @@ class Servers:
         kind = choose.choice([resource.plural for resource in server.resources])
         match choose.randrange(8):
             case 0:
-                how = choose.choice(("close", "abort", "half a line", "expired"))
+                how: Any = choose.choice(("close", "abort", "half a line", "expired"))
                 server.faults.end_watches(
                     "close" if server.faults.disorder else how, lambda asked: asked.resource.plural == kind
                 )

@@ -15,7 +15,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.object import ObjectKey
+from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.debug import config_dump, explain
 from pilot.debug.application import application
@@ -96,12 +96,12 @@ def rule_of(db: Mesh, key: ObjectKey) -> Any:
 
 
 @derived
-def service_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+def service_keys(db: Mesh) -> tuple[RegistryKey, ...]:
     return SERVICE.table(db).all_keys()
 
 
 @derived
-def cluster(db: Mesh, key: ObjectKey) -> Resource | None:
+def cluster(db: Mesh, key: RegistryKey) -> Resource | None:
     rule_of(db, key)
     if SERVICE.table(db).get(key) is None:
         return None
@@ -109,7 +109,7 @@ def cluster(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 @derived
-def assignment(db: Mesh, key: ObjectKey) -> Resource | None:
+def assignment(db: Mesh, key: RegistryKey) -> Resource | None:
     SERVICE.table(db).get(key)
     name = f"outbound|80||{key.name}"
     return Resource.of(BY_SHORT_NAME["eds"], endpoint_pb2.ClusterLoadAssignment(cluster_name=name), name=name)
@@ -120,12 +120,12 @@ def secrets(db: Mesh) -> dict[str, Resource]:
     return {"default": Resource.of(BY_SHORT_NAME["sds"], SECRET)}
 
 
-clusters: Gather[ObjectKey, [], Resource] = Gather("clusters", service_keys, cluster)
-assignments: Gather[ObjectKey, [], Resource] = Gather("assignments", service_keys, assignment)
+clusters: Gather[RegistryKey, [], Resource] = Gather("clusters", service_keys, cluster)
+assignments: Gather[RegistryKey, [], Resource] = Gather("assignments", service_keys, assignment)
 
 
 def small_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    groups = {"cds": clusters, "eds": assignments, "sds": secrets}
+    groups: dict[str, Any] = {"cds": clusters, "eds": assignments, "sds": secrets}
     return ProxyPlan({BY_SHORT_NAME[name]: (Group(fn, (), PatchSide.NONE),) for name, fn in groups.items()})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeVar
 
 import yaml
@@ -124,7 +124,7 @@ class World:
         if node is None:
             node = self._followed[fn, args] = self.mesh.watch(fn, *args)
         self.mesh.refresh(node)
-        return node.value  # type: ignore[no-any-return]
+        return node.value
 
     def secrets(self, node_id: str, *names: str) -> dict[str, secret_pb2.Secret]:
         """The secrets that the proxy gets of those that it asks for, by name."""
@@ -142,7 +142,7 @@ class World:
         self.mesh.collect()
         return len(self.mesh)
 
-    def graph(self) -> dict[Any, set[Any]]:
+    def graph(self) -> dict[Any, Set[Any]]:
         """Every derived value by its function and arguments, with those that it was computed from."""
         return {_name(node): {_name(source) for source in node.inputs()} for node in self.mesh.live_nodes()}
 

@@ -33,11 +33,14 @@ class Root:
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
-        span = {
-            "not_valid_before": now - datetime.timedelta(minutes=2),
-            "not_valid_after": now + datetime.timedelta(days=1),
-        }
-        return x509.CertificateBuilder(self.name, subject, key.public_key(), x509.random_serial_number(), **span)
+        return x509.CertificateBuilder(
+            self.name,
+            subject,
+            key.public_key(),
+            x509.random_serial_number(),
+            now - datetime.timedelta(minutes=2),
+            now + datetime.timedelta(days=1),
+        )
 
     @classmethod
     def load(cls, folder: pathlib.Path) -> Root:

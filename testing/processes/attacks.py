@@ -24,7 +24,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import code_pb2
 
 from pilot.xds.ads import SERVICE
-from testing.clients.ads import OPTIONS
+from testing.clients.ads import EOF, OPTIONS
 from testing.clients.fleet import CDS, EDS, LDS, TYPES, envoy_node
 from testing.edits.mesh_slots import SLOTS
 from testing.mesh.world import proxy
@@ -53,7 +53,7 @@ SERVICE_SLOT = next(i for i, slot in enumerate(SLOTS) if slot.name == "Service a
 class Attacker:
     """One stream by state of the world that says what it is told to."""
 
-    def __init__(self, channel: grpc.aio.Channel, number: int, node_id: str = "") -> None:
+    def __init__(self, channel: Any, number: int, node_id: str = "") -> None:
         self.node = envoy_node(
             proxy("sidecar", f"attacker-{number}", "a", f"10.200.{number // 250}.{number % 250 + 1}", {"app": "web"})
         )
@@ -72,7 +72,7 @@ class Attacker:
     async def take(self) -> discovery_pb2.DiscoveryResponse | None:
         """The next response, None at the end of the stream."""
         data = await asyncio.wait_for(self.call.read(), ANSWER_SECONDS)
-        return None if data is grpc.aio.EOF else discovery_pb2.DiscoveryResponse.FromString(data)
+        return None if data is EOF else discovery_pb2.DiscoveryResponse.FromString(data)
 
     async def status(self) -> grpc.StatusCode:
         """How the stream ends; OK for one that is answered instead."""
@@ -84,9 +84,9 @@ class Attacker:
 
 
 @contextlib.asynccontextmanager
-async def channels(mesh: RealMesh, count: int, *options: tuple[str, int]) -> AsyncIterator[list[grpc.aio.Channel]]:
+async def channels(mesh: RealMesh, count: int, *options: tuple[str, int]) -> AsyncIterator[list[Any]]:
     """Connections of their own; all streams over them end with the block."""
-    opened = [
+    opened: list[Any] = [
         grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n), *options])
         for n in range(count)
     ]
@@ -153,7 +153,7 @@ async def flood_of_streams(mesh: RealMesh, scale: float) -> list[str]:
     """New streams all at once: each gets its clusters, or a status that says why not."""
     ends: Counter[str] = Counter()
 
-    async def one(number: int, channel: grpc.aio.Channel) -> None:
+    async def one(number: int, channel: Any) -> None:
         client = Attacker(channel, number)
         try:
             await client.ask(CDS)

@@ -29,11 +29,11 @@ def rsa_key(bits: int = 2048) -> rsa.RSAPrivateKey:
 def key_pem(key: Any) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )  # type: ignore[no-any-return]
+    )
 
 
 def pem(made: Any) -> bytes:
-    return made.public_bytes(serialization.Encoding.PEM)  # type: ignore[no-any-return]
+    return made.public_bytes(serialization.Encoding.PEM)
 
 
 class Issued:

@@ -85,7 +85,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
-        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        server: Any = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        self._server = server
         self._server.add_generic_rpc_handlers((self,))
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()

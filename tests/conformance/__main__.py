@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import inspect
 import os
 import pathlib
 import sys
@@ -57,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
 def compare(options: argparse.Namespace) -> bool:
     """Run one comparison, and return whether it passed."""
     result = COMPARISONS[options.command].run(options)
-    return bool(asyncio.run(result) if inspect.isawaitable(result) else result)
+    return bool(asyncio.run(result) if asyncio.iscoroutine(result) else result)
 
 
 def main() -> int:

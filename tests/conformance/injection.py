@@ -64,10 +64,10 @@ def compare_case(case: Plain, folder: pathlib.Path) -> list[str]:
             done = run_pilotctl(arguments, folder, case.get("env"))
         except subprocess.TimeoutExpired as error:
             return [str(error)]
-    if error := case.get("expectedError"):
+    if words := case.get("expectedError"):
         if done.returncode == 0:
-            return [f"no error, expected one with {error!r}"]
-        return [] if error in done.stderr.lower() else [f"the error message lacks {error!r}: {done.stderr[-200:]}"]
+            return [f"no error, expected one with {words!r}"]
+        return [] if words in done.stderr.lower() else [f"the error message lacks {words!r}: {done.stderr[-200:]}"]
     if done.returncode:
         return [f"exit {done.returncode}: {done.stderr.strip()[-300:]}"]
     rows = []

@@ -27,6 +27,7 @@ import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from google.protobuf import json_format
 
+from testing.clients.ads import EOF
 from tests.conformance.client import CHANNEL_OPTIONS, AdsClient
 from tests.conformance.page_metrics import differences, parse_metrics
 from tests.conformance.page_shapes import Shape, ShapeRules, shape_of
@@ -206,7 +207,7 @@ def _url(page: Plain, variant: Plain, port: str, server: Server, proxies: dict[s
     query = variant.get("query", "")
     for name, node_id in proxies.items():
         query = query.replace(f"<{name}>", urllib.parse.quote(node_id))
-    path = variant.get("path", page["path"]) + (f"?{query}" if query else "")
+    path = str(variant.get("path", page["path"])) + (f"?{query}" if query else "")
     return f"{'https' if port == 'https' else 'http'}://127.0.0.1:{server.process.ports[PORTS[port]]}{path}"
 
 
@@ -235,7 +236,7 @@ async def compare_streams(server: Server) -> PageScore:
     return score
 
 
-async def request_over_stream(channel: grpc.aio.Channel, type_url: str, names: list[str], is_delta: bool) -> str:
+async def request_over_stream(channel: Any, type_url: str, names: list[str], is_delta: bool) -> str:
     """Send one request on a new stream, and return the name of the status that ends it."""
     stub: Any = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel)
     node = {
@@ -252,7 +253,7 @@ async def request_over_stream(channel: grpc.aio.Channel, type_url: str, names: l
     try:
         await call.write(request)
         response = await asyncio.wait_for(call.read(), 5)
-        status: str = (await call.code()).name if response is grpc.aio.EOF else "OK"
+        status: str = (await call.code()).name if response is EOF else "OK"
         return status
     except TimeoutError:
         return "no response"

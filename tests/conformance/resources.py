@@ -47,8 +47,8 @@ def in_order(value: Any) -> Any:
         return value
     fields = {name: "-" if name in VOLATILE else in_order(field) for name, field in value.items()}
     for name in UNORDERED & fields.keys():
-        if isinstance(fields[name], list):
-            fields[name].sort(key=_sort_key)
+        if isinstance(rows := fields[name], list):
+            rows.sort(key=_sort_key)
     if isinstance(chains := fields.get("filterChains"), list):  # Envoy uses the most specific match, wherever it is
         chains.sort(key=lambda chain: (_sort_key(chain.get("filterChainMatch")), _sort_key(chain)))
     return fields

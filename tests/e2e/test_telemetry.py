@@ -130,13 +130,13 @@ class Edge:
         file = self.work / f"{name}.log"
         return eventually(
             lambda: found if len(found := file.read_text().splitlines()) >= count else None, 15, f"lines of {name}"
-        )  # type: ignore[no-any-return]
+        )
 
     def spans(self, mark: str, of: Callable[[], list[Span]]) -> list[Span]:
         """The spans of some requests, as they arrive where they go to."""
         for _ in range(6):
             assert self.ask("/traced").status == 200
-        return eventually(lambda: [s for s in of() if s.tags.get("mark") == mark], 20, f"spans of {mark}")  # type: ignore[no-any-return]
+        return eventually(lambda: [s for s in of() if s.tags.get("mark") == mark], 20, f"spans of {mark}")
 
     def stop(self) -> None:
         self.envoy.stop()

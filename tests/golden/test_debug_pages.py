@@ -22,9 +22,11 @@ PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
 async def test_every_page_answers(case: pathlib.Path) -> None:
     world, node_ids = connect(case)
     resources = {node_id: world.resources(node_id) for node_id in node_ids}
+    proxies = {node_id: world.mesh.proxies.peek(node_id) for node_id in node_ids}
     connections = [
-        FakeConnection(id=f"{id_.split('~')[2]}-1", proxy_key=id_, proxy=world.mesh.proxies.peek(id_))
-        for id_ in node_ids
+        FakeConnection(id=f"{node_id.split('~')[2]}-1", proxy_key=node_id, proxy=proxy)
+        for node_id, proxy in proxies.items()
+        if proxy is not None
     ]
     shown = await with_health(sources(world.mesh, *connections, settings=SETTINGS))
     async with TestClient(TestServer(application(shown))) as client:

@@ -150,7 +150,7 @@ def changes(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any,
     elif _named(before) and _named(after):
         names = [[item["name"] for item in items] for items in (before, after)]
         if [n for n in names[0] if n in names[1]] != [n for n in names[1] if n in names[0]]:
-            yield f"{path} order", *names
+            yield f"{path} order", names[0], names[1]
         olds, news = ({item["name"]: item for item in items} for items in (before, after))
         for name in {**olds, **news}:
             yield from changes(olds.get(name), news.get(name), f"{path}[{name}]")

@@ -117,7 +117,7 @@ def _is_block_text(text: str) -> bool:
 
 
 def _flow_scalar(value: Any) -> str:
-    return {dict: "{}", list: "[]"}.get(type(value)) or _scalar(value)
+    return "{}" if isinstance(value, dict) else "[]" if isinstance(value, list) else _scalar(value)
 
 
 def _scalar(value: Any) -> str:

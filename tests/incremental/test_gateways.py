@@ -220,7 +220,7 @@ def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -
         counted: Counter[str] = Counter()
 
         def count_run(node: Node, counted: Counter[str] = counted) -> None:
-            counted[node.fn.__name__] += 1  # type: ignore[attr-defined]
+            counted[node.fn.__name__] += 1
 
         world.mesh.on_run = count_run
         world.set(numbered(7, "2s"))

@@ -154,7 +154,7 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
         counted: Counter[str] = Counter()
 
         def count_run(node: Node, counted: Counter[str] = counted) -> None:
-            counted[node.fn.__name__] += 1  # type: ignore[attr-defined]
+            counted[node.fn.__name__] += 1
 
         world.mesh.on_run = count_run
         world.set(rows_of([tls_secret("web-0", TWO, ca_crt=CA.pem)]))

@@ -238,7 +238,7 @@ def runs_of(world: World, ids: list[str], rows: Rows) -> Counter[str]:
     counted: Counter[str] = Counter()
 
     def count_run(node: Node) -> None:
-        counted[node.fn.__name__] += 1  # type: ignore[attr-defined]
+        counted[node.fn.__name__] += 1
 
     world.mesh.on_run = count_run
     world.set(rows)
@@ -275,7 +275,7 @@ def test_virtual_hosts_are_shared_between_namespaces() -> None:
     world = many(40)
     ids = connect(world, CLIENTS)
     built = Counter[str]()
-    world.mesh.on_run = lambda node: built.update([node.fn.__name__])  # type: ignore[attr-defined]
+    world.mesh.on_run = lambda node: built.update([node.fn.__name__])
     snapshot(world, ids)
     assert built["virtual_host"] == 40 + 2 * 8  # from afar, and for the two clients that are in a namespace of services
     assert built["route_layout"] == 1

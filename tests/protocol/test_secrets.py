@@ -286,5 +286,5 @@ def test_a_report_looks_at_secrets_alone() -> None:
         type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
     metrics = Metrics()
-    SecretReport(metrics).sent(None, Answer())  # type: ignore[arg-type]
+    SecretReport(metrics).sent(None, Answer())
     assert FAILED.encode() not in metrics.exposition()

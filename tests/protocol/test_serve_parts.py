@@ -213,7 +213,7 @@ def test_what_is_held_is_owed_after_one_to_two_times_the_same_time_and_one_timer
         connection: Any = connected()
         connection.session = SimpleNamespace(release=lambda: freed.append(name), owes=lambda: owes)
         connection.mark = lambda now, reasons: freed.append(reasons)
-        return connection  # type: ignore[no-any-return]
+        return connection
 
     first, second, third = holding("first", True), holding("second", False), holding("third", False)
     made.release_soon(first)

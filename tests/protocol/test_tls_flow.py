@@ -131,7 +131,7 @@ class Shaking:
         self.name, self._front, self.number = "", front, number
 
     def close(self) -> None:
-        self._front._closed(self)  # type: ignore[arg-type]
+        self._front._closed(self)
 
 
 class Listening:
@@ -155,7 +155,7 @@ def full_front(
     """A front to which connections come, at the time that is in the list; each begins a handshake and sends nothing more."""
     times, listening = [0.0], Listening(*errors)
     front = TlsFront(lambda: times[0])
-    front._listening = [listening]  # type: ignore[list-item]
+    front._listening = [listening]
 
     def accepted(_: socket.socket, __: Any) -> None:
         front._handshakes[Shaking(front, len(front._handshakes))] = times[0]  # type: ignore[index]

@@ -19,9 +19,9 @@ from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
 from pilot.bootstrap.security import certificate_authority
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
+from pilot.bootstrap.security.secret_store import SecretError
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
-from pilot.bootstrap.security.secret_store import SecretError
 from pilot.settings.parse import load
 from testing.security.certificates import IDENTITY, csr, intermediate, root, write_plugged_in
 
@@ -135,7 +135,9 @@ async def test_a_root_of_its_own_is_made_kept_and_renewed(
     assert terms == [datetime.timedelta(hours=100), datetime.timedelta(minutes=5), 30]
     assert store.load() is FIRST
     assert authority.roots_pem() == FIRST.roots_pem
-    assert caplog.messages == ["generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"]
+    assert caplog.messages == [
+        "generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"
+    ]
     chain = await authority.sign(csr(names=(IDENTITY,)), [IDENTITY], 0, "")
     assert chain[-1].encode() == FIRST.roots_pem
     with pytest.raises(SigningError):
@@ -179,7 +181,9 @@ async def test_a_root_is_kept_in_the_named_folder_else_at_the_api_server(
     await other.start()
     assert isinstance(started.rotations[-1][1], Kept if has_api_server else MemoryStore)
     assert caplog.messages[1] == (
-        "generated a self-signed root certificate" if has_api_server else "generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"
+        "generated a self-signed root certificate"
+        if has_api_server
+        else "generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"
     )
     await other.stop()
 
@@ -335,7 +339,9 @@ async def test_where_there_is_no_such_secret_nothing_is_written(
     authority = started.authority(tmp_path / "cacerts", {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets({}).read)
     await authority.start()
     assert not (tmp_path / "cacerts").exists()
-    assert caplog.messages == ["generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"]
+    assert caplog.messages == [
+        "generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"
+    ]
     await authority.stop()
 
 
@@ -343,5 +349,7 @@ async def test_where_there_is_no_such_secret_nothing_is_written(
 async def test_a_secret_that_cannot_be_read_ends_the_start(
     started: Started, tmp_path: pathlib.Path, error: Exception
 ) -> None:
-    with pytest.raises(StartError, match=r"^cannot get the signing certificate from the API server: .*(503|Permission denied)"):
+    with pytest.raises(
+        StartError, match=r"^cannot get the signing certificate from the API server: .*(503|Permission denied)"
+    ):
         await started.authority(tmp_path, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(error).read).start()

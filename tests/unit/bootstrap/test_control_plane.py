@@ -134,7 +134,7 @@ async def test_a_users_mistake_is_logged_counted_and_shown(
 async def test_the_sweep_forgets_proxies_that_are_gone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path) as it:
         monkeypatch.setattr(it.plane.discovery, "_linger", 0.0)
-        async with Client(it) as client:  # type: ignore[arg-type]
+        async with Client(it) as client:
             await client.ask("cds")
             await client.take()
             assert len(it.plane.db.proxies) == 1
@@ -151,7 +151,7 @@ async def test_not_ready_while_it_drains_and_a_busy_proxy_gets_the_time_to_finis
     (tmp_path / "one.yaml").write_text(SERVICE)
     async with running(tmp_path, shutdownDuration="1h") as it:
         assert (await it.get("/ready"))[0] == 200
-        async with Client(it) as client:  # type: ignore[arg-type]
+        async with Client(it) as client:
             await client.ask("cds")
             await client.take()
             (connection,) = it.plane.discovery.connections()

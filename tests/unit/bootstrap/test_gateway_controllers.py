@@ -201,7 +201,7 @@ def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Jou
     assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="bank")) is False  # type: ignore[arg-type]
     assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, (
         "what the whole cluster has is everybody's"
-    )  # type: ignore[arg-type]
+    )
     assert asked == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
     ours = journal.one("Deployments").given[3].ours
     assert ours({}, "") is False, "of a Gateway it is asked whatever its namespace"

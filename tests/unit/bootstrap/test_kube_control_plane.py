@@ -137,7 +137,7 @@ async def test_replicas_share_a_root_which_is_written_into_every_namespace(
 
     async with running({"POD_NAME": "a"}, kubeconfig=path) as one, running({"POD_NAME": "b"}, kubeconfig=path) as two:
         await until(lambda: one.plane.ready and two.plane.ready)
-        signers = [plane.security.authority.authority.signer for plane in (one.plane, two.plane)]  # type: ignore[union-attr]
+        signers = [plane.security.authority.authority.signer for plane in (one.plane, two.plane)]
         assert signers[0].certificate == signers[1].certificate
         await until(lambda: roots() == signers[0].roots_pem.decode())
         await until(lambda: "status" in (server.get("networking.istio.io", "serviceentries", "shop", "one") or {}))
@@ -146,7 +146,7 @@ async def test_replicas_share_a_root_which_is_written_into_every_namespace(
     assert json.loads(lock["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"] == ""
     async with running(kubeconfig=path) as again:
         await until(lambda: again.plane.ready)
-        assert again.plane.security.authority.authority.signer.certificate == signers[0].certificate  # type: ignore[union-attr]
+        assert again.plane.security.authority.authority.signer.certificate == signers[0].certificate
 
 
 async def test_another_cluster_is_read_when_a_secret_names_it(server: ApiServer, tmp_path: pathlib.Path) -> None:

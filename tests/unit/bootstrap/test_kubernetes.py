@@ -141,7 +141,7 @@ def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
     client, source = journal.made[1], journal.one("KubeSource")
     assert journal.one("Throttle").given == (5.0, 9)
     assert client.given == (it.credentials, journal.one("Throttle"))
-    assert it.kubernetes.client is client  # type: ignore[comparison-overlap]
+    assert it.kubernetes.client is client
     given = source.given
     assert given[:6] == (client, it.target.batch, it.target.ledger, 7, DocumentOrigin("Kubernetes", True, "blue"), READ)
     assert (given[6]._replace(on_failure=PACE.on_failure), given[8]) == (PACE, "")

@@ -157,7 +157,7 @@ def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFix
     mesh, metrics = Mesh(), Metrics()
     ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).committed(
         Commit([], [], 0, 0.0, 0.0, Counter(), 0.0)
-    )  # type: ignore[arg-type]
+    )
     assert caplog.messages[0] == "Push debounce stable[1] 0 for config nothing: 0.000s since last change, forced=false"
     assert caplog.messages[1].startswith("XDS: Pushing Services:0 ConnectedEndpoints:0 Version:")
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest
     node = mesh.watch(broken, "why")
     ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).failed(
         node, ZeroDivisionError("reason")
-    )  # type: ignore[arg-type]
+    )
     assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()
     [record] = caplog.records
     assert record.getMessage() == f"cannot derive {node.key!r}"

@@ -7,8 +7,8 @@ import logging
 import threading
 
 import pytest
-from pilot.bootstrap.diagnostics import log_stacks
 
+from pilot.bootstrap.diagnostics import log_stacks
 from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError

@@ -120,7 +120,9 @@ async def test_what_cannot_be_used_leaves_the_certificate_of_before(
     first, issuer.made = it.context, SigningError("CERT_GEN_ERROR", "the signer has ended")
     issuer.on_change[0]()
     await until(lambda: bool(caplog.messages))
-    assert caplog.messages == ["cannot reload the server certificate, the current one stays in use: the signer has ended"]
+    assert caplog.messages == [
+        "cannot reload the server certificate, the current one stays in use: the signer has ended"
+    ]
     assert (it.context, taken) == (first, [])
     await it.stop()
 
@@ -153,9 +155,7 @@ async def test_without_an_issuer_there_is_no_certificate(
     it = certificate(found, certificate_provider=provider)
     await it.start()
     assert (it.context is not None) is served
-    assert caplog.messages == (
-        [] if served else ["the port is disabled because there is no server certificate for it"]
-    )
+    assert caplog.messages == ([] if served else ["the port is disabled because there is no server certificate for it"])
     for changed in found.on_change if found is not None else ():
         changed()
     await asyncio.sleep(0.01)

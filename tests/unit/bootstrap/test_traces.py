@@ -40,7 +40,7 @@ COMMIT = Commit(
     101.0,
     Counter({(SERVICE.table_name, "add"): 2}),
     0.25,
-)  # type: ignore[list-item]
+)
 
 
 class Told:
@@ -243,9 +243,7 @@ def test_without_opentelemetry_it_is_said_that_there_are_no_traces(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     assert start_export(TraceSettings(endpoint="http://127.0.0.1:1"), "1") is None
-    assert caplog.messages == [
-        "traces are disabled: OpenTelemetry is not installed (pip install 'pyistiod[tracing]')"
-    ]
+    assert caplog.messages == ["traces are disabled: OpenTelemetry is not installed (pip install 'pyistiod[tracing]')"]
 
 
 def test_what_is_left_is_sent_at_the_end_by_the_name_and_version_of_the_service(collector: JsonCollector) -> None:

@@ -317,7 +317,7 @@ async def test_every_other_kind_of_the_api_is_told_too(server: ApiServer, tmp_pa
         for plural in ("grpcroutes", "tcproutes", "tlsroutes"):
             await until(
                 lambda plural=plural: [told(one, "Accepted")[0] for one in parents(server, plural=plural)] == ["True"]
-            )  # type: ignore[misc]
+            )
         await until(lambda: told(status(server, "listenersets", "s"), "Accepted") == ("True", "Accepted"))
         assert status(server, "listenersets", "s")["listeners"][0]["port"] == 83
         await until(lambda: status(server, "gateways", "gw").get("attachedListenerSets") == 1)

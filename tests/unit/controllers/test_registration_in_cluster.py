@@ -311,7 +311,7 @@ async def test_over_a_stream_of_a_whole_control_plane(server: ApiServer, tmp_pat
     async with running(environ, kubeconfig=path) as it:
         await until(lambda: it.plane.ready)
         seen = Replica(server)
-        async with Client(it, node_id=node, AUTO_REGISTER_GROUP="vms", NETWORK="n1", NAMESPACE="shop") as client:  # type: ignore[arg-type]
+        async with Client(it, node_id=node, AUTO_REGISTER_GROUP="vms", NETWORK="n1", NAMESPACE="shop") as client:
             await client.ask("cds")
             await client.take()
             assert seen.annotations()["istio.io/workloadController"] == "istiod-1"

@@ -45,7 +45,7 @@ def test_the_dump_of_a_ztunnel() -> None:
     connected.subscriptions = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
 
     def dump(**query: str) -> list[Any]:
-        return made(asyncio.run(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query})))["configs"]  # type: ignore[no-any-return]
+        return made(asyncio.run(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query})))["configs"]
 
     assert sorted(one.get("workload", one.get("service"))["name"] for one in dump()) == ["p", "web"]
     assert [one["name"] for one in dump(types="wads")] == ["deny"]

@@ -66,7 +66,7 @@ def test_a_part_is_full_with_the_piece_that_reaches_its_size(monkeypatch: pytest
 
 def test_a_list_is_made_no_faster_than_it_is_taken() -> None:
     made: list[int] = []
-    wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)  # type: ignore[func-returns-value]
+    wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)
     next(wanted)
     assert len(made) == 1
 

@@ -170,9 +170,7 @@ async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
         f"{WATCH}11",
     ]
     assert it.told == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
-    assert {r.getMessage() for r in caplog.records} == {
-        "/api/v1/pods: the resource version has expired, listing again"
-    }
+    assert {r.getMessage() for r in caplog.records} == {"/api/v1/pods: the resource version has expired, listing again"}
     assert len(caplog.records) == 4
 
 

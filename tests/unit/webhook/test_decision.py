@@ -14,7 +14,7 @@ from webhook.inject.decision import is_injected
 INJECT = "sidecar.istio.io/inject"
 ON, OFF = WrittenConfig(policy="enabled"), WrittenConfig(policy="disabled")
 WEB, JOB = LabelSelector(match_labels={"kind": "web"}), LabelSelector(match_labels={"kind": "job"})
-WRONG = LabelSelector(match_expressions=(LabelSelectorRequirement(key="kind", operator="Sometimes"),))  # type: ignore[arg-type]
+WRONG = LabelSelector(match_expressions=(LabelSelectorRequirement(key="kind", operator="Sometimes"),))
 CHOSEN = WrittenConfig(policy="disabled", never_inject_selector=(JOB,), always_inject_selector=(LabelSelector(), WEB))
 MISTAKEN = WrittenConfig(policy="disabled", always_inject_selector=(WRONG,))
 NEITHER = WrittenConfig(policy="often")

@@ -95,7 +95,7 @@ class Router:
 async def routing(server: ApiServer, tmp_path: pathlib.Path) -> AsyncIterator[tuple[Plane, Router]]:
     async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as plane:
         await until(lambda: plane.plane.ready)
-        async with Client(plane, node_id=NODE, LABELS={"app": "f"}, NAMESPACE="a") as client:  # type: ignore[arg-type]
+        async with Client(plane, node_id=NODE, LABELS={"app": "f"}, NAMESPACE="a") as client:
             router = Router(client)
             await router.begin()
             yield plane, router
@@ -237,7 +237,7 @@ class Blaming(NackRecorder):
         return ((ObjectRef(KIND, "a", name), revision) for name, revision in self._follows[resource.name].items())
 
     def names(self, message: str, since: int) -> list[str]:
-        return [ref.name for ref in self._blame(["group"], message, since)]  # type: ignore[list-item]
+        return [ref.name for ref in self._blame(["group"], message, since)]
 
 
 KIND = GroupKind("networking.istio.io", "VirtualService")

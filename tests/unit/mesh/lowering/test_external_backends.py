@@ -68,7 +68,7 @@ def world(*objects: Plain, alpha: bool = True) -> World:
 
 
 def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
-    return next((c.status, c.reason) for c in conditions if c.type == type_)  # type: ignore[return-value]
+    return next((c.status, c.reason) for c in conditions if c.type == type_)
 
 
 @pytest.mark.parametrize(("protocol", "becomes"), PROTOCOLS)

@@ -88,7 +88,7 @@ def connect(made: World) -> str:
 
 
 def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
-    return next((c.status, c.reason) for c in conditions if c.type == type_)  # type: ignore[return-value]
+    return next((c.status, c.reason) for c in conditions if c.type == type_)
 
 
 def test_the_name_of_the_service_is_short_enough_for_any_pool() -> None:

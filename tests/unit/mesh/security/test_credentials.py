@@ -177,7 +177,7 @@ def test_roots_that_a_gateway_names_by_a_name_of_their_own() -> None:
 
 def encrypted() -> bytes:
     how = serialization.BestAvailableEncryption(b"word")
-    return WEB.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)  # type: ignore[no-any-return]
+    return WEB.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
 
 
 SHORT, ODD = CA.issue("x", rsa_key(1024)), CA.issue("x", ec.generate_private_key(ec.SECP256K1()))

@@ -105,7 +105,7 @@ def test_delegates_take_the_place_of_their_route() -> None:
     merged = virtual_service(found.mesh, ObjectKey("ns", "root"))
     assert merged is not None
     assert rules_of(merged) == ["one", "two", "-"]
-    assert merged.spec.http[0].route[0].destination.host == "r.team.svc.cluster.local"  # type: ignore[union-attr]
+    assert merged.spec.http[0].route[0].destination.host == "r.team.svc.cluster.local"
     assert virtual_service(found.mesh, ObjectKey("team", "leaf")) is None
     assert delegate_problems(found) == []
 

@@ -102,7 +102,7 @@ class WebhookParts:
 
     def on_commit(self, commit: Commit) -> None:
         """Load the injector's ConfigMap if a commit changed it."""
-        if any(table == "config_maps" and key == self._key for table, key, _ in commit.edits):
+        if any(table == CONFIG_MAP.table_name and key == self._key for table, key, _ in commit.edits):
             self._loading = asyncio.create_task(self._load_config_map(), name="load the injector's ConfigMap")
 
     def _tls_context(self) -> ssl.SSLContext | None:

@@ -13,12 +13,12 @@ AWAITED = ("start", "stop", "synced", *FOREVER)
 
 
 class StandIn:
-    """A part: whatever is called is written down. What runs does so until it is cancelled. `matters` are what writers of a test lead in."""
+    """A part: whatever is called is written down. What runs does so until it is cancelled. `elections` returns the locks of a test and what their holders run."""
 
     def __init__(self, journal: Journal, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         self.journal, self.name, self.given, self.named = journal, name, given, named
         self.on_change: list[Callable[[], None]] = []
-        self.matters: Callable[[], list[Any]] = list
+        self.elections: Callable[[], list[Any]] = list
 
     def __getattr__(self, what: str) -> Any:
         async def work(*given: Any) -> None:

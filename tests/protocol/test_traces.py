@@ -76,7 +76,7 @@ async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(
         assert found.keys() == {"change", "read", "commit", "derive", "push", "ack"}
         assert {span["parentSpanId"] for name, span in found.items() if name != "change"} == {root["spanId"]}
         assert root["attributes"]["pilot.proxies"] == "1"
-        assert root["attributes"]["pilot.changes.service_entries.update"] == "1"
+        assert root["attributes"]["pilot.changes.ServiceEntry.update"] == "1"
         assert int(found["push"]["attributes"]["pilot.bytes.cds"]) > 0
         times = {name: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])) for name, span in found.items()}
         assert all(start <= end for start, end in times.values())

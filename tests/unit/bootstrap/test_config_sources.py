@@ -89,9 +89,9 @@ async def test_other_sources_are_told_of_until_the_next_start(tmp_path: pathlib.
     folder.mkdir()
     async with running(tmp_path, NO_AUTHORITY, secureGRPCAddr="", meshConfig=mesh(tmp_path, f"fs://{folder}")) as it:
         config = it.plane._mesh_config()
-        it.plane._config_sources.configured(type(config)())
+        it.plane._config_sources.on_mesh_config(type(config)())
         assert [(p.code, p.path) for p in it.plane.problems] == [("needs-restart", "configSources")]
-        it.plane._config_sources.configured(config)
+        it.plane._config_sources.on_mesh_config(config)
         assert list(it.plane.problems) == []
 
 

@@ -16,6 +16,7 @@ import pytest
 from pilot.bootstrap import ControlPlane, StartError, ports
 from pilot.bootstrap.control_plane import SWEEP_SECONDS
 from pilot.bootstrap.first_load import PausedClock
+from pilot.bootstrap.security import secure_port
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
@@ -98,7 +99,7 @@ def test_no_timer_rings_before_the_first_load_is_committed() -> None:
     held.call_later(1.0, lambda: rung.append("early"))
     assert clock.waiting == 0
     assert held.time() == clock.time()
-    held.release()
+    held.resume()
     held.call_later(1.0, lambda: rung.append("late"))
     clock.advance(2.0)
     assert rung == ["late"]
@@ -230,6 +231,7 @@ async def test_configuration_stands_still_while_streams_drain(
         seen.append(following())
 
     monkeypatch.setattr(ports, "drain", drain)
+    monkeypatch.setattr(secure_port, "drain", drain)
     async with running(tmp_path):
         assert following() == [f"read {tmp_path}", f"watch {tmp_path}"]
     assert seen == [[], []], "each of two ports drains"

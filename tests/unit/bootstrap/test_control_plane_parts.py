@@ -15,6 +15,7 @@ from pilot.bootstrap.control_plane import KUBERNETES_RANK, REGISTERED_RANK
 from pilot.bootstrap.part import Part
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Commit
+from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.settings.parse import load
 from testing.mesh.clock import VirtualClock
 from testing.mesh.part_recorder import Journal
@@ -24,25 +25,25 @@ USUAL = [
     "the HTTP port",
     "the monitoring port",
     "the first load",
-    "the key sets of issuers",
+    "the issuers' key sets",
     "the host names of gateways",
-    "the sweeper",
-    "looking at the health of the mesh",
-    "the clock of that",
-    "giving memory back",
+    "sweeps",
+    "health checks of the mesh",
+    "the schedule of health checks",
+    "memory trimming",
     "the certificate authority",
-    "the certificate of the port with TLS",
+    "the secure port's certificate",
     "the xDS port",
     "the secure xDS port",
-    "the certificate of the webhooks",
+    "the webhooks' certificate",
     "the injector's configuration",
     "the webhooks port",
-    "registering workloads",
-    "following the mesh config",
-    "following FOLDER",
-    "following the sources of the mesh config",
+    "workload registration",
+    "the watch of the mesh config",
+    "the watch of FOLDER",
+    "the watch of config sources",
 ]
-WITH_API = ["asking who may read Secrets", "following the API server", "writing to the API server"]
+WITH_API = ["reviews of access to Secrets", "the watch of API servers", "the controllers"]
 
 
 def make(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> ControlPlane:
@@ -71,20 +72,20 @@ async def test_parts_start_in_this_order(tmp_path: pathlib.Path) -> None:
     [
         ({}, {"monitoringAddr": ""}, [], ["the monitoring port"]),
         ({}, {"grpcAddr": ""}, [], ["the xDS port"]),
-        ({}, {"secureGRPCAddr": ""}, [], ["the secure xDS port", "the certificate of the port with TLS"]),
-        ({}, {"httpsAddr": ""}, [], ["the webhooks port", "the certificate of the webhooks"]),
+        ({}, {"secureGRPCAddr": ""}, [], ["the secure xDS port", "the secure port's certificate"]),
+        ({}, {"httpsAddr": ""}, [], ["the webhooks port", "the webhooks' certificate"]),
         ({}, {"ctrlz_port": "9876"}, ["the ControlZ port"], []),
         ({"RESOLVE_HOSTNAME_GATEWAYS": "false"}, {}, [], ["the host names of gateways"]),
         ({"ENABLE_CA_SERVER": "false"}, {}, [], ["the certificate authority"]),
-        ({"ISTIO_MULTIROOT_MESH": "true"}, {}, ["telling proxies the roots"], []),
-        ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, {}, [], ["registering workloads"]),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, {}, ["sending traces"], []),
+        ({"ISTIO_MULTIROOT_MESH": "true"}, {}, ["the publisher of trust roots"], []),
+        ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, {}, [], ["workload registration"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, {}, ["trace export"], []),
         ({}, {"kubeconfig": "FOLDER/kubeconfig"}, WITH_API, []),
         (
             {},
             {"kubeconfig": "FOLDER/kubeconfig", "configDir": ""},
             WITH_API,
-            ["registering workloads", "following FOLDER"],
+            ["workload registration", "the watch of FOLDER"],
         ),
     ],
 )
@@ -94,15 +95,15 @@ async def test_settings_add_and_leave_out_parts(
     plane = make(tmp_path, environ, **{name: value.replace("FOLDER", str(tmp_path)) for name, value in flags.items()})
     found = names(plane, tmp_path)
     assert sorted(found) == sorted([*(name for name in USUAL if name not in less), *more])
-    if "sending traces" in more:
-        assert found[0] == "sending traces", "it stops last of all"
+    if "trace export" in more:
+        assert found[0] == "trace export", "it stops last of all"
         await parts(plane)[0].stop()
     if "the ControlZ port" in more:
         assert found.index("the ControlZ port") < found.index("the first load")
-    if "telling proxies the roots" in more:
+    if "the publisher of trust roots" in more:
         assert (
             found.index("the certificate authority")
-            < found.index("telling proxies the roots")
+            < found.index("the publisher of trust roots")
             < found.index("the xDS port")
         )
     if more == WITH_API:
@@ -121,7 +122,7 @@ async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
         configDir=str(own),
     )
     [(path, batch, part, origin, kinds, *rest)] = journal.given("FileSource")
-    assert (path, batch is plane._batch, kinds is plane._read, rest) == (str(own), True, True, [77, "/state"])
+    assert (path, batch is plane._batch, kinds is plane._catalogue, rest) == (str(own), True, True, [77, "/state"])
     assert (origin.cluster, origin.own, origin.revision) == ("Kubernetes", True, "blue")
     assert (part._rank, part._name) == (0, str(own))
     argv = [f"--configDir={own}", f"--configDir=west={west}", "--ctrlz_port=0", *(f"--{name}=" for name in ADDRESSES)]
@@ -136,31 +137,31 @@ async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
     ("environ", "jobs"),
     [
         ({}, ["HealthFindings.check"]),
-        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchStatus.check"]),
+        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchMetrics.check"]),
     ],
 )
 async def test_what_is_done_again_and_again(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
 ) -> None:
     journal = Journal()
-    journal.spy(monkeypatch, control_plane, "Sweeper")
+    journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, looks, memory = journal.given("Sweeper")
+    sweeps, looks, memory = journal.given("PeriodicJobs")
     assert {given[0] for given in (sweeps, looks, memory)} == {plane._clock}
     assert (sweeps[1], looks[1], memory[1]) == (10.0, 10.0, 60.0)
-    assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "Refusals.sweep", "Pusher.sweep"]
+    assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
     assert [job.__qualname__ for job in looks[2]] == jobs
-    assert [type(job).__name__ for job in memory[2]] == ["GiveBack"]
+    assert [type(job).__name__ for job in memory[2]] == ["MallocTrimmer"]
 
 
 async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
-    journal.spy(monkeypatch, control_plane, "HealthFindings", "Refusals", "Checking", "ControlzPort")
+    journal.spy(monkeypatch, control_plane, "HealthFindings", "NackRecorder", "Checking", "ControlzPort")
     plane = make(tmp_path, ctrlz_port="9876")
     assert journal.given("HealthFindings") == [(plane.db, plane.discovery, plane.problems, plane.metrics.health)]
-    assert journal.given("Refusals") == [(plane.db, plane.discovery, plane._clock)]
+    assert journal.given("NackRecorder") == [(plane.db, plane.discovery, plane._clock)]
     assert journal.given("Checking")[0][:3] == (plane.db, plane._clock, plane.problems)
     assert journal.given("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
 
@@ -192,11 +193,11 @@ async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
-    journal.spy(monkeypatch, control_plane, "Sweeper", "SecretReview", "SecretAccess")
+    journal.spy(monkeypatch, control_plane, "PeriodicJobs", "SecretAccessReview", "SecretAccess")
     plane = make(tmp_path, {"CLUSTER_ID": "east"}, kubeconfig=str(tmp_path / "kubeconfig"))
     assert plane.api_servers is not None
-    assert [job.__qualname__ for job in journal.given("Sweeper")[0][2]][-1] == "SecretAccess.sweep"
-    assert journal.given("SecretReview") == [
+    assert [job.__qualname__ for job in journal.given("PeriodicJobs")[0][2]][-1] == "SecretAccess.sweep"
+    assert journal.given("SecretAccessReview") == [
         (plane.api_servers.client, "east", {"east"}, plane.api_servers.remote.clusters)
     ]
     assert journal.given("SecretAccess")[0][0] is plane.discovery
@@ -209,12 +210,13 @@ async def test_every_port_of_xds_serves_the_same_mesh(tmp_path: pathlib.Path, mo
     journal.spy(monkeypatch, control_plane, "Ads", "GrpcPort", "make_server")
     plane = make(tmp_path, {}, clusterAliases="a=Kubernetes", shutdownDuration="7s")
     plain, secure = journal.given("Ads")
-    common: Any = (plane.discovery, plane.pusher, plane.metrics, plane._admission, {"a": "Kubernetes"})
-    assert plain[:5] == secure[:5] == common
-    assert plain[5] == secure[5]
-    assert (plain[6], plain[7]) == (plane.security.plain.authenticate, plane.security.plain.meet)
-    assert (secure[6], secure[7]) == (plane.security.secure.authenticate, plane.security.secure.meet)
-    assert plain[8] is secure[8] is plane.security.authorize
+    assert plain[:3] == secure[:3] == (plane.discovery, plane.pusher, plane.metrics)
+    for options, auth in ((plain[3], plane.security.plain), (secure[3], plane.security.secure)):
+        assert (options.admission, options.aliases) == (plane._admission, {"a": "Kubernetes"})
+        assert (options.identify_peer, options.authenticate) == (auth.identify_peer, auth.authenticate)
+        assert options.authorize is plane.security.authorize
+        assert options.nack_log is plane.nacks
+    assert plain[3].limits == secure[3].limits
     [(settings, handlers)] = journal.given("make_server")
     assert settings is plane.settings.serve
     assert len(handlers) == 1, "certificates are issued at the port with TLS"
@@ -236,14 +238,14 @@ async def test_workloads_register_in_memory_by_the_settings(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
-    journal.spy(monkeypatch, control_plane, "EntriesInMemory")
+    journal.spy(monkeypatch, control_plane, "InMemoryRegistration")
     environ = {
         "CLUSTER_ID": "east",
         "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "7s",
         "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
     }
     plane = make(tmp_path, environ)
-    [(db, batch, part, origin, terms, counts)] = journal.given("EntriesInMemory")
+    [(db, batch, part, origin, terms, counts)] = journal.given("InMemoryRegistration")
     assert (db, batch, counts) == (plane.db, plane._batch, plane.metrics.kubernetes)
     assert (part._rank, part._name, origin.cluster, tuple(terms)) == (
         REGISTERED_RANK,
@@ -251,8 +253,7 @@ async def test_workloads_register_in_memory_by_the_settings(
         "east",
         (7.0, False),
     )
-    entries: Any = plane._entries
-    assert plane.discovery.lifecycle is entries
+    assert plane._registration is plane._in_memory_registration is not None
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -308,48 +309,58 @@ async def test_who_is_told_of_a_change_and_in_which_order(
         "_checking",
         "_key_sets",
         "_gateway_names",
-        "_notices",
+        "_reporter",
         "_config_sources",
         "security",
-        "_writers",
+        "_controllers",
         "webhooks",
     ):
         monkeypatch.setattr(plane, name, Told(name.lstrip("_"), told))
+    reconnect(plane)
     nodes: Any = ["a node"]
-    for table in ("pods", "mesh"):
+    for table in ("pods", MESH_CONFIG):
         commit = Commit(nodes, [(table, "key", None)], 1, 0.0, 0.0, Counter(), 0.0)
-        plane._committed(commit)
+        plane._on_commit(commit)
         config = (
-            [("config_sources.configured", MeshConfig()), ("security.configured", MeshConfig())]
-            if table == "mesh"
+            [("config_sources.on_mesh_config", MeshConfig()), ("security.on_mesh_config", MeshConfig())]
+            if table == MESH_CONFIG
             else []
         )
         assert told == [
             ("checking.reached", nodes),
             ("key_sets.reached", nodes),
             ("gateway_names.reached", nodes),
-            ("notices.committed", commit),
+            ("reporter.on_commit", commit),
             *config,
-            ("writers.committed", commit),
-            ("webhooks.committed", commit),
+            ("controllers.on_commit", commit),
+            ("webhooks.on_commit", commit),
         ]
         told.clear()
-    plane._reached(nodes)
-    assert told == [("checking.reached", nodes), ("writers.reached", nodes)]
+    for listener in plane._stream_commit_listeners:
+        listener(nodes)
+    assert told == [("checking.reached", nodes), ("controllers.on_stream_commit", nodes)]
     told.clear()
     monkeypatch.setattr(plane, "_gateway_names", None)
-    monkeypatch.setattr(plane, "_writers", None)
-    plane._committed(commit)
-    plane._reached(nodes)
+    monkeypatch.setattr(plane, "_controllers", None)
+    reconnect(plane)
+    plane._on_commit(commit)
+    for listener in plane._stream_commit_listeners:
+        listener(nodes)
     assert [what for what, *_ in told] == [
         "checking.reached",
         "key_sets.reached",
-        "notices.committed",
-        "config_sources.configured",
-        "security.configured",
-        "webhooks.committed",
+        "reporter.on_commit",
+        "config_sources.on_mesh_config",
+        "security.on_mesh_config",
+        "webhooks.on_commit",
         "checking.reached",
     ]
+
+
+def reconnect(plane: ControlPlane) -> None:
+    plane._commit_listeners.clear()
+    plane._stream_commit_listeners.clear()
+    plane._add_commit_listeners()
 
 
 @pytest.mark.parametrize("ends_early", [True, False])

@@ -31,7 +31,7 @@ from testing.mesh.part_recorder import Journal
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
-READ = [SimpleNamespace(id=one) for one in (ENTRY, SECRET, ENTRIES)]
+READ = [SimpleNamespace(id=one, is_over_xds=one != SECRET) for one in (ENTRY, SECRET, ENTRIES)]
 
 
 def ledger_source(rank: int, name: str) -> tuple[str, int, str]:
@@ -143,7 +143,7 @@ async def test_all_sources_are_read_before_the_start_ends(
     assert await loading == 4
     assert caplog.messages == ["waiting for xds://server"], "the other one has answered already"
     assert it.journal.lines == ["McpStream.start"] * 2
-    await it.sources.follow()
+    await it.sources.watch()
     assert it.journal.lines[2:] == ["FileSource.start"] * 2
     await it.sources.stop()
     assert it.journal.lines[4:] == ["FileSource.stop", "FileSource.stop", "McpStream.stop", "McpStream.stop"]
@@ -165,12 +165,12 @@ def test_other_sources_are_told_of_until_they_are_the_same_again(monkeypatch: py
     it, mesh = Sources(monkeypatch), MeshConfig()
     it.open("fs:///a")
     same = replace(mesh, config_sources=(ConfigSource(address="fs:///a"),))
-    it.sources.configured(same)
+    it.sources.on_mesh_config(same)
     assert list(it.target.problems) == []
-    it.sources.configured(mesh)
+    it.sources.on_mesh_config(mesh)
     [problem] = it.target.problems
     assert (problem.code, problem.path, str(problem.severity)) == ("needs-restart", "configSources", "warning")
-    it.sources.configured(same)
+    it.sources.on_mesh_config(same)
     assert list(it.target.problems) == []
 
 

@@ -30,7 +30,13 @@ from testing.mesh.part_recorder import Journal, StandIn
 from testing.mesh.world import rows_of
 from webhook.inject.proxy_config import ProxyConfigObject
 
-PARTS = ("RevisionTags", "Statuses", "DefaultClasses", "Deployments", "ShadowServices")
+PARTS = (
+    "RevisionTags",
+    "StatusController",
+    "GatewayClassController",
+    "GatewayDeploymentController",
+    "ShadowServiceController",
+)
 EVERY = {"PILOT_ENABLE_AMBIENT": "true", "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}
 GATEWAY, POOL = (
     GroupKind("gateway.networking.k8s.io", "Gateway"),
@@ -60,17 +66,17 @@ class Written:
             proxy_configs=lambda: self.configs,
         )
         self.injector = SimpleNamespace(config="the templates", on_take=[]) if injects else None
-        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, pace=self.pace)
-        webhooks: Any = SimpleNamespace(surroundings=around, injector=self.injector)
+        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, watch_options=self.pace)
+        webhooks: Any = SimpleNamespace(context=around, injector=self.injector)
         self.writers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.choose)
 
     def statuses(self) -> dict[str, StandIn]:
         """The writers of statuses by the kinds that they are for."""
         names = {OTHERS: "gateways", (INGRESS.id,): "ingresses", AMBIENT_KINDS: "ambient"}
-        return {names[one.given[2]]: one for one in self.journal.made if one.name == "Statuses"}
+        return {names[one.given[2]]: one for one in self.journal.made if one.name == "StatusController"}
 
-    def matters(self) -> list[str]:
-        return [name for name, _ in self.writers.matters()]
+    def elections(self) -> list[str]:
+        return [name for name, _ in self.writers.elections()]
 
 
 @pytest.fixture
@@ -82,7 +88,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
 
 STATUS, CLASSES, DEPLOYMENTS = (
     "istio-gateway-status-leader-default",
-    "DefaultClasses",
+    "GatewayClassController",
     "istio-gateway-deployment-default",
 )
 
@@ -127,9 +133,9 @@ def test_settings_say_what_is_written(
     journal: Journal, environ: dict[str, str], injects: bool, matters: list[str], makes_classes: bool
 ) -> None:
     it = Written(journal, environ, injects)
-    assert it.matters() == matters
-    assert ("DefaultClasses" in journal.names) is makes_classes
-    assert ("Deployments" in journal.names) is any("deployment" in name for name in matters)
+    assert it.elections() == matters
+    assert ("GatewayClassController" in journal.names) is makes_classes
+    assert ("GatewayDeploymentController" in journal.names) is any("deployment" in name for name in matters)
 
 
 def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
@@ -153,11 +159,11 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
         assert path(ObjectRef(GATEWAY, "shop", "edge")) == f"{GATEWAY}/shop/edge"
         assert (is_ours == it.writers.is_ours) is (name != "ingresses")
     assert found["ingresses"].given[4](object()) is True
-    path = journal.one("DefaultClasses").given[2]
-    assert journal.one("DefaultClasses").given == (client, db, path, backoff, choose)
+    path = journal.one("GatewayClassController").given[2]
+    assert journal.one("GatewayClassController").given == (client, db, path, backoff, choose)
     assert path("istio") == f"{GATEWAY_CLASS.id}//istio"
-    path = journal.one("ShadowServices").given[2]
-    assert journal.one("ShadowServices").given == (client, db, path, it.writers.is_ours, backoff, choose)
+    path = journal.one("ShadowServiceController").given[2]
+    assert journal.one("ShadowServiceController").given == (client, db, path, it.writers.is_ours, backoff, choose)
     assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
 
 
@@ -165,12 +171,17 @@ def test_gateways_are_deployed_with_what_the_injector_has(journal: Journal) -> N
     it = Written(
         journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"}
     )
-    given = journal.one("Deployments").given
+    given = journal.one("GatewayDeploymentController").given
     around = given[3]
     assert given == (it.client, it.db, given[2], around, "a/controller", it.pace, it.choose)
     assert given[2]() == f"{GATEWAY}/"
     assert (around.config(), around.mesh() is it.mesh, around.proxy_ids("shop")) == ("the templates", True, (7, 8))
-    assert (around.cluster, around.revision, around.copies, around.compliance_policy) == ("east", "blue", True, "fips")
+    assert (around.cluster, around.revision, around.copies_metadata, around.compliance_policy) == (
+        "east",
+        "blue",
+        True,
+        "fips",
+    )
     assert not Written(Journal(), {}).journal.made
     usual = around.proxy_config("shop", {"app": "edge"})
     assert usual == it.mesh.default_config
@@ -181,7 +192,7 @@ def test_gateways_are_deployed_with_what_the_injector_has(journal: Journal) -> N
 
 def test_labels_of_a_gateway_are_copied_where_the_settings_have_it_so(journal: Journal) -> None:
     Written(journal, {"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false"})
-    assert journal.one("Deployments").given[3].copies is False
+    assert journal.one("GatewayDeploymentController").given[3].copies_metadata is False
 
 
 def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Journal) -> None:
@@ -203,7 +214,7 @@ def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Jou
         "what the whole cluster has is everybody's"
     )
     assert asked == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
-    ours = journal.one("Deployments").given[3].ours
+    ours = journal.one("GatewayDeploymentController").given[3].is_ours
     assert ours({}, "") is False, "of a Gateway it is asked whatever its namespace"
 
 
@@ -214,24 +225,24 @@ async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
     it = Written(journal, EVERY)
     await it.writers.start()
     await asyncio.sleep(0)
-    assert journal.lines == ["RevisionTags.start", "DefaultClasses.run"]
+    assert journal.lines == ["RevisionTags.start", "GatewayClassController.run"]
     assert it.injector is not None
     for changed in it.writers.tags.on_change:
         changed()
     assert journal.take_calls() == [
-        ("Statuses.looked_again",),
-        ("Statuses.looked_again",),
-        ("Deployments.changed",),
-        ("ShadowServices.changed",),
+        ("StatusController.resync",),
+        ("StatusController.resync",),
+        ("GatewayDeploymentController.resync",),
+        ("ShadowServiceController.resync",),
     ]
     for taken in it.injector.on_take:
         taken()
-    assert journal.take_calls() == [("Deployments.changed",)], "the templates are others"
+    assert journal.take_calls() == [("GatewayDeploymentController.resync",)], "the templates are others"
     for followed in it.source.on_follow:
         followed(GATEWAY)
         assert journal.take_calls() == []
         followed(GATEWAY_CLASS.id)
-    assert journal.take_calls() == [("DefaultClasses.changed",)]
+    assert journal.take_calls() == [("GatewayClassController.resync",)]
     await it.writers.stop()
     assert journal.lines[2:] == ["RevisionTags.stop"]
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
@@ -241,7 +252,7 @@ async def test_without_any_part_only_tags_are_followed(journal: Journal) -> None
     it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
     await it.writers.start()
     assert (it.writers.tags.on_change, it.source.on_follow, journal.lines) == ([], [], ["RevisionTags.start"])
-    it.writers.reached([])
+    it.writers.on_stream_commit([])
     assert journal.take_calls() == []
     await it.writers.stop()
 
@@ -249,7 +260,15 @@ async def test_without_any_part_only_tags_are_followed(journal: Journal) -> None
 async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journal) -> None:
     it = Written(journal, EVERY)
     for (name, lead), part in zip(
-        it.writers.matters(), ("Statuses", "Statuses", "Statuses", "Deployments", "ShadowServices"), strict=True
+        it.writers.elections(),
+        (
+            "StatusController",
+            "StatusController",
+            "StatusController",
+            "GatewayDeploymentController",
+            "ShadowServiceController",
+        ),
+        strict=True,
     ):
         journal.lines.clear()
         task = asyncio.ensure_future(lead())
@@ -261,7 +280,7 @@ async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journ
 def committed(it: Written, *tables: str) -> list[tuple[Any, ...]]:
     it.journal.take_calls()
     hit: Any = ["some nodes"]
-    it.writers.committed(Commit(hit, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
+    it.writers.on_commit(Commit(hit, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
     return it.journal.take_calls()
 
 
@@ -269,15 +288,15 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
     it = Written(journal, EVERY)
     hit = ["some nodes"]
     status, deployed, shadowed = (
-        ("Statuses.committed", hit),
-        ("Deployments.committed", hit),
-        ("ShadowServices.committed", hit),
+        ("StatusController.on_commit", hit),
+        ("GatewayDeploymentController.on_commit", hit),
+        ("ShadowServiceController.on_commit", hit),
     )
     edits = [("services", "key", None)]
     assert committed(it, "services") == [(*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
     edits = [(GATEWAY_CLASS.table_name, "key", None)]
     assert committed(it, GATEWAY_CLASS.table_name) == [
-        ("DefaultClasses.changed",),
+        ("GatewayClassController.resync",),
         (*status, edits),
         (*status, edits),
         (*status, edits),
@@ -286,28 +305,28 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
     ]
     for table in ("MeshConfig", PROXY_CONFIG.table_name):
         assert [call[0] for call in committed(it, table)][-3:] == [
-            "Deployments.committed",
-            "Deployments.changed",
-            "ShadowServices.committed",
+            "GatewayDeploymentController.on_commit",
+            "GatewayDeploymentController.resync",
+            "ShadowServiceController.on_commit",
         ]
     told = [call[0] for call in committed(it, NAMESPACE.table_name)]
     assert told == [
-        "Statuses.committed",
-        "Statuses.looked_again",
-        "Statuses.committed",
-        "Statuses.committed",
-        "Statuses.looked_again",
-        "Deployments.committed",
-        "Deployments.changed",
-        "ShadowServices.committed",
+        "StatusController.on_commit",
+        "StatusController.resync",
+        "StatusController.on_commit",
+        "StatusController.on_commit",
+        "StatusController.resync",
+        "GatewayDeploymentController.on_commit",
+        "GatewayDeploymentController.resync",
+        "ShadowServiceController.on_commit",
     ]
     nodes: Any = ["others"]
-    it.writers.reached(nodes)
-    assert journal.take_calls() == [("Statuses.committed", nodes, ())]
+    it.writers.on_stream_commit(nodes)
+    assert journal.take_calls() == [("StatusController.on_commit", nodes, ())]
 
 
 def test_without_the_gateway_api_ingresses_have_their_status(journal: Journal) -> None:
     it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
     assert [call[0] for call in committed(it, NAMESPACE.table_name, GATEWAY_CLASS.table_name, "MeshConfig")] == [
-        "Statuses.committed"
+        "StatusController.on_commit"
     ]

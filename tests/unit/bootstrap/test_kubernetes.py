@@ -11,6 +11,7 @@ import pytest
 
 from pilot.bootstrap.clusters import api_servers as kubernetes
 from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
+from pilot.bootstrap.security.secret_store import SecretError
 from pilot.config.group_kind import GroupKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
@@ -22,7 +23,6 @@ from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
-from pilot.mcp.stream import CannotConnectError
 from pilot.settings.parse import load
 from testing.mesh.part_recorder import Journal, StandIn
 
@@ -92,12 +92,20 @@ def test_files_of_the_mesh_config_that_are_not_there_are_maps_where_there_is_an_
 class Api:
     """The API servers of a control plane, of stand-ins."""
 
-    def __init__(self, journal: Journal, environ: dict[str, str] | None = None, *flags: str) -> None:
+    def __init__(
+        self, journal: Journal, environ: dict[str, str] | None = None, *flags: str, run_remote: Any = None
+    ) -> None:
         self.journal, self.target, self.credentials = journal, target(), SimpleNamespace(load=self._load)
         self.settings, self.loaded = load(["--kubeconfig=a", *flags], environ or {}).settings, 0
         credentials: Any = self.credentials
         self.kubernetes = ApiServers(
-            credentials, self.settings, self.target, 7, {"alias": "Kubernetes", "other": "west"}, PACE
+            credentials,
+            self.settings,
+            self.target,
+            7,
+            {"alias": "Kubernetes", "other": "west"},
+            run_remote,
+            PACE,
         )
 
     async def _load(self) -> None:
@@ -118,7 +126,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         "RemoteClusters",
         "RemoteCluster",
     )
-    made.take_over(monkeypatch, kubernetes, "ClusterReviewers", "SecretStore")
+    made.take_over(monkeypatch, kubernetes, "TokenReviewers", "SecretStore")
     for name in ("ApiClient", "RemoteClusters"):  # what the others ask of them
         patched = getattr(kubernetes, name)
         monkeypatch.setattr(kubernetes, name, _with_clusters(patched))
@@ -162,7 +170,7 @@ def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
     )
     remote, options = journal.one("RemoteClusters").given, Options("Kubernetes", "istio-system", (), 30.0, "")
     assert remote == (client, options, it.kubernetes._join, it.target.problems, PACE, given[7], it.target.metrics)
-    assert journal.one("ClusterReviewers").given == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
+    assert journal.one("TokenReviewers").given == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
 
 
 def test_settings_of_what_is_read_reach_who_reads(journal: Journal, tmp_path: pathlib.Path) -> None:
@@ -214,8 +222,7 @@ async def test_of_other_clusters_some_kinds_can_be_left_out(
     assert client.given[0] is credentials
     given = journal.one("RemoteCluster").given
     assert given == (client, source, PACE, source.given[7], it.target.metrics.cluster_status, None)
-    it.kubernetes.beside = beside
-    it.kubernetes._join("east", credentials)
+    Api(journal, environ, run_remote=beside).kubernetes._join("east", credentials)
     other: Any = journal.made[-1]
     await other.given[5]()
     assert told == [("east", other.given[0])]
@@ -247,7 +254,7 @@ async def test_a_root_is_kept_in_a_secret_of_the_own_namespace(
     journal: Journal, environ: dict[str, str], names: tuple[str, ...]
 ) -> None:
     it = Api(journal, {**environ, "POD_NAMESPACE": "mesh"})
-    store: Any = it.kubernetes.keep_root()
+    store: Any = it.kubernetes.root_store()
     assert store.given == (it.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
 
 
@@ -270,7 +277,7 @@ async def test_a_secret_is_read_from_the_own_namespace(journal: Journal) -> None
     answers[:] = [NotFound(404, "NotFound", "no")]
     assert await it.kubernetes.read_secret("cacerts") == {}
     answers[:] = [KubeError("503 busy")]
-    with pytest.raises(CannotConnectError, match=r"^Secret cacerts: 503 busy$"):
+    with pytest.raises(SecretError, match=r"^Secret cacerts: 503 busy$"):
         await it.kubernetes.read_secret("cacerts")
 
 

@@ -34,7 +34,7 @@ class StillClock:
 
 def counted(problem: Problem) -> list[str]:
     metrics, mesh = Metrics(), Mesh()
-    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).noticed(problem)  # type: ignore[arg-type]
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_problem(problem)  # type: ignore[arg-type]
     return [
         line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_total_rejected_configs{")
     ]
@@ -67,7 +67,7 @@ def test_a_provider_whose_service_is_not_there_is_counted_by_its_type() -> None:
         *mesh_problems(mesh, MESH),
         replace(REFUSED, code="service-not-found", path="extensionProviders[0]"),
     ):
-        notices.noticed(problem)
+        notices.on_problem(problem)
     found = sorted(
         line
         for line in metrics.exposition().decode().splitlines()
@@ -107,7 +107,7 @@ class TracedChanges:
     def __init__(self) -> None:
         self.told: list[tuple[int, Commit, int]] = []
 
-    def committed(self, event: int, commit: Commit, woken: int) -> None:
+    def on_commit(self, event: int, commit: Commit, woken: int) -> None:
         self.told.append((event, commit, woken))
 
 
@@ -124,15 +124,15 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
     events: Any = Counter({(VIRTUAL_SERVICE.table_name, "add"): 2, (SERVICE_ENTRY.table_name, "update"): 1})
     hit: Any = ["some nodes"]
     first = Commit(hit, edits, 5, clock.now - 2.0, clock.now - 0.25, events, 0.004)
-    notices.committed(first)
+    notices.on_commit(first)
     clock.advance(1.5)
     second = Commit([], [("MeshConfig", "mesh", object())], 1, clock.now - 0.5, clock.now - 0.125, Counter(), 0.0)
-    notices.committed(second)
+    notices.on_commit(second)
     version = discovery.version
     assert caplog.messages == [
         "Push debounce stable[1] 5 for config ServiceEntry/shop/one and 1 more configs: 0.250s since last change, forced=false",
         f"XDS: Pushing Services:2 ConnectedEndpoints:3 Version:{version}",
-        "Push debounce stable[2] 1 for config mesh/mesh: 0.125s since last change, 1.500s since last push, forced=true",
+        "Push debounce stable[2] 1 for config MeshConfig/mesh: 0.125s since last change, 1.500s since last push, forced=true",
         f"XDS: Pushing Services:2 ConnectedEndpoints:3 Version:{version}",
     ]
     assert [record.fields for record in caplog.records] == [{"event": 1}, {"event": 1}, {"event": 2}, {"event": 2}]  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
 def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mesh, metrics = Mesh(), Metrics()
-    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).committed(
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_commit(
         Commit([], [], 0, 0.0, 0.0, Counter(), 0.0)
     )
     assert caplog.messages[0] == "Push debounce stable[1] 0 for config nothing: 0.000s since last change, forced=false"
@@ -169,7 +169,7 @@ def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest
 
     mesh, metrics = Mesh(), Metrics()
     node = mesh.watch(broken, "why")
-    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).failed(
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_failure(
         node, ZeroDivisionError("reason")
     )
     assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()

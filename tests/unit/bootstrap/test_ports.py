@@ -22,9 +22,9 @@ from pilot.bootstrap.clusters.remote_controllers import ClusterControllers, Remo
 from pilot.bootstrap.diagnostics import ControlzPort
 from pilot.bootstrap.fetchers import make_key_sets
 from pilot.bootstrap.ports import GrpcPort, HttpPort
-from pilot.bootstrap.security.secure_port import SecurePort
+from pilot.bootstrap.security import external_signer, secure_port
 from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.bootstrap.security import external_signer
+from pilot.bootstrap.security.secure_port import SecurePort
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES
@@ -35,8 +35,8 @@ from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
 from pilot.xds.net.address import Address
-from testing.security.certificates import IDENTITY, csr, root
 from testing.kube.kube_access import until
+from testing.security.certificates import IDENTITY, csr, root
 
 PATIENCE = parse_duration("7s")
 FREE = Address("127.0.0.1", 0)
@@ -106,6 +106,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(("drain", type(server).__name__, connections, seconds))
 
     monkeypatch.setattr(ports, "drain", drain)
+    monkeypatch.setattr(secure_port, "drain", drain)
     return made
 
 

@@ -92,7 +92,7 @@ async def test_every_namespace_has_the_roots_and_keeps_them(server: ApiServer) -
         assert plain["metadata"]["labels"] == {"istio.io/config": "true"}
         it.out = set()
         it.bundle = "two"
-        it.writer.changed()
+        it.writer.resync()
         two = {"root-cert.pem": "two"}
         await until(lambda: it.there() == dict.fromkeys("abc", two) | {"kube-system": two})
 
@@ -114,13 +114,13 @@ async def test_a_trust_bundle_has_the_roots_and_keeps_them(server: ApiServer) ->
     server.delete(kept)
     await until(lambda: there().get("trustBundle") == "one")
     roots[0] = "two"
-    writer.changed()
+    writer.resync()
     await until(lambda: there().get("trustBundle") == "two")
     roots[0] = ""
     server.delete(kept)
     server.faults.bookmark()
     roots[0] = "three"
-    writer.changed()
+    writer.resync()
     await until(lambda: there().get("trustBundle") == "three")
     await cancel_tasks(task)
     await client.close()
@@ -195,10 +195,10 @@ async def test_addresses_are_written_by_age_kept_and_taken_back(server: ApiServe
     await until(lambda: it.written() == wanted)
     writes = len([asked for asked in server.requests if asked.verb == "patch"])
     it.read()
-    it.writer.changed()
+    it.writer.resync()
     server.put(entry("older", 1, "0.com"))
     it.read()
-    it.writer.changed()
+    it.writer.resync()
     await until(lambda: it.written()["older"] == ["0.com=240.240.0.5", "0.com=2001:2::4"])
     assert len([asked for asked in server.requests if asked.verb == "patch"]) == writes + 1, (
         "those that have theirs are not written again"
@@ -207,7 +207,7 @@ async def test_addresses_are_written_by_age_kept_and_taken_back(server: ApiServe
     assert plain is not None
     server.put({**plain, "spec": {**plain["spec"], "resolution": "NONE"}})
     it.read()
-    it.writer.changed()
+    it.writer.resync()
     await until(lambda: it.written()["young"] == [])
     await cancel_tasks(task)
     await it.client.close()
@@ -251,7 +251,9 @@ async def test_a_root_is_kept_in_the_secret_of_plugged_in_ones_where_it_has_no_o
     )
     server.delete(server.get("", "secrets", "istio-system", SELF_SIGNED_SECRET) or {})
     server.put({**kept, "data": {key: value for key, value in kept["data"].items() if key != GENERATED_MARKER}})
-    with pytest.raises(KeyMaterialError, match="cacerts is plugged in by somebody: it must be mounted at ROOT_CA_DIR"):
+    with pytest.raises(
+        KeyMaterialError, match="cacerts has a plugged-in certificate, which must be mounted at ROOT_CA_DIR"
+    ):
         await asyncio.to_thread(store().load)
     await client.close()
 

@@ -361,9 +361,9 @@ async def unknown(_: Caller) -> list[str]:
         (
             {},
             "nonsense",
-            "FILE: who issued the control plane's own token cannot be told: invalid token: Not enough segments",
+            "FILE: cannot determine the issuer of the control plane's own token: invalid token: Not enough segments",
         ),
-        ({}, token(aud=7), "FILE: who issued the control plane's own token cannot be told: "),
+        ({}, token(aud=7), "FILE: cannot determine the issuer of the control plane's own token: "),
         ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),
     ],
 )

@@ -73,16 +73,16 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 
 def test_a_change_that_proxies_answer_is_told_from_its_first_edit_to_the_last_answer(told: Told) -> None:
-    told.traces.committed(7, COMMIT, 2)
-    told.traces.pushed(Pushed((6, 7), CDS, 1000, 103.0, 103.5, 104.0))
-    told.traces.pushed(Pushed((7,), CDS, 24, 102.5, 102.75, 106.0))
-    told.traces.pushed(Pushed((7,), EDS, 3, 105.0, 105.5, 105.75))
+    told.traces.on_commit(7, COMMIT, 2)
+    told.traces.on_push(Pushed((6, 7), CDS, 1000, 103.0, 103.5, 104.0))
+    told.traces.on_push(Pushed((7,), CDS, 24, 102.5, 102.75, 106.0))
+    told.traces.on_push(Pushed((7,), EDS, 3, 105.0, 105.5, 105.75))
     assert told.spans() == []
     told.now = 108.0
-    told.traces.finished(EventOutcome(7, 2, 2, 0, 0, 6.0))
+    told.traces.on_outcome(EventOutcome(7, 2, 2, 0, 0, 6.0))
     answers = {"pilot.acknowledged": 2, "pilot.refused": 0, "pilot.gone": 0}
     sizes = {"pilot.bytes.cds": 1024, "pilot.bytes.eds": 3, "pilot.responses.cds": 2, "pilot.responses.eds": 1}
-    whole = {"pilot.event": 7, "pilot.changes": 2, "pilot.proxies": 2, "pilot.changes.services.add": 2, **answers}
+    whole = {"pilot.event": 7, "pilot.changes": 2, "pilot.proxies": 2, "pilot.changes.Service.add": 2, **answers}
     assert told.rows() == {
         "read": (100.0, 101.0, {"pilot.arrivals": 4}),
         "commit": (101.75, 102.0, {"pilot.reached": 3}),
@@ -94,20 +94,20 @@ def test_a_change_that_proxies_answer_is_told_from_its_first_edit_to_the_last_an
     root = next(span for span in told.spans() if span.name == "change")
     assert root.status.status_code is StatusCode.UNSET
     assert {span.parent.span_id for span in told.spans() if span is not root} == {root.context.span_id}
-    told.traces.finished(EventOutcome(7, 2, 2, 0, 0, 6.0))
+    told.traces.on_outcome(EventOutcome(7, 2, 2, 0, 0, 6.0))
     assert len(told.spans()) == 6, "it is told once"
 
 
 def test_a_change_that_concerns_nobody_is_told_at_once_without_what_follows(told: Told) -> None:
-    told.traces.committed(1, COMMIT, 0)
+    told.traces.on_commit(1, COMMIT, 0)
     assert list(told.rows()) == ["read", "commit", "change"]
     assert told.rows()["change"][2]["pilot.proxies"] == 0
     assert {told.rows()["change"][2][f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {0}
 
 
 def test_a_change_that_proxies_refuse_is_an_error(told: Told) -> None:
-    told.traces.committed(1, COMMIT, 3)
-    told.traces.finished(EventOutcome(1, 3, 0, 2, 1, 1.0))
+    told.traces.on_commit(1, COMMIT, 3)
+    told.traces.on_outcome(EventOutcome(1, 3, 0, 2, 1, 1.0))
     [root] = [span for span in told.spans() if span.name == "change"]
     assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "2 proxies rejected some of it")
     assert {name: root.attributes[f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {
@@ -118,15 +118,15 @@ def test_a_change_that_proxies_refuse_is_an_error(told: Told) -> None:
 
 
 def test_no_span_ends_before_it_begins(told: Told) -> None:
-    told.traces.committed(1, COMMIT._replace(first=100.0, last=99.0), 0)
+    told.traces.on_commit(1, COMMIT._replace(first=100.0, last=99.0), 0)
     assert told.rows()["read"][:2] == (100.0, 100.0)
 
 
 def test_of_changes_that_nobody_answers_only_so_many_are_remembered(told: Told) -> None:
     for event in range(MAX_EVENTS + 1):
-        told.traces.committed(event, COMMIT, 1)
+        told.traces.on_commit(event, COMMIT, 1)
     for event in (0, 1):
-        told.traces.finished(EventOutcome(event, 1, 1, 0, 0, 1.0))
+        told.traces.on_outcome(EventOutcome(event, 1, 1, 0, 0, 1.0))
     assert [span.attributes["pilot.event"] for span in told.spans() if span.name == "change"] == [1]
 
 
@@ -250,7 +250,7 @@ def test_what_is_left_is_sent_at_the_end_by_the_name_and_version_of_the_service(
     export = start_export(TraceSettings(endpoint=collector.url, headers="x-tenant=b", service="blue"), "1.2")
     assert export is not None
     now = time.monotonic()
-    export.traces.committed(1, COMMIT._replace(first=now, last=now), 0)
+    export.traces.on_commit(1, COMMIT._replace(first=now, last=now), 0)
     export.stop()
     assert [span["name"] for span in collector.spans()] == ["read", "commit", "change"]
     [resource] = {json.dumps(request["resourceSpans"][0]["resource"]) for request in collector.requests}

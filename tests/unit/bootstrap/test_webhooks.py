@@ -120,15 +120,15 @@ def test_proxies_are_native_where_the_nodes_can_have_it(versions: dict[str, str]
     it = Hooks()
     it.put(*(node(name, version) for name, version in versions.items()))
     it.put(node("far", "v1.20.0"), cluster="west")
-    assert it.part.surroundings.native("Kubernetes", on) is native
-    assert it.part.surroundings.native("west", "") is False
+    assert it.part.context.native("Kubernetes", on) is native
+    assert it.part.context.native("west", "") is False
 
 
 @pytest.mark.parametrize(("said", "native"), [("true", True), ("TRUE", True), ("false", False)])
 def test_the_setting_of_native_sidecars_comes_before_what_nodes_can(said: str, native: bool) -> None:
     it = Hooks({"ENABLE_NATIVE_SIDECARS": said})
     it.put(node("a", "v1.32.0" if native else "v1.35.0"))
-    assert it.part.surroundings.native("Kubernetes", "a") is native
+    assert it.part.context.native("Kubernetes", "a") is native
 
 
 def test_a_setting_of_native_sidecars_that_makes_no_sense_is_told() -> None:
@@ -148,9 +148,9 @@ def test_on_openshift_proxies_run_as_the_users_of_their_namespace(
             "v1", "Namespace", "shop", metadata={"annotations": {"openshift.io/sa.scc.uid-range": "1000650000/10000"}}
         )
     )
-    assert it.part.surroundings.proxy_ids("shop") == ids
-    assert it.part.surroundings.proxy_ids("bank") == (1337, 1337)
-    assert it.part.surroundings.resets_users is resets
+    assert it.part.context.proxy_ids("shop") == ids
+    assert it.part.context.proxy_ids("bank") == (1337, 1337)
+    assert it.part.context.resets_users is resets
 
 
 def test_proxy_configs_come_oldest_first_with_what_they_say() -> None:
@@ -170,17 +170,17 @@ def test_proxy_configs_come_oldest_first_with_what_they_say() -> None:
     )
     old = plain(api, "ProxyConfig", "b", "bank", metadata={"creationTimestamp": "2025-01-01T00:00:00Z"}, spec={})
     it.put(young, old)
-    assert list(it.part.surroundings.proxy_configs()) == [
+    assert list(it.part.context.proxy_configs()) == [
         ProxyConfigObject("bank", "2025-01-01T00:00:00Z"),
         ProxyConfigObject("shop", "2025-02-01T00:00:00Z", {"app": "web"}, 3, {"A": "b"}, "debug"),
     ]
 
 
 def test_what_settings_say_reaches_the_injector() -> None:
-    around = Hooks({"REVISION": "blue", "COMPLIANCE_POLICY": "fips-140-2"}).part.surroundings
+    around = Hooks({"REVISION": "blue", "COMPLIANCE_POLICY": "fips-140-2"}).part.context
     assert (around.revision, around.compliance_policy) == ("blue", "fips-140-2")
     it = Hooks()
-    assert it.part.surroundings.mesh() is it.mesh
+    assert it.part.context.mesh() is it.mesh
 
 
 # -- where its configuration comes from --------------------------------------------------------------------------------
@@ -203,11 +203,11 @@ async def test_the_config_map_of_the_revision_is_taken_and_followed(
     await it.start()
     assert it.tag == "1"
     assert it.part.templates == {"sidecar": "metadata: {labels: {a: b}}", "gateway": "spec: {}"}
-    it.part.committed(it.put(injector_map("2", "other", namespace)))
-    it.part.committed(it.put(injector_map("3", name, "shop")))
-    it.part.committed(it.put(injector_map("4", name, namespace), cluster="west"))
+    it.part.on_commit(it.put(injector_map("2", "other", namespace)))
+    it.part.on_commit(it.put(injector_map("3", name, "shop")))
+    it.part.on_commit(it.put(injector_map("4", name, namespace), cluster="west"))
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "take the injector's ConfigMap"]
-    it.part.committed(it.put(injector_map("5", name, namespace)))
+    it.part.on_commit(it.put(injector_map("5", name, namespace)))
     await it.stop()
     assert it.tag == "5", "it is taken before the end"
     assert it.done == ["start", "stop"]
@@ -230,7 +230,7 @@ async def test_a_folder_comes_before_the_config_map(tmp_path: pathlib.Path) -> N
     it.put(injector_map("map"))
     await it.start()
     assert it.tag == "file"
-    it.part.committed(it.put(injector_map("map 2")))
+    it.part.on_commit(it.put(injector_map("map 2")))
     await it.stop()
     assert it.tag == "file"
 
@@ -246,7 +246,7 @@ async def test_without_injection_nothing_is_taken() -> None:
 def test_without_a_port_of_its_own_there_is_no_certificate() -> None:
     assert [part.name for part in Hooks(httpsAddr="").part.parts()] == ["the injector's configuration"]
     assert [part.name for part in Hooks().part.parts()] == [
-        "the certificate of the webhooks",
+        "the webhooks' certificate",
         "the injector's configuration",
     ]
 
@@ -275,7 +275,7 @@ async def issuer(port: int) -> str:
 async def test_another_certificate_is_shown_without_closing_the_port() -> None:
     it = Hooks()
     it.certificate.context = context(1)
-    port = it.part.make_port(Address("127.0.0.1", 0), lambda: True)
+    port = it.part.build_port(Address("127.0.0.1", 0), lambda: True)
     await port.start()
     try:
         assert await issuer(port.number) == "O=domain-1"
@@ -293,7 +293,7 @@ async def test_the_port_answers_reviews_and_whether_the_process_is_ready(ready: 
     it.put(injector_map("1"))
     await it.start()
     it.certificate.context = context(1)
-    port = it.part.make_port(Address("127.0.0.1", 0), lambda: ready)
+    port = it.part.build_port(Address("127.0.0.1", 0), lambda: ready)
     await port.start()
     url = f"https://127.0.0.1:{port.number}"
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
@@ -309,7 +309,7 @@ async def test_the_port_answers_reviews_and_whether_the_process_is_ready(ready: 
 
 
 async def test_a_port_without_a_certificate_does_not_listen() -> None:
-    port = Hooks().part.make_port(Address("127.0.0.1", 0), lambda: True)
+    port = Hooks().part.build_port(Address("127.0.0.1", 0), lambda: True)
     await port.start()
     assert port.number == 0
     await port.stop()

@@ -48,7 +48,7 @@ def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
 
 
 def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Return the cluster that forwards to the original destination if no service is known for it."""
+    """Return the cluster that forwards to the original destination of connections to unknown services."""
     draft = _draft_passthrough(names.PASSTHROUGH_CLUSTER, traits, defaults)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
@@ -146,7 +146,7 @@ def inbound_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str,
 
 @derived
 def router_builtin_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters that every router has. It has no original destination to pass through to."""
+    """Return the clusters that every router has. Routers have no original destination to pass through to."""
     return _by_name(build_black_hole(cluster_defaults(db)))
 
 

@@ -44,8 +44,8 @@ LOCALHOSTS = ("127.0.0.1", "::1")
 class InboundClusterKey(NamedTuple):
     """An inbound cluster: its port, and the services and rules that configure it.
 
-    `services` is empty if only a Sidecar declares the port; otherwise the first service decides. `endpoint` is None for
-    the original destination. The connection pool of `sidecar` takes precedence over that of rules.
+    The first of `services` determines the cluster. There are none if only a Sidecar declares the port. `endpoint` is
+    None for the original destination. The connection pool of `sidecar` takes precedence over that of rules.
     """
 
     number: int
@@ -67,8 +67,8 @@ def build_inbound(
 ) -> cluster_pb2.Cluster:
     """Return the cluster.
 
-    `services` are those with the target port; the first one decides. A placeholder for a port that only a Sidecar
-    declares is not listed in the metadata.
+    The first of `services` determines it. The metadata lists all of them, except the placeholder for a port that only a
+    Sidecar declares.
     """
     name = names.inbound_cluster(key.number)
     first_service = services[0]
@@ -222,7 +222,7 @@ POD_IPV4, POD_IPV6 = "0.0.0.0", "::"
 
 
 class DefaultEndpoint(NamedTuple):
-    """An address of the application. For a Unix socket, it is the path, and the port is 0."""
+    """An address of the application. For a Unix socket, `address` is the path and `port` is 0."""
 
     address: str
     port: int

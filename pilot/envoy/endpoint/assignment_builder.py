@@ -50,7 +50,7 @@ class AssignmentOptions(msgspec.Struct, frozen=True):
 def build_cluster_load_assignment(
     name: str, endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Return the assignment of a cluster. `uses_mtls` decides whether an endpoint is reached by mesh mTLS."""
+    """Return the assignment of a cluster. `uses_mtls` decides whether to connect to an endpoint with mesh mTLS."""
     return build_assignment(name, build_groups(endpoints, options, uses_mtls), options.lb_options)
 
 

@@ -27,7 +27,7 @@ from pilot.envoy.transport_socket.hbone_sockets import (
     build_internal_upstream,
 )
 from pilot.lib.xds_types import ENDPOINT
-from pilot.mesh.ambient.east_west import passed_services
+from pilot.mesh.ambient.east_west import admitted_services
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.endpoints import endpoints
@@ -39,7 +39,7 @@ from pilot.mesh.tables.database import Mesh
 @derived
 def _keys(db: Mesh, _: OutboundFacet) -> tuple[VipKey, ...]:
     """Return a cluster for each port. Its protocol is TCP, because the content is inside a tunnel."""
-    rows = (service(db, ref) for ref in passed_services(db))
+    rows = (service(db, ref) for ref in admitted_services(db))
     return tuple(VipKey(row.ref, port.number, TCP) for row in rows if row is not None for port, _ in vip_ports(row))
 
 

@@ -90,9 +90,9 @@ def lb_endpoint_options(db: Mesh, service: Service) -> LbEndpointOptions:
 
 
 def uses_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
-    """Return whether mesh mTLS is used to an endpoint.
+    """Return whether to connect to an endpoint with mesh mTLS.
 
-    The rule decides; otherwise the workload must accept mTLS, and no policy may disable it.
+    The rule takes precedence. Without one, the workload must accept mTLS, and no policy may disable it.
     """
     if policy.mtls is not None:
         return policy.mtls

@@ -20,7 +20,7 @@ ClusterDefaults.metadata_exchange_alpn=True ClusterTraitsKey.type=sidecar Cluste
 ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True
 EndpointTunnel.matches_socket=True EndpointTunnel.listener=connect_originate FilterOptions.metadata_exchange=True
 FilterOptions.alpn=True FilterOptions.exchanges=True GatewayOptions.max_accepts=1 HttpOptions.normalization=DEFAULT
-HttpOptions.continue_100=True L4Chain.named=True LbEndpointOptions.telemetry=True ListenerHead.binds_port=True
+HttpOptions.continue_100=True L4Chain.records_source=True LbEndpointOptions.telemetry=True ListenerHead.binds_port=True
 ListenerHead.max_accepts=1 ListenerOptions.max_accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1
 NameTableEntry.local=True NetworkOptions.mongo=True OutboundChainKey.protocol=TCP RequestTracing.sampling=1.0
 RequestTracing.istio_tags=True RequestTracing.propagates_context=True RequestTracing.request_id_sampling=True

@@ -1,7 +1,7 @@
 """Retry policies.
 
-By default, there are two retries for requests that certainly were not processed. Hosts that were tried already are
-avoided, unless a consistent hash selects the host. https://istio.io/latest/docs/concepts/traffic-management/#retries
+By default, there are two retries of requests that were certainly not processed. They avoid hosts that were already
+tried, unless a consistent hash selects the host. https://istio.io/latest/docs/concepts/traffic-management/#retries
 """
 
 from __future__ import annotations

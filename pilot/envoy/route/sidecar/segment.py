@@ -31,10 +31,10 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
 
 
 class HostKey(NamedTuple):
-    """A planned virtual host for a service, or for a VirtualService only if `ref` is None. `host` is in lower case.
+    """A planned virtual host for a service or, if `ref` is None, only for VirtualServices.
 
-    `rules` are the VirtualServices that may route it, in order of evaluation. The first with a route for the proxy
-    wins.
+    `host` is in lower case. `rules` are the VirtualServices that may route it, in order of evaluation. The first with a
+    route for the proxy wins.
     """
 
     host: str

@@ -6,7 +6,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-FOLDER = pathlib.Path(__file__).parent.parent / "unit" / "config" / "validation" / "bad_objects"
+FOLDER = pathlib.Path(__file__).parent / "invalid"
 _TITLE = re.compile(r"# (?P<name>[^:]+): (?P<code>\S+) (?P<path>.+?)(?P<warns> \(warning\))?\n")
 
 

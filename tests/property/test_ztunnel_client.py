@@ -9,7 +9,7 @@ import pytest
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from pilot.mesh.ambient.addresses import asked
+from pilot.mesh.ambient.addresses import resolve_name
 from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.delta import DeltaSession
@@ -106,7 +106,7 @@ class Game:
             fresh.settle()
             assert player.client.have == fresh.client.have
             assert player.client.versions == fresh.client.versions
-            assert player.client.known() == {name for name in player.client.names if asked(self.world.mesh, name)}
+            assert player.client.known() == {name for name in player.client.names if resolve_name(self.world.mesh, name)}
             assert player.client.names <= player.client.answered
             fresh.close()
         assert self.world.failures == []

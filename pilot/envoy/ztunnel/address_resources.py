@@ -1,4 +1,4 @@
-"""Workloads and services as resources: all of them, and those that a ztunnel asks for by name."""
+"""Workloads and services as resources: all of them, and those that a ztunnel requests by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pilot.derive import Gather, derived
 from pilot.envoy.resource import Resource
 from pilot.envoy.ztunnel.address_messages import build_service, build_workload
 from pilot.lib.xds_types import ADDRESS, WORKLOAD
-from pilot.mesh.ambient.addresses import find_workload, reached, service_ids
+from pilot.mesh.ambient.addresses import find_workload, service_ids, subscribed_addresses
 from pilot.mesh.ambient.gateways import gateway_ids, remote_identities, remote_ids
 from pilot.mesh.ambient.listing import entry_ids, pod_ids, service_entry_ids, slice_ids
 from pilot.mesh.ambient.services import service_address
@@ -17,49 +17,51 @@ from protos.istio import workload_pb2
 
 
 @derived
-def address(db: Mesh, at: AddressKey) -> Resource | None:
-    """Returns a workload or a service."""
-    if at.kind == "Service":
-        ref = ServiceRef(at.name, at.namespace)
+def address(db: Mesh, key: AddressKey) -> Resource | None:
+    """Return a workload or service."""
+    if key.kind == "Service":
+        ref = ServiceRef(key.name, key.namespace)
         service = service_address(db, ref)
         if service is None:
             return None
         identities = remote_identities(db, ref) if db.settings.ambient.multi_network else ()
         message = workload_pb2.Address(service=build_service(service, identities))
-        return Resource.versioned(ADDRESS, message, at.uid, tuple(map(str, service.addresses)))
-    workload = find_workload(db, at)
+        return Resource.versioned(ADDRESS, message, key.uid, tuple(map(str, service.addresses)))
+    workload = find_workload(db, key)
     if workload is None:
         return None
     return Resource.versioned(
-        ADDRESS, workload_pb2.Address(workload=build_workload(workload)), at.uid, workload.aliases
+        ADDRESS, workload_pb2.Address(workload=build_workload(workload)), key.uid, workload.aliases
     )
 
 
 @derived
-def workload(db: Mesh, at: AddressKey) -> Resource | None:
-    """Returns a workload in the type that is for workloads alone."""
-    found = find_workload(db, at) if at.kind != "Service" else None
-    return Resource.versioned(WORKLOAD, build_workload(found), at.uid, found.aliases) if found is not None else None
+def workload(db: Mesh, key: AddressKey) -> Resource | None:
+    """Return a workload, in the type for clients that request only workloads."""
+    row = find_workload(db, key) if key.kind != "Service" else None
+    return Resource.versioned(WORKLOAD, build_workload(row), key.uid, row.aliases) if row is not None else None
 
 
 _LISTS = (pod_ids, entry_ids, service_entry_ids, slice_ids, gateway_ids, remote_ids)
 ADDRESSES: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
-    Gather(f"{ids.__name__} told", ids, address) for ids in (*_LISTS, service_ids)
+    Gather(f"{ids.__name__} as addresses", ids, address) for ids in (*_LISTS, service_ids)
 )
-"""Everything that there is, by sort, so that one that comes or goes leaves the lists of others alone."""
+"""All addresses by source, so that a change in one source does not affect the lists of others."""
 WORKLOADS: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
-    Gather(f"{ids.__name__} told as workloads", ids, workload) for ids in _LISTS
+    Gather(f"{ids.__name__} as workloads", ids, workload) for ids in _LISTS
 )
+"""All workloads by source."""
 
 
-def _no_more(*_: object) -> tuple[()]:
+def _no_args(*_: object) -> tuple[()]:
     return ()
 
 
 requested_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
-    "asked addresses", reached, address, passed=_no_more
+    "requested_addresses", subscribed_addresses, address, passed=_no_args
 )
-"""What names lead to, for a ztunnel of a cluster's node."""
+"""The addresses to which requested names lead, for a ztunnel on a node of a cluster."""
 requested_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
-    "asked workloads", reached, workload, passed=_no_more
+    "requested_workloads", subscribed_addresses, workload, passed=_no_args
 )
+"""The workloads to which requested names lead, for a ztunnel on a node of a cluster."""

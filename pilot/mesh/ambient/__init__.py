@@ -1,1 +1,1 @@
-"""Views of ambient mode: waypoints and who uses them, what ztunnels are told of workloads, services and policies."""
+"""Ambient mode: waypoints and their users, and the workloads, services and policies for ztunnels."""

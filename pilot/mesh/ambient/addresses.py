@@ -1,7 +1,7 @@
-"""All that ztunnels are told of, and what they may ask for by name.
+"""The addresses that ztunnels receive: all of them, or those that they subscribe to by name.
 
-A ztunnel that asks for nothing is told of everything. One that asks names a workload by its uid or by `network/IP`, or a service by
-`namespace/hostname` or `network/IP`: with a service come the workloads that serve it.
+A name is a workload's uid, `network/IP`, or a service's `namespace/hostname`. With a service, a ztunnel also receives
+the workloads that serve it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib.addresses import is_ip
-from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.clusters import is_included
 from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
 from pilot.mesh.ambient.gateways import gateway_address, remote_address, remotes_of
 from pilot.mesh.ambient.listing import declared_workload, workloads_of_services
@@ -27,24 +27,26 @@ from pilot.mesh.tables.database import Mesh
 
 
 def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Returns a workload as ztunnels are told of it, None where they are not. Those of other networks are told of by what stands for them, where
-    the mesh crosses networks. No node of its own."""
+    """Return a workload for ztunnels, or None if they do not receive it. Not memoised.
+
+    In a multi-network mesh, split-horizon workloads stand for the workloads in other networks.
+    """
     if at.kind == "NetworkGateway":
         return gateway_address(db, at)
     if at.kind == "SplitHorizonWorkload":
         return remote_address(db, at)
-    found = declared_workload(db, at)
-    if found is None or not db.settings.ambient.multi_network:
-        return found
-    return found if found.network == cluster_network(db, db.settings.registry.cluster_id) else None
+    workload = declared_workload(db, at)
+    if workload is None or not db.settings.ambient.multi_network:
+        return workload
+    return workload if workload.network == cluster_network(db, db.settings.registry.cluster_id) else None
 
 
-# -- everything ------------------------------------------------------------------------------------------------------------
+# -- everything --------------------------------------------------------------------------------------------------------
 
 
 @derived
 def service_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Returns every service, oldest first; ztunnels may not be told of some of them."""
+    """Return every service, oldest first, including those that ztunnels do not receive."""
     return tuple(service_id(ref) for ref in service_refs(db))
 
 
@@ -52,41 +54,41 @@ def service_id(ref: ServiceRef) -> AddressKey:
     return AddressKey("Service", "", ref.namespace, ref.hostname)
 
 
-# -- by name ---------------------------------------------------------------------------------------------------------------
+# -- by name -----------------------------------------------------------------------------------------------------------
 
 
 @derived
-def asked(db: Mesh, name: str) -> tuple[AddressKey, ...]:
-    """Returns what a name leads to; () for nothing."""
+def resolve_name(db: Mesh, name: str) -> tuple[AddressKey, ...]:
+    """Return the addresses that a name stands for."""
     at = parse_uid(name)
     if at is not None and find_workload(db, at) is not None:
         return (at,)
     place, _, rest = name.partition("/")
     if is_ip(rest):
-        found = tuple(_workloads_at(db, place, rest))
-        ref = _services_by_address(db).get(name) if not found else None
+        at_ip = tuple(_workloads_at(db, place, rest))
+        ref = _services_by_address(db).get(name) if not at_ip else None
     else:
-        found, ref = (), ServiceRef(rest, place)
+        at_ip, ref = (), ServiceRef(rest, place)
     if ref is None or service_address(db, ref) is None:
-        return found
-    named = f"{ref.namespace}/{ref.hostname}"
+        return at_ip
+    full_name = f"{ref.namespace}/{ref.hostname}"
     workloads = (
-        at for at in workloads_of_services(db, ref.namespace).get(named, ()) if find_workload(db, at) is not None
+        at for at in workloads_of_services(db, ref.namespace).get(full_name, ()) if find_workload(db, at) is not None
     )
-    return service_id(ref), *workloads, *remotes_of(db, named)
+    return service_id(ref), *workloads, *remotes_of(db, full_name)
 
 
 @derived
-def reached(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressKey, ...]:
-    """Returns what a ztunnel gets that asks for names: what these lead to, and what runs on its own node."""
-    found = {at: None for name in sorted(names) for at in asked(db, name)}
+def subscribed_addresses(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressKey, ...]:
+    """Return the addresses for a ztunnel that subscribes to names, including the Pods on its own node."""
+    addresses = {at: None for name in sorted(names) for at in resolve_name(db, name)}
     if node:
-        found |= dict.fromkeys(AddressKey("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))
-    return tuple(found)
+        addresses |= dict.fromkeys(AddressKey("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))
+    return tuple(addresses)
 
 
 def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressKey]:
-    """Yields the workloads that have an IP address in a network."""
+    """Yield the workloads with an IP address in a network."""
     ids = [AddressKey("Pod", *key) for key in POD.keys(db, "ip", ip)]
     ids += [AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.keys(db, "address", ip)]
     for key in SERVICE_ENTRY.keys(db, "address", ip):
@@ -94,15 +96,15 @@ def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressKey]:
     for slice_key in ENDPOINT_SLICE.keys(db, "address", ip):
         ids += endpoints_of_slice(db, slice_key)
     for at in ids:
-        found = find_workload(db, at)
-        if found is not None and found.network == network and ip in found.addresses:
+        workload = find_workload(db, at)
+        if workload is not None and workload.network == network and ip in workload.addresses:
             yield at
 
 
 @derived
 def _virtual_addresses(db: Mesh, ref: ServiceRef) -> tuple[str, ...] | None:
-    found = service_address(db, ref)
-    return tuple(map(str, found.addresses)) or None if found is not None else None
+    address = service_address(db, ref)
+    return tuple(map(str, address.addresses)) or None if address is not None else None
 
 
 _addresses: Gather[ServiceRef, [], tuple[str, ...]] = Gather(
@@ -121,7 +123,7 @@ def _services_by_address(db: Mesh) -> Mapping[str, ServiceRef]:
 
 @derived
 def _node_of(db: Mesh, key: RegistryKey) -> tuple[str, str] | None:
-    row = POD.get(db, key) if is_told(db, key.cluster) else None
+    row = POD.get(db, key) if is_included(db, key.cluster) else None
     return (key.cluster, row.spec.node_name) if row is not None and row.spec.node_name else None
 
 
@@ -138,4 +140,4 @@ def _pods_by_node(db: Mesh) -> Mapping[tuple[str, str], tuple[RegistryKey, ...]]
     out: dict[tuple[str, str], list[RegistryKey]] = defaultdict(list)
     for key, place in _nodes(db).items():
         out[place].append(key)
-    return {place: tuple(found) for place, found in out.items()}
+    return {place: tuple(keys) for place, keys in out.items()}

@@ -1,4 +1,4 @@
-"""Who uses which waypoint: by labels of services and workloads, else of their namespaces."""
+"""The waypoints that services and workloads use, by their own labels, else by those of their namespaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import POD, SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.ambient.waypoints import takes, waypoint
+from pilot.mesh.ambient.waypoints import may_attach, waypoint
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility
@@ -34,37 +34,37 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 MANAGED = "gateway.istio.io/managed"
 _UNATTACHED = ("istio.io-mesh-controller", "istio.io-eastwest-controller")
-"""What the label says of the Services and Pods of waypoints and of gateways between networks, which use no waypoint."""
+"""Values of the label on Services and Pods of waypoints and east-west gateways, which use no waypoint."""
 _TRUE = ("1", "t", "true")
 
 
 class WaypointSubjectKey(NamedTuple):
-    """What decides which waypoint a workload uses: its namespace, and the labels that name one."""
+    """The properties that decide on a workload's waypoint: its namespace, and the relevant labels."""
 
     namespace: str
     labels: frozenset[tuple[str, str]] = frozenset()
 
 
-_ASKED = frozenset((USE_WAYPOINT, USE_WAYPOINT_NAMESPACE, GATEWAY_NAME, MANAGED))
+_RELEVANT_LABELS = frozenset((USE_WAYPOINT, USE_WAYPOINT_NAMESPACE, GATEWAY_NAME, MANAGED))
 
 
 def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubjectKey:
-    """Returns the subject that a workload is, which workloads share that differ in other labels."""
-    return WaypointSubjectKey(namespace, frozenset((k, labels[k]) for k in _ASKED if k in labels))
+    """Return the subject of a workload. Workloads that differ only in other labels share it."""
+    return WaypointSubjectKey(namespace, frozenset((k, labels[k]) for k in _RELEVANT_LABELS if k in labels))
 
 
 def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | None:
-    """Returns the waypoint that the labels of something in a namespace name; None where they name none, or say "none"."""
+    """Return the waypoint that labels of an object in a namespace name, or None if there is none or it is "none"."""
     name = labels.get(USE_WAYPOINT, NO_WAYPOINT)
     return None if name == NO_WAYPOINT else ObjectKey(labels.get(USE_WAYPOINT_NAMESPACE, namespace), name)
 
 
-# -- one of them -----------------------------------------------------------------------------------------------------------
+# -- one of them -------------------------------------------------------------------------------------------------------
 
 
 @derived
 def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
-    """Returns the waypoint of a service, and its canary."""
+    """Return the waypoint of a service and its canary."""
     row = declaring_object(db, ref) if db.settings.ambient.enabled else None
     if row is None or row.labels.get(MANAGED) in _UNATTACHED:
         return NOT_ATTACHED
@@ -82,19 +82,19 @@ def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
 
 @derived
 def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> WaypointAttachment:
-    """Returns the waypoint of a workload. One that is a waypoint itself uses none."""
+    """Return the waypoint of a workload. Waypoints themselves use none."""
     labels = dict(subject.labels)
     if not db.settings.ambient.enabled or instance_of(db, subject) is not None:
         return NOT_ATTACHED
     key, fault = _attach(db, labels, subject.namespace, "workload")
     if fault is not None and fault.reason == "UnsupportedTrafficType" and USE_WAYPOINT not in labels:
-        return NOT_ATTACHED  # the namespace's waypoint is for its services
+        return NOT_ATTACHED  # the namespace's waypoint only serves services
     return WaypointAttachment(key, fault)
 
 
 @derived
 def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
-    """Returns the waypoint whose proxy a workload is."""
+    """Return the waypoint that a workload is a proxy of, if any."""
     name = dict(subject.labels).get(GATEWAY_NAME)
     key = ObjectKey(subject.namespace, name) if name else None
     return key if key is not None and waypoint(db, key) is not None else None
@@ -102,43 +102,43 @@ def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
 
 @derived
 def namespace_attachment(db: Mesh, namespace: str) -> WaypointAttachment:
-    """Returns the waypoint that a namespace of the own cluster names, whatever traffic it is for."""
+    """Return the waypoint that a namespace in the local cluster names, regardless of its traffic type."""
     if not db.settings.ambient.enabled:
         return NOT_ATTACHED
     return WaypointAttachment(*_attach(db, {}, namespace, None))
 
 
 def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
-    """Returns the Service of the own cluster or the ServiceEntry that declares a service. No node of its own."""
-    found = service(db, ref)
-    if found is None:
+    """Return the Service in the local cluster or the ServiceEntry that declares a service. Not memoised."""
+    declared = service(db, ref)
+    if declared is None:
         return None
-    if found.registry is Registry.KUBERNETES:
-        return SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *found.source))
-    return SERVICE_ENTRY.get(db, found.source)
+    if declared.registry is Registry.KUBERNETES:
+        return SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *declared.source))
+    return SERVICE_ENTRY.get(db, declared.source)
 
 
 def _attach(
     db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
 ) -> tuple[ObjectKey | None, Fault | None]:
-    """Returns the waypoint that labels name, or without them those of their namespace; else why it cannot be used."""
-    named = named_waypoint(
+    """Return the waypoint that the labels, or those of the namespace, name, or the reason why it cannot be used."""
+    key = named_waypoint(
         labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace),
         namespace,
     )
-    fault = _unusable(db, named, namespace, traffic) if named is not None else None
-    return (named, None) if fault is None else (None, fault)
+    fault = _unusable(db, key, namespace, traffic) if key is not None else None
+    return (key, None) if fault is None else (None, fault)
 
 
 def _unusable(db: Mesh, key: ObjectKey, namespace: str, traffic: Traffic | None) -> Fault | None:
-    found = waypoint(db, key)
-    if found is None:
+    target = waypoint(db, key)
+    if target is None:
         return Fault("WaypointIsNotReady", f"waypoint {_quote(key)} is not ready")
-    if not takes(db, found, namespace):
+    if not may_attach(db, target, namespace):
         return Fault(
             "AttachmentDenied", f"we are not permitted to attach to waypoint {_quote(key)} (missing allowedRoutes?)"
         )
-    if traffic is not None and not found.serves(traffic):
+    if traffic is not None and not target.serves(traffic):
         text = f'attempting to bind to traffic type "{traffic}" which the waypoint {_quote(key)} does not support'
         return Fault("UnsupportedTrafficType", text)
     return None
@@ -149,7 +149,8 @@ def _quote(key: ObjectKey) -> str:
 
 
 def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey | None, int, Fault | None]:
-    """Returns the canary of a service's waypoint and its weight; it is declared where the waypoint is: by the service, or by its namespace."""
+    """Return the canary of a service's waypoint and its weight, from the service or namespace that declares the
+    waypoint."""
     labels, annotations = row.labels, row.annotations
     if USE_WAYPOINT not in labels:
         cluster = db.settings.registry.cluster_id
@@ -160,14 +161,14 @@ def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey |
     name = labels.get(USE_CANARY, "")
     if name in ("", NO_WAYPOINT):
         return None, 0, None
-    key, said = ObjectKey(labels.get(USE_CANARY_NAMESPACE, row.namespace), name), annotations.get(CANARY_WEIGHT, "0")
+    key, weight = ObjectKey(labels.get(USE_CANARY_NAMESPACE, row.namespace), name), annotations.get(CANARY_WEIGHT, "0")
     if key == primary:
         return (
             None,
             0,
             Fault("CanarySameAsPrimary", f"canary waypoint {_quote(key)} must differ from the primary waypoint"),
         )
-    if not (said.isascii() and said.isdecimal()) or int(said) > 100:
+    if not (weight.isascii() and weight.isdecimal()) or int(weight) > 100:
         return (
             None,
             0,
@@ -177,11 +178,11 @@ def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey |
             ),
         )
     fault = _unusable(db, key, row.namespace, "service")
-    return (key, int(said), None) if fault is None else (None, 0, fault)
+    return (key, int(weight), None) if fault is None else (None, 0, fault)
 
 
 def _stays_in_namespace(db: Mesh, row: Object[Any]) -> bool:
-    """Returns whether a ServiceEntry may be seen in its own namespace alone, by the mesh's `serviceEntryVisibility`."""
+    """Return whether the mesh's `serviceEntryVisibility` limits a ServiceEntry to its own namespace."""
     visibility = service_rules(db).entry_visibility
     if visibility is None or row.kind.name != "ServiceEntry":
         return False
@@ -190,20 +191,21 @@ def _stays_in_namespace(db: Mesh, row: Object[Any]) -> bool:
 
 
 def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
-    """Returns whether gateways at the edge go through a service's waypoint too, None where neither it nor its namespace says."""
-    said = row.labels.get(INGRESS_USE_WAYPOINT)
-    if said is None:
-        said = namespace_labels(db, db.settings.registry.cluster_id, row.namespace).get(INGRESS_USE_WAYPOINT)
-    return None if said is None else said.lower() in _TRUE
+    """Return whether ingress gateways use a service's waypoint, or None if neither it nor its namespace sets the
+    label."""
+    value = row.labels.get(INGRESS_USE_WAYPOINT)
+    if value is None:
+        value = namespace_labels(db, db.settings.registry.cluster_id, row.namespace).get(INGRESS_USE_WAYPOINT)
+    return None if value is None else value.lower() in _TRUE
 
 
-# -- all that a waypoint is for --------------------------------------------------------------------------------------------
+# -- users of a waypoint -----------------------------------------------------------------------------------------------
 
 
 @derived
 def _attached(db: Mesh, ref: ServiceRef) -> WaypointAttachment | None:
-    found = service_attachment(db, ref)
-    return found if found.waypoint is not None else None
+    attachment = service_attachment(db, ref)
+    return attachment if attachment.waypoint is not None else None
 
 
 attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather(
@@ -215,8 +217,8 @@ attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather(
 @hub
 def _services_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[ServiceRef, ...]]:
     out: dict[ObjectKey, list[ServiceRef]] = defaultdict(list)
-    for ref, found in attached_services(db).items():
-        for key in (found.waypoint, found.canary):
+    for ref, attachment in attached_services(db).items():
+        for key in (attachment.waypoint, attachment.canary):
             if key is not None:
                 out[key].append(ref)
     return {key: tuple(refs) for key, refs in out.items()}
@@ -224,7 +226,7 @@ def _services_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[ServiceRef, ...]
 
 @derived
 def services_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Returns the services that use a waypoint, as their own or as its canary, oldest first."""
+    """Return the services that use a waypoint, as primary or as canary, oldest first."""
     return _services_by_waypoint(db).get(key, ())
 
 
@@ -247,10 +249,10 @@ def _pods_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[RegistryKey, ...]]:
     out: dict[ObjectKey, list[RegistryKey]] = defaultdict(list)
     for pod, key in _attached_pods(db).items():
         out[key].append(pod)
-    return {key: tuple(found) for key, found in out.items()}
+    return {key: tuple(pods) for key, pods in out.items()}
 
 
 @derived
 def pods_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[RegistryKey, ...]:
-    """Returns the Pods of the own cluster whose own traffic goes through a waypoint."""
+    """Return the Pods in the local cluster that use a waypoint as workloads."""
     return _pods_by_waypoint(db).get(key, ())

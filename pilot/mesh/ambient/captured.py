@@ -1,4 +1,4 @@
-"""Workloads whose traffic a ztunnel has captured."""
+"""Workloads whose traffic a ztunnel captures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
 @derived
 def _captured(db: Mesh, key: RegistryKey, _: str) -> Labels | None:
     row = POD.get(db, key)
-    how = tunnels(row.labels, row.annotations) if row is not None else {}
-    return frozenset(row.labels.items()) if row is not None and how["tunnels"] and not how["native"] else None
+    tunnel = tunnels(row.labels, row.annotations) if row is not None else {}
+    return frozenset(row.labels.items()) if row is not None and tunnel["tunnels"] and not tunnel["native"] else None
 
 
 _labels: Gather[RegistryKey, [str], Labels] = Gather("labels of captured pods", _pods_in, _captured)
@@ -28,11 +28,11 @@ _labels: Gather[RegistryKey, [str], Labels] = Gather("labels of captured pods", 
 
 @hub
 def captured_labels(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """Returns the labels of the Pods of a namespace that ztunnels have captured, each set once."""
+    """Return the distinct label sets of captured Pods in a namespace."""
     return frozenset(_labels(db, namespace).values())
 
 
 @hub
 def capturing_namespaces(db: Mesh) -> tuple[str, ...]:
-    """Returns the namespaces that have any such Pod."""
+    """Return the namespaces with captured Pods."""
     return tuple(namespace for namespace in pod_namespaces(db) if captured_labels(db, namespace))

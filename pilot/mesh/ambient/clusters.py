@@ -1,12 +1,12 @@
-"""The clusters whose workloads and services ztunnels are told of."""
+"""The clusters whose workloads and services ztunnels receive."""
 
 from __future__ import annotations
 
 from pilot.mesh.tables.database import Mesh
 
 
-def is_told(db: Mesh, cluster: str) -> bool:
-    """Returns whether ztunnels are told of what runs in a cluster: in the own one, and in others where the mesh crosses networks. No node of its
-    own."""
+def is_included(db: Mesh, cluster: str) -> bool:
+    """Return whether ztunnels receive a cluster's workloads: the local cluster, or all in a multi-network mesh. Not
+    memoised."""
     ambient = db.settings.ambient
     return ambient.enabled and (ambient.multi_network or cluster == db.settings.registry.cluster_id)

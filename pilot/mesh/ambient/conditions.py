@@ -1,4 +1,4 @@
-"""Conditions of services, workloads and policies of an ambient mesh: which waypoint they use, and who enforces what they say."""
+"""Status conditions of services, workloads and policies in ambient mode: their waypoint, and what enforces policies."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ TYPES = frozenset((WAYPOINT_BOUND, WAYPOINT_MISSING, VISIBILITY_APPLIED, ZTUNNEL
 _AT_WAYPOINTS = "In ambient mode you must use a waypoint proxy to enforce HTTP rules."
 
 
-# -- services and workloads ------------------------------------------------------------------------------------------------
+# -- services and workloads --------------------------------------------------------------------------------------------
 
 
 @derived
 def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...]:
-    """Returns the conditions of a Service of the own cluster."""
+    """Return the conditions of a Service in the local cluster."""
     return tuple(
         _bound(
             service_attachment(
@@ -51,16 +51,16 @@ def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...]:
 
 @derived
 def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
-    """Returns the conditions of a ServiceEntry that a user wrote; None where it is not there."""
+    """Return the conditions of a ServiceEntry, or None if it does not exist or was converted from another kind."""
     row = SERVICE_ENTRY.get(db, key)
     if row is None or row.origin is not None or not row.spec.hosts:
         return None
     attached = service_attachment(db, ServiceRef(row.spec.hosts[0], key.namespace))
-    found = list(_bound(attached))
+    conditions = list(_bound(attached))
     if attached.waypoint is None and (
         reason := _needs_waypoint(row.spec.hosts, row.annotations.get(CONNECT_STRATEGY, ""))
     ):
-        found.append(StatusCondition(WAYPOINT_MISSING, True, *reason))
+        conditions.append(StatusCondition(WAYPOINT_MISSING, True, *reason))
     if service_rules(db).entry_visibility is not None and (visible := visibility_in(db, key.namespace)) != "NONE":
         public = visible != "NAMESPACE"
         text = (
@@ -68,17 +68,17 @@ def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition,
             if public
             else "only within its own namespace (NAMESPACE), per mesh serviceEntryVisibility."
         )
-        found.append(
+        conditions.append(
             StatusCondition(
                 VISIBILITY_APPLIED, True, "Public" if public else "Namespace", f"ServiceEntry is visible {text}"
             )
         )
-    return tuple(found)
+    return tuple(conditions)
 
 
 @derived
 def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
-    """Returns the conditions of a WorkloadEntry of the own cluster; None where it is not there."""
+    """Return the conditions of a WorkloadEntry in the local cluster, or None if it does not exist."""
     row = WORKLOAD_ENTRY.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
     if row is None:
         return None
@@ -86,7 +86,7 @@ def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition
 
 
 def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
-    """Yields whether the waypoint that labels name is used; nothing where they name none."""
+    """Yield the condition of the waypoint that labels name, if any."""
     if attached.waypoint is None:
         if attached.fault is not None:
             yield StatusCondition(WAYPOINT_BOUND, False, *attached.fault)
@@ -102,7 +102,7 @@ def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
 
 
 def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | None:
-    """Returns why a ServiceEntry has no effect without a waypoint."""
+    """Return the reason and message if a ServiceEntry has no effect without a waypoint."""
     if strategy:
         text = "A waypoint is required for connect strategies to take effect for ambient clients."
         return (
@@ -114,12 +114,12 @@ def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | No
     return None
 
 
-# -- policies --------------------------------------------------------------------------------------------------------------
+# -- policies ----------------------------------------------------------------------------------------------------------
 
 
 @derived
 def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
-    """Returns the conditions of an AuthorizationPolicy: those of waypoints where it has targets, else those of ztunnels."""
+    """Return the conditions of an AuthorizationPolicy: at waypoints if it has targets, else at ztunnels."""
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
@@ -130,8 +130,8 @@ def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] |
 def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> StatusCondition:
     action = row.spec.action
     if dry_run(row.annotations) and not db.settings.ambient.dry_run_policies:
-        named = f'found policy "{row.namespace}/{row.name}" using dry-run annotation'
-        return _unsupported(False, f"{named}, but support for ambient dry-run authorizationPolicies isn't enabled")
+        policy = f'found policy "{row.namespace}/{row.name}" using dry-run annotation'
+        return _unsupported(False, f"{policy}, but support for ambient dry-run authorizationPolicies isn't enabled")
     if action == "AUDIT":
         return _unsupported(False, f"ztunnel does not support the {action} action")
     if action == "CUSTOM":
@@ -142,8 +142,8 @@ def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> StatusCondition:
     outcome = "Within an ALLOW policy, rules matching HTTP attributes are omitted."
     if action == "DENY":
         outcome = "DENY policy with HTTP attributes is enforced without the HTTP rules."
-    found = f"ztunnel does not support HTTP attributes (found: {', '.join(names)})."
-    return _unsupported(True, f"{found} {_AT_WAYPOINTS} {outcome} This will be more restrictive than requested.")
+    text = f"ztunnel does not support HTTP attributes (found: {', '.join(names)})."
+    return _unsupported(True, f"{text} {_AT_WAYPOINTS} {outcome} This will be more restrictive than requested.")
 
 
 def _unsupported(holds: bool, message: str) -> StatusCondition:
@@ -151,12 +151,12 @@ def _unsupported(holds: bool, message: str) -> StatusCondition:
 
 
 def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, ...]) -> StatusCondition:
-    """Returns the condition of all targets together: it holds where one of them is at a waypoint."""
-    told = [(target, _at_target(db, namespace, target)) for target in targets]
-    if len(told) == 1:
-        return told[0][1]
-    unbound = [_name(target, namespace) for target, condition in told if not condition.status]
-    bound = len(unbound) < len(told)
+    """Return one condition for all targets, which is true if at least one of them is bound to a waypoint."""
+    conditions = [(target, _at_target(db, namespace, target)) for target in targets]
+    if len(conditions) == 1:
+        return conditions[0][1]
+    unbound = [_name(target, namespace) for target, condition in conditions if not condition.status]
+    bound = len(unbound) < len(conditions)
     reason = ("PartiallyInvalid" if unbound else "Accepted") if bound else "Invalid"
     return StatusCondition(
         WAYPOINT_ACCEPTED, bound, reason, f"Invalid targetRefs: {', '.join(unbound)}" if unbound else ""
@@ -169,20 +169,20 @@ def _name(target: PolicyTargetReference, namespace: str) -> str:
 
 def _at_target(db: Mesh, policy_namespace: str, target: PolicyTargetReference) -> StatusCondition:
     namespace = target.namespace or policy_namespace
-    key, named = ObjectKey(namespace, target.name), f"{namespace}/{target.name}"
+    key, full_name = ObjectKey(namespace, target.name), f"{namespace}/{target.name}"
     if target.kind == "GatewayClass":
         return _at_class(db, namespace, target.name)
     if target.kind == "Gateway":
         if waypoint(db, key) is None:
             return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
-        return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {named}")
+        return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {full_name}")
     ref = _target_service(db, target.kind, key)
     if ref is None:
-        return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", f"{target.kind} {named} was not found")
+        return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", f"{target.kind} {full_name} was not found")
     used = service_attachment(db, ref).waypoint
     if used is None:
         return StatusCondition(
-            WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {named} is not bound to a waypoint"
+            WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {full_name} is not bound to a waypoint"
         )
     return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {used.namespace}/{used.name}")
 

@@ -1,4 +1,4 @@
-"""What gateways between networks let in: the global services of their network, and the waypoints of these."""
+"""The services that east-west gateways admit into their network: global services and their waypoints."""
 
 from __future__ import annotations
 
@@ -21,49 +21,50 @@ from pilot.mesh.tables.database import Mesh
 EAST_WEST = "istio.io-eastwest-controller"
 
 
-class PassageKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the listeners of gateways between networks depend on."""
+class EastWestKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """The properties that the listeners of east-west gateways depend on."""
 
     listening: ListeningFacet
     families: AddressFamiliesFacet
 
 
-class PassageEntry(NamedTuple):
-    """The waypoint that connections to a service go to: its service and port. `ingress`: those from gateways of the edge too."""
+class EntryWaypoint(NamedTuple):
+    """The service and port of the waypoint for connections to a service. `ingress` includes those from ingress
+    gateways."""
 
     ref: ServiceRef
     port: int
     ingress: bool
 
 
-class Passage(NamedTuple):
-    """A service that is let in: its addresses, its ports, and its waypoint, None where it has none."""
+class AdmittedService(NamedTuple):
+    """A service that is admitted, with its addresses and its waypoint, if any."""
 
     service: Service
     addresses: tuple[str, ...]
-    entry: PassageEntry | None = None
+    entry: EntryWaypoint | None = None
 
 
 @derived
-def lets_in(db: Mesh, node_id: str) -> bool:
-    """Returns whether a proxy is that of a gateway between networks, by its label."""
+def is_east_west_gateway(db: Mesh, node_id: str) -> bool:
+    """Return whether a proxy is an east-west gateway, by its label."""
     return uses_double_hbone(db.settings.ambient) and proxy_labels(db, node_id).get(MANAGED) == EAST_WEST
 
 
 @derived
-def _entry_of(db: Mesh, ref: ServiceRef) -> PassageEntry | None:
+def _entry_of(db: Mesh, ref: ServiceRef) -> EntryWaypoint | None:
     attached = service_attachment(db, ref)
-    found = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
-    if found is None or not found.address.hostname:
+    used = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
+    if used is None or not used.address.hostname:
         return None
-    return PassageEntry(
-        ServiceRef(found.address.hostname, found.address.namespace), found.address.port, bool(attached.ingress)
+    return EntryWaypoint(
+        ServiceRef(used.address.hostname, used.address.namespace), used.address.port, bool(attached.ingress)
     )
 
 
 @derived
-def _let_in(db: Mesh, ref: ServiceRef) -> tuple[ServiceRef, ...] | None:
-    """Returns a global service with its waypoint, whatever the scope of that; None for any other."""
+def _with_entry(db: Mesh, ref: ServiceRef) -> tuple[ServiceRef, ...] | None:
+    """Return a global service with its waypoint's service, which need not be global, or None for other services."""
     if not is_global_service(db, ref):
         return None
     entry = _entry_of(db, ref)
@@ -75,24 +76,27 @@ def _refs(db: Mesh) -> tuple[ServiceRef, ...]:
     return service_refs(db)
 
 
-_global: Gather[ServiceRef, [], tuple[ServiceRef, ...]] = Gather("services let into the network", _refs, _let_in)
+_global: Gather[ServiceRef, [], tuple[ServiceRef, ...]] = Gather(
+    "services admitted into the network", _refs, _with_entry
+)
 
 
 @hub
-def passed_services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Returns the services that gateways between networks let in, oldest first; of one host name in several namespaces, the first."""
-    wanted = {ref for refs in _global(db).values() for ref in refs}
-    found: dict[str, ServiceRef] = {}
+def admitted_services(db: Mesh) -> tuple[ServiceRef, ...]:
+    """Return the services that east-west gateways admit, oldest first, one per host name."""
+    admitted = {ref for refs in _global(db).values() for ref in refs}
+    by_host: dict[str, ServiceRef] = {}
     for ref in service_refs(db):
-        if ref in wanted:
-            found.setdefault(ref.hostname, ref)
-    return tuple(found.values())
+        if ref in admitted:
+            by_host.setdefault(ref.hostname, ref)
+    return tuple(by_host.values())
 
 
 @derived
-def passage(db: Mesh, ref: ServiceRef, families: AddressFamiliesFacet) -> Passage | None:
-    """Returns what gateways between networks need to know of a service; None where it is gone."""
-    found = service(db, ref)
-    if found is None:
+def admitted_service(db: Mesh, ref: ServiceRef, families: AddressFamiliesFacet) -> AdmittedService | None:
+    """Return a service for east-west gateways, or None if it does not exist."""
+    target = service(db, ref)
+    if target is None:
         return None
-    return Passage(found, tuple(sorted(set(virtual_addresses(found, families, single=False)))), _entry_of(db, ref))
+    addresses = tuple(sorted(set(virtual_addresses(target, families, single=False))))
+    return AdmittedService(target, addresses, _entry_of(db, ref))

@@ -1,4 +1,4 @@
-"""Endpoints as ztunnels know them: those that are written into ServiceEntries, and into EndpointSlices by hand."""
+"""Workloads for ztunnels from the endpoints of ServiceEntries and of EndpointSlices without Pods."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ from pilot.derive import derived
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.attachments import instance_of, subject_of, workload_attachment
-from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.clusters import is_included
 from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.policies import endpoint_policies, waypoint_policies
 from pilot.mesh.ambient.served import Selected, declared_by, entry_port, served, service_of_slice
 from pilot.mesh.ambient.services import service_address
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.ambient.workloads import of_entry, told_trust_domain, tunnels, used_waypoints
+from pilot.mesh.ambient.workloads import of_entry, tunnels, used_waypoints, workload_trust_domain
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
 
-_LOOKED_UP = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
+_DNS_RESOLUTIONS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 
 
-# -- ServiceEntries --------------------------------------------------------------------------------------------------------
+# -- ServiceEntries ----------------------------------------------------------------------------------------------------
 
 
 @derived
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Returns the workloads that a ServiceEntry declares: its endpoints, else its hosts where these are looked up. An entry that declares no
-    service, for others are older, has none."""
+    """Return the workloads that a ServiceEntry declares: its endpoints, else its hosts if they are resolved by DNS.
+
+    An entry whose services are all declared by older entries has none.
+    """
     row = SERVICE_ENTRY.get(db, key) if db.settings.ambient.enabled else None
     selected = declared_by(db, key, row.spec.hosts) if row is not None else []
     if row is None or not selected:
         return {}
-    cluster, found = db.settings.registry.cluster_id, {}
+    cluster, workloads = db.settings.registry.cluster_id, {}
     for entry, of in _entries(row.spec, selected):
         at = AddressKey("ServiceEntry", cluster, key.namespace, key.name, entry.address)
-        if at not in found:
-            found[at] = _endpoint(db, at, row, entry, of)
-    return found
+        if at not in workloads:
+            workloads[at] = _endpoint(db, at, row, entry, of)
+    return workloads
 
 
 def _entries(spec: ServiceEntry, selected: list[Selected]) -> list[tuple[WorkloadEntry, list[Selected]]]:
     if spec.endpoints:
         return [(entry, selected) for entry in spec.endpoints if entry.address]
-    if spec.resolution not in _LOOKED_UP or spec.workload_selector is not None:
+    if spec.resolution not in _DNS_RESOLUTIONS or spec.workload_selector is not None:
         return []
     return [(WorkloadEntry(address=one.ref.hostname), [one]) for one in selected]
 
@@ -85,35 +87,36 @@ def _endpoint(
     )
 
 
-# -- EndpointSlices --------------------------------------------------------------------------------------------------------
+# -- EndpointSlices ----------------------------------------------------------------------------------------------------
 
 
 @derived
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Returns the workloads of an EndpointSlice that are not Pods. Nothing is known of them but their addresses, which others may have too."""
-    named = service_of_slice(db, key) if is_told(db, key.cluster) else None
-    row = ENDPOINT_SLICE.get(db, key) if named is not None else None
-    if row is None or named is None:
+    """Return the workloads of an EndpointSlice that are not Pods. Only their addresses are known, and may not be
+    unique."""
+    owner = service_of_slice(db, key) if is_included(db, key.cluster) else None
+    row = ENDPOINT_SLICE.get(db, key) if owner is not None else None
+    if row is None or owner is None:
         return {}
-    ref = ServiceRef(kubernetes_hostname(named.name, named.namespace, db.settings.registry.domain), named.namespace)
-    found: dict[AddressKey, WorkloadAddress] = {}
+    ref = ServiceRef(kubernetes_hostname(owner.name, owner.namespace, db.settings.registry.domain), owner.namespace)
+    workloads: dict[AddressKey, WorkloadAddress] = {}
     others = [
         e for e in row.spec.endpoints if e.addresses and not (e.target_ref is not None and e.target_ref.kind == "Pod")
     ]
     services = _served_by_slice(db, ref, row) if others else None
     for e in others if services is not None else ():
         at = AddressKey("EndpointSlice", *key, e.addresses[0])
-        if at not in found and all(map(is_ip, e.addresses)):
-            found[at] = _unknown(db, at, row, e, services or ())
-    return found
+        if at not in workloads and all(map(is_ip, e.addresses)):
+            workloads[at] = _unknown(db, at, row, e, services or ())
+    return workloads
 
 
 def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> tuple[ServedService, ...] | None:
-    """Returns the service of a slice with the ports that the slice has; None where ztunnels are not told of the service."""
-    found = service_address(db, ref)
-    if found is None:
+    """Return the service of a slice with the ports of the slice, or None if ztunnels do not receive the service."""
+    address = service_address(db, ref)
+    if address is None:
         return None
-    numbers = {port.name: port.number for port in reversed(found.ports)}
+    numbers = {port.name: port.number for port in reversed(address.ports)}
     ports = ((numbers[p.name], p.port) for p in row.spec.ports if p.port and p.protocol == "TCP" and p.name in numbers)
     return (ServedService(f"{ref.namespace}/{ref.hostname}", tuple(ports)),)
 
@@ -128,7 +131,7 @@ def _unknown(
         addresses=e.addresses,
         network=cluster_network(db, at.cluster),
         cluster=at.cluster,
-        trust_domain=told_trust_domain(db),
+        trust_domain=workload_trust_domain(db),
         services=services,
         healthy=e.conditions.ready is not False,
         host_network=True,

@@ -1,4 +1,4 @@
-"""The workloads that objects declare, whichever network they are in, and the services that they serve."""
+"""Workloads that objects declare, in any network, and the services that they serve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.clusters import is_included
 from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
 from pilot.mesh.ambient.workloads import entry_address, pod_address
 from pilot.mesh.model.address import AddressKey, WorkloadAddress
@@ -17,7 +17,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Returns the workload that an object declares, None where it does not any more. No node of its own."""
+    """Return the workload that an object declares, or None if it no longer does. Not memoised."""
     if at.kind == "Pod":
         return pod_address(db, at.key)
     if at.kind == "WorkloadEntry":
@@ -27,20 +27,20 @@ def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     return endpoints_of_slice(db, at.key).get(at) if at.kind == "EndpointSlice" else None
 
 
-# -- all of a kind ---------------------------------------------------------------------------------------------------------
+# -- all of a kind -----------------------------------------------------------------------------------------------------
 
 
 @derived
 def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Returns the Pods of every cluster that ztunnels are told of, whether they run or not."""
-    return tuple(AddressKey("Pod", *key) for key in POD.all_keys(db) if is_told(db, key.cluster))
+    """Return the Pods in all clusters that ztunnels receive, whether running or not."""
+    return tuple(AddressKey("Pod", *key) for key in POD.all_keys(db) if is_included(db, key.cluster))
 
 
 @derived
 def entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Returns the WorkloadEntries of the own cluster."""
-    own = db.settings.registry.cluster_id
-    return tuple(AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.all_keys(db) if key.cluster == own)
+    """Return the WorkloadEntries in the local cluster."""
+    local = db.settings.registry.cluster_id
+    return tuple(AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.all_keys(db) if key.cluster == local)
 
 
 @derived
@@ -60,13 +60,13 @@ _by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather(
 
 @derived
 def service_entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Returns the endpoints of every ServiceEntry."""
+    """Return the endpoints of all ServiceEntries."""
     return tuple(at for ids in _by_entry(db).values() for at in ids)
 
 
 @derived
 def _slices(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(key for key in ENDPOINT_SLICE.all_keys(db) if is_told(db, key.cluster))
+    return tuple(key for key in ENDPOINT_SLICE.all_keys(db) if is_included(db, key.cluster))
 
 
 @derived
@@ -81,11 +81,11 @@ _by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather(
 
 @derived
 def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Returns the endpoints of EndpointSlices that are no Pods."""
+    """Return the endpoints of EndpointSlices that are not Pods."""
     return tuple(at for ids in _by_slice(db).values() for at in ids)
 
 
-# -- workloads of services -------------------------------------------------------------------------------------------------
+# -- workloads of services ---------------------------------------------------------------------------------------------
 
 
 @derived
@@ -101,8 +101,8 @@ def _ids_in(db: Mesh, namespace: str) -> tuple[AddressKey, ...]:
 
 @derived
 def _services_of(db: Mesh, at: AddressKey, _: str) -> tuple[str, ...] | None:
-    found = declared_workload(db, at)
-    return tuple(one.service for one in found.services) or None if found is not None else None
+    workload = declared_workload(db, at)
+    return tuple(one.service for one in workload.services) or None if workload is not None else None
 
 
 _services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather(
@@ -112,7 +112,7 @@ _services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather(
 
 @hub
 def workloads_of_services(db: Mesh, namespace: str) -> Mapping[str, tuple[AddressKey, ...]]:
-    """Returns the workloads of each service of a namespace, by `namespace/hostname`."""
+    """Return the workloads of each service in a namespace, by `namespace/hostname`."""
     out: dict[str, list[AddressKey]] = defaultdict(list)
     for at, names in _services_in(db, namespace).items():
         for name in names:

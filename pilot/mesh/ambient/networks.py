@@ -1,4 +1,4 @@
-"""Networks in ambient mode: that of a cluster, and the gateways that take HBONE into others."""
+"""Networks in ambient mode: the network of a cluster, and gateways for HBONE into other networks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pilot.mesh.tables.namespaces import namespace_labels
 
 @derived
 def cluster_network(db: Mesh, cluster: str) -> str:
-    """Returns the network of a cluster, which the label of the control plane's namespace there says; "" where it has none."""
+    """Return the network of a cluster, from the label of the control plane's namespace there, or ""."""
     return namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
 
 
 class TunnelGateway(NamedTuple):
-    """A way into a network for HBONE: an IP address or a host name, by the Gateway that declares it. `account` is what its proxies run as."""
+    """A gateway for HBONE into a network: an IP address or host name, its Gateway, and its service account."""
 
     network: str
     address: str
@@ -34,7 +34,7 @@ class TunnelGateway(NamedTuple):
 
     @property
     def location(self) -> WaypointAddress:
-        """Returns where it takes HBONE."""
+        """The address for HBONE."""
         if is_ip(self.address):
             return WaypointAddress(network=self.network, ip=self.address, port=self.port)
         return WaypointAddress(hostname=self.address, namespace=self.source.namespace, port=self.port)
@@ -42,7 +42,7 @@ class TunnelGateway(NamedTuple):
 
 @hub
 def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
-    """Returns the ways into other networks, by network: Gateways of class istio-remote with a listener for HBONE."""
+    """Return the gateways into other networks, by network: Gateways of class istio-remote with an HBONE listener."""
     out: dict[str, tuple[TunnelGateway, ...]] = {}
     if not (db.settings.gateway_api.enabled and db.settings.gateway_api.remote_gateways):
         return out
@@ -53,13 +53,14 @@ def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
             continue
         account = row.annotations.get(SERVICE_ACCOUNT) or f"{row.name}-{REMOTE_CLASS}"
         network = row.labels[NETWORK]
-        found = (a.value for a in row.spec.addresses if a.type in ("IPAddress", "Hostname"))
-        out[network] = (*out.get(network, ()), *(TunnelGateway(network, value, port, key, account) for value in found))
+        addresses = (a.value for a in row.spec.addresses if a.type in ("IPAddress", "Hostname"))
+        gateways = (TunnelGateway(network, address, port, key, account) for address in addresses)
+        out[network] = (*out.get(network, ()), *gateways)
     return out
 
 
 @derived
-def way_into(db: Mesh, network: str) -> WaypointAddress | None:
-    """Returns where HBONE for a network goes in, None where no gateway is known."""
-    found = tunnel_gateways(db).get(network, ())
-    return found[0].location if found else None
+def gateway_into(db: Mesh, network: str) -> WaypointAddress | None:
+    """Return the address of the first gateway into a network, or None without a gateway."""
+    gateways = tunnel_gateways(db).get(network, ())
+    return gateways[0].location if gateways else None

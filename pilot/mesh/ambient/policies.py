@@ -1,7 +1,7 @@
-"""Policies that ztunnels enforce: which apply to a workload, and what they ask for.
+"""The policies that ztunnels enforce for a workload.
 
-AuthorizationPolicies come with their own names; PeerAuthentications become policies that deny connections without mutual TLS. A policy that is for
-all workloads of its namespace, or of the mesh, applies without being named by any.
+AuthorizationPolicies keep their names. PeerAuthentications are converted to policies that deny connections without
+mutual TLS. A policy for all workloads in a namespace or in the mesh applies without being listed by a workload.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pilot.mesh.tables.mesh_config import root_namespace
 STATIC_STRICT = "istio_converted_static_strict"
 CONVERTED = "converted_peer_authentication_"
 ALLOW_WAYPOINT = "istio_allow_waypoint_"
-"""What the names of policies are, or begin with, that follow from others: "_" is in no name of an object."""
+"""Names, and prefixes of names, of converted policies. They contain "_", which names of objects cannot."""
 
 
-# -- AuthorizationPolicies -------------------------------------------------------------------------------------------------
+# -- AuthorizationPolicies ---------------------------------------------------------------------------------------------
 
 
 class SelectingPolicy(NamedTuple):
-    """A policy by its name, and the labels of the workloads that it selects."""
+    """The name of a policy and the labels that it selects."""
 
     name: str
     labels: Labels
@@ -40,7 +40,7 @@ class SelectingPolicy(NamedTuple):
 
 @derived
 def enforced(db: Mesh, key: ObjectKey) -> Object[AuthorizationPolicy] | None:
-    """Returns an AuthorizationPolicy that ztunnels are told of; None for those that are for waypoints, are only counted or only audit."""
+    """Return an AuthorizationPolicy for ztunnels, or None if it targets waypoints, is a dry run or only audits."""
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None or row.spec.target_ref is not None or row.spec.target_refs or row.spec.action == "AUDIT":
         return None
@@ -48,13 +48,13 @@ def enforced(db: Mesh, key: ObjectKey) -> Object[AuthorizationPolicy] | None:
 
 
 def is_selective(row: Object[AuthorizationPolicy]) -> bool:
-    """Returns whether a policy is for some workloads only."""
+    """Return whether a policy selects only some workloads."""
     return row.spec.selector is not None and bool(row.spec.selector.match_labels)
 
 
 @hub
 def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
-    """Returns the AuthorizationPolicies of a namespace that select workloads, by name."""
+    """Return the AuthorizationPolicies with selectors in a namespace."""
     rows = (enforced(db, key) for key in AUTHORIZATION_POLICY.keys(db, "namespace", namespace))
     return tuple(
         SelectingPolicy(f"{row.namespace}/{row.name}", frozenset(row.spec.selector.match_labels.items()))
@@ -63,12 +63,15 @@ def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
     )
 
 
-# -- PeerAuthentications ---------------------------------------------------------------------------------------------------
+# -- PeerAuthentications -----------------------------------------------------------------------------------------------
 
 
 class PortPolicy(msgspec.Struct, frozen=True):
-    """The policy that a PeerAuthentication with ports becomes: connections without mutual TLS are denied, on `ports` alone or, where `strict`, on
-    all ports but these. `first`: the PeerAuthentication says so itself, and not those before it."""
+    """The policy that a PeerAuthentication with port settings is converted to.
+
+    It denies connections without mutual TLS only on `ports` or, if `strict`, on all other ports. `first` says that the
+    mode is set in this PeerAuthentication and not inherited.
+    """
 
     key: ObjectKey
     strict: bool
@@ -78,10 +81,10 @@ class PortPolicy(msgspec.Struct, frozen=True):
 
 @derived
 def _is_strict(db: Mesh, namespace: str) -> bool:
-    """Returns whether workloads of a namespace take mutual TLS alone where no policy selects them."""
+    """Return whether workloads in a namespace require mutual TLS unless a policy selects them."""
     strict = False
     for spec in _specs(db, policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))):
-        strict = _said(spec.mtls, strict)
+        strict = _strictness(spec.mtls, strict)
     return strict
 
 
@@ -89,58 +92,58 @@ def _specs(db: Mesh, keys: Iterable[ObjectKey]) -> Iterator[PeerAuthentication]:
     return (row.spec for key in keys if (row := PEER_AUTHENTICATION.get(db, key)) is not None)
 
 
-def _said(mtls: MutualTLS | None, before: bool) -> bool:
-    return before if mtls is None or mtls.mode == "UNSET" else mtls.mode == "STRICT"
+def _strictness(mtls: MutualTLS | None, inherited: bool) -> bool:
+    return inherited if mtls is None or mtls.mode == "UNSET" else mtls.mode == "STRICT"
 
 
 @derived
 def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
-    """Returns the policy that a PeerAuthentication becomes because of its ports; None where it says nothing of ports that differs from the rest."""
+    """Return the policy for the port settings of a PeerAuthentication, or None if no port differs from the others."""
     row = PEER_AUTHENTICATION.get(db, key)
     if row is None or key.namespace == root_namespace(db):
         return None
-    strict = _said(row.spec.mtls, _is_strict(db, key.namespace))
+    strict = _strictness(row.spec.mtls, _is_strict(db, key.namespace))
     different = (
         port
         for port, mtls in row.spec.port_level_mtls.items()
         if mtls.mode != "UNSET" and (mtls.mode == "STRICT") != strict
     )
     ports = tuple(sorted(different))
-    return PortPolicy(key, strict, ports, _said(row.spec.mtls, False)) if ports else None
+    return PortPolicy(key, strict, ports, _strictness(row.spec.mtls, False)) if ports else None
 
 
 @derived
 def _mtls_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
-    """Returns the policies that PeerAuthentications become which apply to workloads with these labels."""
+    """Return the converted PeerAuthentications that apply to workloads with these labels."""
     strict, root = _is_strict(db, namespace), root_namespace(db)
-    found = (
+    selecting = (
         [a for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace) if a.selects and a.labels <= labels]
         if namespace != root
         else []
     )
-    oldest = PEER_AUTHENTICATION.get(db, found[0].key) if found else None
+    oldest = PEER_AUTHENTICATION.get(db, selecting[0].key) if selecting else None
     if oldest is not None:
         if port_policy(db, oldest.key) is not None:
             return (f"{namespace}/{CONVERTED}{oldest.name}",)
-        strict = _said(oldest.spec.mtls, strict)
+        strict = _strictness(oldest.spec.mtls, strict)
     return (f"{root}/{STATIC_STRICT}",) if strict else ()
 
 
 @hub
 def has_peer_authentications(db: Mesh) -> bool:
-    """Returns whether there is any, so that workloads may name the policy that asks for mutual TLS."""
+    """Return whether any PeerAuthentication exists, so that workloads may list the policy that requires mutual TLS."""
     return bool(PEER_AUTHENTICATION.all_keys(db))
 
 
-# -- policies of a workload ------------------------------------------------------------------------------------------------
+# -- policies of a workload --------------------------------------------------------------------------------------------
 
 
 @derived
-def _asked_labels(db: Mesh, namespace: str) -> frozenset[str]:
-    """Returns the label keys that policies select workloads of a namespace by."""
-    found = [labels for n in {namespace, root_namespace(db)} for _, labels in _selecting(db, n)]
-    found += [a.labels for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace)]
-    return frozenset(key for labels in found for key, _ in labels)
+def _selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    """Return the label keys in the selectors of policies that apply to a namespace."""
+    selectors = [labels for n in {namespace, root_namespace(db)} for _, labels in _selecting(db, n)]
+    selectors += [a.labels for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace)]
+    return frozenset(key for labels in selectors for key, _ in labels)
 
 
 @derived
@@ -151,27 +154,31 @@ def _policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
 
 
 def workload_policies(db: Mesh, namespace: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the policies that select a workload, as `namespace/name`. Workloads that differ in labels that no policy asks for share them.
-    No node of its own."""
-    asked = _asked_labels(db, namespace)
-    return _policies(db, namespace, frozenset((k, labels[k]) for k in asked if k in labels))
+    """Return the policies that select a workload, as `namespace/name`.
+
+    Not memoised itself: workloads that differ only in labels that no policy selects share one result.
+    """
+    keys = _selector_keys(db, namespace)
+    return _policies(db, namespace, frozenset((k, labels[k]) for k in keys if k in labels))
 
 
 @derived
 def endpoint_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
-    """Returns the policies of an endpoint that is written into a ServiceEntry with these labels. Nobody enforces them; as in Istio one without any
-    label has those of every selector."""
+    """Return the policies of an endpoint in a ServiceEntry with these labels, which nothing enforces.
+
+    As in istiod, an endpoint without labels has the policies of every selector.
+    """
     if labels:
         return workload_policies(db, namespace, dict(labels))
     listed = [one.name for n in sorted({namespace, root_namespace(db)}) for one in _selecting(db, n)]
     return (*sorted(listed), *_mtls_policies(db, namespace, labels))
 
 
-# -- waypoints that are let in ---------------------------------------------------------------------------------------------
+# -- policies that allow waypoints -------------------------------------------------------------------------------------
 
 
 def waypoint_policies(db: Mesh, waypoints: Iterable[ObjectKey]) -> tuple[str, ...]:
-    """Returns the policies that let waypoints in, of those that have any Pod. No node of its own."""
+    """Return the policies that allow connections from waypoints with at least one Pod. Not memoised."""
     ambient = db.settings.ambient
     if not (ambient.enabled and ambient.allow_waypoints):
         return ()
@@ -179,5 +186,5 @@ def waypoint_policies(db: Mesh, waypoints: Iterable[ObjectKey]) -> tuple[str, ..
 
 
 def allow_name(key: ObjectKey) -> str:
-    """Returns the name of the policy that lets a waypoint in."""
+    """Return the name of the policy that allows connections from a waypoint."""
     return f"{ALLOW_WAYPOINT}{key.namespace}_{key.name}"

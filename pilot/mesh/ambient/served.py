@@ -1,4 +1,4 @@
-"""Services that workloads serve, and the ports by which they do."""
+"""The services that workloads serve, and their ports."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ FindPort = Callable[["Selected", AddressPort], int]
 
 
 class Selected(NamedTuple):
-    """A service that selects a workload. `by_entry`: a ServiceEntry declares it, whose ports have the names of the workloads' ports."""
+    """A service that selects a workload. `by_entry` says that a ServiceEntry declares it, so ports are matched by
+    name."""
 
     ref: ServiceRef
     ports: tuple[AddressPort, ...]
     by_entry: bool = False
 
     def served(self, find: FindPort) -> ServedService:
-        """Returns it as served by a workload; `find` tells the workload's port of a port, 0 where it has none."""
-        found = ((port.number, number) for port in self.ports if (number := find(self, port)))
-        return ServedService(f"{self.ref.namespace}/{self.ref.hostname}", tuple(found))
+        """Return the service as served by a workload. `find` returns the workload's port for a service port, or 0."""
+        ports = ((port.number, number) for port in self.ports if (number := find(self, port)))
+        return ServedService(f"{self.ref.namespace}/{self.ref.hostname}", tuple(ports))
 
 
 def served(selected: Iterable[Selected], find: FindPort) -> tuple[ServedService, ...]:
-    """Returns the services of a workload, by name."""
+    """Return the services of a workload, by name."""
     return tuple(sorted(one.served(find) for one in selected))
 
 
-# -- ports of workloads ----------------------------------------------------------------------------------------------------
+# -- ports of workloads ------------------------------------------------------------------------------------------------
 
 
 def pod_port(pod: Pod) -> FindPort:
-    """Returns how a Pod's port is told."""
+    """Return the function that finds the port of a Pod."""
     named: Mapping[str, int] = dict(named_ports(pod))
 
     def find(of: Selected, port: AddressPort) -> int:
@@ -59,7 +60,7 @@ def pod_port(pod: Pod) -> FindPort:
 
 
 def entry_port(entry: WorkloadEntry) -> FindPort:
-    """Returns how the port of a workload entry is told."""
+    """Return the function that finds the port of a workload entry."""
 
     def find(_: Selected, port: AddressPort) -> int:
         return entry.ports.get(port.target_name, 0) if port.target_name else entry.ports.get(port.name) or port.target
@@ -67,14 +68,14 @@ def entry_port(entry: WorkloadEntry) -> FindPort:
     return find
 
 
-# -- services that select --------------------------------------------------------------------------------------------------
+# -- selecting services ------------------------------------------------------------------------------------------------
 
 
 @derived
 def _ports(db: Mesh, ref: ServiceRef) -> tuple[AddressPort, ...] | None:
-    """Returns the ports of a service, None where ztunnels are not told of it."""
-    found = service_address(db, ref)
-    return found.ports if found is not None else None
+    """Return the ports of a service, or None if ztunnels do not receive it."""
+    address = service_address(db, ref)
+    return address.ports if address is not None else None
 
 
 def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
@@ -83,7 +84,7 @@ def _ref(db: Mesh, key: ObjectKey) -> ServiceRef:
 
 @derived
 def selecting_services(db: Mesh, cluster: str, namespace: str, labels: Labels) -> tuple[Selected, ...]:
-    """Returns the Kubernetes Services of a cluster that select workloads with these labels."""
+    """Return the Kubernetes Services in a cluster that select workloads with these labels."""
     out: dict[ServiceRef, Selected] = {}
     for name, value in sorted(labels):
         for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
@@ -96,7 +97,7 @@ def selecting_services(db: Mesh, cluster: str, namespace: str, labels: Labels) -
 
 @derived
 def selecting_entries(db: Mesh, namespace: str, labels: Labels) -> tuple[Selected, ...]:
-    """Returns the services of ServiceEntries that select workloads with these labels."""
+    """Return the services of ServiceEntries that select workloads with these labels."""
     out = []
     for key in SERVICE_ENTRY.keys(db, "selecting", namespace):
         row = SERVICE_ENTRY.get(db, key)
@@ -107,27 +108,28 @@ def selecting_entries(db: Mesh, namespace: str, labels: Labels) -> tuple[Selecte
 
 
 def declared_by(db: Mesh, key: ObjectKey, hosts: Iterable[str]) -> list[Selected]:
-    """Returns the services that a ServiceEntry declares: not those of an older one, or of a Kubernetes Service. No node of its own."""
+    """Return the services that a ServiceEntry declares and that no older entry or Kubernetes Service has. Not
+    memoised."""
     refs = [ServiceRef(host, key.namespace) for host in dict.fromkeys(hosts)]
-    found = ((ref, service_address(db, ref)) for ref in refs)
+    addresses = ((ref, service_address(db, ref)) for ref in refs)
     return [
-        Selected(ref, made.ports, by_entry=True)
-        for ref, made in found
-        if made is not None and _declares(db, key, ref, made)
+        Selected(ref, address.ports, by_entry=True)
+        for ref, address in addresses
+        if address is not None and _declares(db, key, ref, address)
     ]
 
 
-def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, made: ServiceAddress) -> bool:
+def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, address: ServiceAddress) -> bool:
     first = next(iter(entry_services(db, ref)), None)
-    return first is not None and first.source == key and made.name == key.name
+    return first is not None and first.source == key and address.name == key.name
 
 
-# -- Pods that EndpointSlices name -----------------------------------------------------------------------------------------
+# -- Pods in EndpointSlices --------------------------------------------------------------------------------------------
 
 
 @hub
 def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
-    """Returns the Service that an EndpointSlice is of, None where it is of none here. What its endpoints are makes no difference."""
+    """Return the Service that owns an EndpointSlice, or None. Its endpoints are not read."""
     row = ENDPOINT_SLICE.get(db, key)
     if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
         return None
@@ -135,23 +137,23 @@ def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
     return ObjectKey(key.namespace, name) if name else None
 
 
-def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], known: Iterable[Selected]) -> list[Selected]:
-    """Returns the Services without a selector whose EndpointSlices name a Pod. No node of its own."""
-    seen = {one.ref for one in known}
+def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], selecting: Iterable[Selected]) -> list[Selected]:
+    """Return the Services that do not select a Pod but list it in their EndpointSlices. Not memoised."""
+    refs = {one.ref for one in selecting}
     out = []
     ips = [one.ip for one in row.spec.status.pod_ips] or [row.spec.status.pod_ip]
     for slice_key in dict.fromkeys(k for ip in ips for k in ENDPOINT_SLICE.keys(db, "address", ip)):
-        named = (
+        owner = (
             service_of_slice(db, slice_key)
             if (slice_key.cluster, slice_key.namespace) == (key.cluster, key.namespace)
             else None
         )
-        ref = _ref(db, named) if named is not None else None
-        if ref is None or ref in seen or not _names_pod(db, slice_key, key):
+        ref = _ref(db, owner) if owner is not None else None
+        if ref is None or ref in refs or not _names_pod(db, slice_key, key):
             continue
         ports = _ports(db, ref)
         if ports is not None:
-            seen.add(ref)
+            refs.add(ref)
             out.append(Selected(ref, ports))
     return out
 
@@ -167,16 +169,16 @@ def _names_pod(db: Mesh, slice_key: RegistryKey, pod: RegistryKey) -> bool:
 
 @derived
 def services_of_pod(db: Mesh, key: RegistryKey) -> tuple[ServedService, ...]:
-    """Returns the services that a Pod serves."""
+    """Return the services that a Pod serves."""
     row = POD.get(db, key)
     if row is None:
         return ()
     labels = frozenset(row.labels.items())
-    found = [*selecting_services(db, key.cluster, key.namespace, labels), *_selecting_pods(db, key, labels)]
-    found += listing_services(db, key, row, found)
-    return served(found, pod_port(row.spec))
+    services = [*selecting_services(db, key.cluster, key.namespace, labels), *_selecting_pods(db, key, labels)]
+    services += listing_services(db, key, row, services)
+    return served(services, pod_port(row.spec))
 
 
 def _selecting_pods(db: Mesh, key: RegistryKey, labels: Labels) -> tuple[Selected, ...]:
-    own = key.cluster == db.settings.registry.cluster_id
-    return selecting_entries(db, key.namespace, labels) if own else ()
+    local = key.cluster == db.settings.registry.cluster_id
+    return selecting_entries(db, key.namespace, labels) if local else ()

@@ -1,4 +1,4 @@
-"""Services as ztunnels know them."""
+"""Services for ztunnels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.config.mesh.mesh_config import ServiceScopeConfigs
 from pilot.config.object import RegistryKey
 from pilot.derive import derived, hub
 from pilot.mesh.ambient.attachments import service_attachment
-from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.clusters import is_included
 from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
@@ -35,9 +35,9 @@ _FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
 
 @derived
 def service_address(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
-    """Returns a service as ztunnels know it; None where they are not told of it.
+    """Return a service for ztunnels, or None if they do not receive it.
 
-    Services of one name in several clusters are one where the mesh says that they are global; others are those of the own cluster alone.
+    Global services are merged over clusters. Other services are only those in the local cluster.
     """
     declared = list(_of_clusters(db, ref))
     if not declared:
@@ -50,70 +50,72 @@ def service_address(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
 
 
 def _of_clusters(db: Mesh, ref: ServiceRef) -> Iterator[tuple[RegistryKey, ServiceAddress]]:
-    named, own = kubernetes_key(ref, db.settings.registry.domain), db.settings.registry.cluster_id
-    for cluster in service_clusters(db) if named is not None else ():
-        key = RegistryKey(cluster, *named) if named is not None and is_told(db, cluster) else None
-        if key is not None and (cluster == own or is_global(db, key)) and (found := _of_cluster(db, key)) is not None:
-            yield key, found
+    name, local = kubernetes_key(ref, db.settings.registry.domain), db.settings.registry.cluster_id
+    for cluster in service_clusters(db) if name is not None else ():
+        key = RegistryKey(cluster, *name) if name is not None and is_included(db, cluster) else None
+        if key is None or not (cluster == local or is_global(db, key)):
+            continue
+        if (address := _of_cluster(db, key)) is not None:
+            yield key, address
 
 
 @derived
 def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
     row = SERVICE.get(db, key)
-    found = cluster_service(db, key) if row is not None else None
-    if row is None or found is None or found.resolution is Resolution.ALIAS:
+    declared = cluster_service(db, key) if row is not None else None
+    if row is None or declared is None or declared.resolution is Resolution.ALIAS:
         return None
     network = cluster_network(db, key.cluster)
     families = row.spec.ip_families
     return ServiceAddress(
         name=row.name,
         namespace=row.namespace,
-        hostname=found.hostname,
-        addresses=tuple(NetworkAddress(network, ip) for ip in found.addresses_in(key.cluster)),
-        ports=tuple(map(_port, found.ports)),
-        balancing=_balancing(found),
+        hostname=declared.hostname,
+        addresses=tuple(NetworkAddress(network, ip) for ip in declared.addresses_in(key.cluster)),
+        ports=tuple(map(_port, declared.ports)),
+        balancing=_balancing(declared),
         families="DUAL" if len(families) == 2 else _FAMILIES.get(families, "AUTOMATIC"),  # type: ignore[arg-type]
         canonical=True,
     )
 
 
 def _of_entry(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
-    """Returns the service that the oldest ServiceEntry of a name declares; None also where the mesh shows it to nobody."""
+    """Return the service that the oldest ServiceEntry with a name declares, or None if it is visible nowhere."""
     declared = entry_services(db, ref) if db.settings.ambient.enabled else ()
     visible = visibility_in(db, ref.namespace)
     if not declared or visible == "NONE":
         return None
-    found, network = declared[0], cluster_network(db, db.settings.registry.cluster_id)
-    passes = found.resolution is Resolution.PASSTHROUGH
+    first, network = declared[0], cluster_network(db, db.settings.registry.cluster_id)
+    passthrough = first.resolution is Resolution.PASSTHROUGH
     return _with_waypoint(
         db,
         ref,
         ServiceAddress(
-            name=found.source.name,
-            namespace=found.namespace,
-            hostname=found.hostname,
-            addresses=tuple(_ranges(network, found.addresses or (() if passes else found.auto_addresses))),
-            ports=tuple(map(_port, found.ports)),
-            subject_alt_names=found.service_accounts,
-            balancing=_PASSTHROUGH if passes else _balancing(found),
+            name=first.source.name,
+            namespace=first.namespace,
+            hostname=first.hostname,
+            addresses=tuple(_ranges(network, first.addresses or (() if passthrough else first.auto_addresses))),
+            ports=tuple(map(_port, first.ports)),
+            subject_alt_names=first.service_accounts,
+            balancing=_PASSTHROUGH if passthrough else _balancing(first),
             canonical=_is_canonical(db, ref),
             private=visible == "NAMESPACE",
         ),
     )
 
 
-def _with_waypoint(db: Mesh, ref: ServiceRef, made: ServiceAddress) -> ServiceAddress:
+def _with_waypoint(db: Mesh, ref: ServiceRef, address: ServiceAddress) -> ServiceAddress:
     attached = service_attachment(db, ref)
     main = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
     if main is None:
-        return made
+        return address
     other = waypoint(db, attached.canary) if attached.canary is not None else None
     shares = (
         (WeightedWaypoint(main.address, 100 - attached.weight), WeightedWaypoint(other.address, attached.weight))
         if other is not None
         else ()
     )
-    return msgspec.structs.replace(made, waypoint=main.address, weighted=shares, ingress=bool(attached.ingress))
+    return msgspec.structs.replace(address, waypoint=main.address, weighted=shares, ingress=bool(attached.ingress))
 
 
 def _port(p: Port) -> AddressPort:
@@ -122,25 +124,25 @@ def _port(p: Port) -> AddressPort:
     return AddressPort(p.number, p.target, "", p.name, p.protocol)
 
 
-def _balancing(found: Service) -> LoadBalancing | None:
-    if found.node_local:
-        return LoadBalancing("STRICT", ("NODE",), found.publish_not_ready)
-    scopes = _SCOPES.get(found.traffic_distribution, ())
-    if not scopes and not found.publish_not_ready:
+def _balancing(of: Service) -> LoadBalancing | None:
+    if of.node_local:
+        return LoadBalancing("STRICT", ("NODE",), of.publish_not_ready)
+    scopes = _SCOPES.get(of.traffic_distribution, ())
+    if not scopes and not of.publish_not_ready:
         return None
-    return LoadBalancing("FAILOVER" if scopes else "UNSPECIFIED_MODE", scopes, found.publish_not_ready)  # type: ignore[arg-type]
+    return LoadBalancing("FAILOVER" if scopes else "UNSPECIFIED_MODE", scopes, of.publish_not_ready)  # type: ignore[arg-type]
 
 
 def _ranges(network: str, addresses: Iterable[str]) -> Iterator[NetworkAddress]:
     for text in addresses:
-        found = ipaddress.ip_network(text, strict=False)
-        single = found.prefixlen == found.max_prefixlen
-        yield NetworkAddress(network, str(found.network_address), None if single else found.prefixlen)
+        block = ipaddress.ip_network(text, strict=False)
+        single = block.prefixlen == block.max_prefixlen
+        yield NetworkAddress(network, str(block.network_address), None if single else block.prefixlen)
 
 
 @derived
 def visibility_in(db: Mesh, namespace: str) -> str:
-    """Returns who knows the ServiceEntries of a namespace: PUBLIC, NAMESPACE or NONE."""
+    """Return the visibility of ServiceEntries in a namespace: PUBLIC, NAMESPACE or NONE."""
     visibility = service_rules(db).entry_visibility
     if visibility is None:
         return "PUBLIC"
@@ -150,18 +152,18 @@ def visibility_in(db: Mesh, namespace: str) -> str:
 
 @derived
 def _canonical_entry(db: Mesh, hostname: str) -> ServiceRef | None:
-    """Returns the service of a host name that other namespaces mean by it, None where that is no ServiceEntry's."""
-    found = refs_by_hostname(db, hostname)
-    if any(True for ref in found for _ in _of_clusters(db, ref)):
+    """Return the service that other namespaces use for a host name, or None if no ServiceEntry declares it."""
+    refs = refs_by_hostname(db, hostname)
+    if any(True for ref in refs for _ in _of_clusters(db, ref)):
         return None
-    return next((ref for ref in found if visibility_in(db, ref.namespace) not in ("NAMESPACE", "NONE")), None)
+    return next((ref for ref in refs if visibility_in(db, ref.namespace) not in ("NAMESPACE", "NONE")), None)
 
 
 def _is_canonical(db: Mesh, ref: ServiceRef) -> bool:
     return _canonical_entry(db, ref.hostname) == ref
 
 
-# -- services of several clusters ------------------------------------------------------------------------------------------
+# -- services of several clusters --------------------------------------------------------------------------------------
 
 
 @hub
@@ -171,7 +173,7 @@ def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:
 
 @derived
 def is_global(db: Mesh, key: RegistryKey) -> bool:
-    """Returns whether a Service is one with those of its name in other clusters, by the mesh's `serviceScopeConfigs`."""
+    """Return whether a Service is global, by the mesh's `serviceScopeConfigs`: one service over all clusters."""
     row = SERVICE.get(db, key)
     scopes = _scopes(db)
     if row is None or not scopes:

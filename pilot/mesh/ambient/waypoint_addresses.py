@@ -1,4 +1,4 @@
-"""The addresses of workloads whose own traffic goes through a waypoint: Pods, WorkloadEntries, endpoints of ServiceEntries."""
+"""The addresses of workloads that use a waypoint: Pods, WorkloadEntries and endpoints of ServiceEntries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilot.mesh.ambient.attachments import pods_of_waypoint, subject_of, workloa
 from pilot.mesh.registry.pods import pod_workload
 from pilot.mesh.tables.database import Mesh
 
-_Found = tuple[tuple[ObjectKey, str], ...]
+_Uses = tuple[tuple[ObjectKey, str], ...]
 
 
 @derived
@@ -22,7 +22,7 @@ def _own_entries(db: Mesh) -> tuple[RegistryKey, ...]:
 
 
 @derived
-def _of_entry(db: Mesh, key: RegistryKey) -> _Found | None:
+def _of_entry(db: Mesh, key: RegistryKey) -> _Uses | None:
     row = WORKLOAD_ENTRY.get(db, key)
     return (
         _at(db, row.namespace, {**row.spec.labels, **row.labels}, row.spec.address) or None if row is not None else None
@@ -35,21 +35,19 @@ def _service_entries(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _of_service_entry(db: Mesh, key: ObjectKey) -> _Found | None:
+def _of_service_entry(db: Mesh, key: ObjectKey) -> _Uses | None:
     row = SERVICE_ENTRY.get(db, key)
     endpoints = row.spec.endpoints if row is not None else ()
-    return tuple(found for e in endpoints for found in _at(db, key.namespace, e.labels, e.address)) or None
+    return tuple(use for e in endpoints for use in _at(db, key.namespace, e.labels, e.address)) or None
 
 
-def _at(db: Mesh, namespace: str, labels: Mapping[str, str], address: str) -> _Found:
+def _at(db: Mesh, namespace: str, labels: Mapping[str, str], address: str) -> _Uses:
     used = workload_attachment(db, subject_of(namespace, labels)).waypoint if is_ip(address) else None
     return ((used, address),) if used is not None else ()
 
 
-_entries: Gather[RegistryKey, [], _Found] = Gather(
-    "WorkloadEntries behind waypoints", _own_entries, _of_entry, hub=True
-)
-_endpoints: Gather[ObjectKey, [], _Found] = Gather(
+_entries: Gather[RegistryKey, [], _Uses] = Gather("WorkloadEntries behind waypoints", _own_entries, _of_entry, hub=True)
+_endpoints: Gather[ObjectKey, [], _Uses] = Gather(
     "ServiceEntries behind waypoints", _service_entries, _of_service_entry, hub=True
 )
 
@@ -65,11 +63,7 @@ def _declared(db: Mesh) -> Mapping[ObjectKey, frozenset[str]]:
 
 @derived
 def addresses_behind(db: Mesh, waypoint: ObjectKey) -> tuple[str, ...]:
-    """Returns the addresses of the workloads behind a waypoint."""
-    found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, waypoint))
-    return tuple(
-        sorted(
-            {a for pod in found if pod is not None for a in pod.addresses if a}
-            | _declared(db).get(waypoint, frozenset())
-        )
-    )
+    """Return the addresses of the workloads that use a waypoint, sorted."""
+    pods = (pod_workload(db, pod) for pod in pods_of_waypoint(db, waypoint))
+    addresses = {address for pod in pods if pod is not None for address in pod.addresses if address}
+    return tuple(sorted(addresses | _declared(db).get(waypoint, frozenset())))

@@ -1,4 +1,4 @@
-"""Waypoints, by their Gateways."""
+"""Waypoints by Gateway."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
-    """Returns the waypoint that a Gateway is; None where there is no such Gateway, or it has no address yet.
+    """Return the waypoint of a Gateway, or None if the Gateway does not exist or has no address yet.
 
-    A Gateway of a class that is not this control plane's is one too, by the addresses of its status.
+    Gateways of other controllers' classes are waypoints too, with the addresses in their status.
     """
     row = KUBERNETES_GATEWAY.get(db, key) if db.settings.ambient.enabled else None
     address = _address(db, row) if row is not None else None
@@ -48,25 +48,25 @@ def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
     )
 
 
-def takes(db: Mesh, found: Waypoint, namespace: str) -> bool:
-    """Returns whether services and workloads of a namespace may attach to a waypoint. No node of its own."""
-    return is_allowed(db, found.namespaces.from_, found.namespaces.selector, found.key.namespace, namespace)
+def may_attach(db: Mesh, to: Waypoint, namespace: str) -> bool:
+    """Return whether services and workloads in a namespace may attach to a waypoint. Not memoised."""
+    return is_allowed(db, to.namespaces.from_, to.namespaces.selector, to.key.namespace, namespace)
 
 
 @derived
 def waypoint_accounts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
-    """Returns the service accounts that the Pods of a waypoint run as, sorted."""
-    found = {
+    """Return the service accounts of a waypoint's Pods, sorted."""
+    accounts = {
         service_account_of(db, pod)
         for pod, labels in pod_labels(db, key.namespace).items()
         if pod.cluster == db.settings.registry.cluster_id and (GATEWAY_NAME, key.name) in labels
     }
-    return tuple(sorted(found - {""}))
+    return tuple(sorted(accounts - {""}))
 
 
 def parse_binding(text: str) -> ApplicationTunnel | None:
-    """Returns what the annotation of a waypoint says of the way from ztunnel to it, `PROTOCOL` or `PROTOCOL/PORT`; None where it says nothing that
-    can be understood."""
+    """Return the tunnel from ztunnel to a waypoint in its annotation, `PROTOCOL` or `PROTOCOL/PORT`, or None if
+    invalid."""
     protocol, slash, port = text.partition("/")
     if slash and not (port.isascii() and port.isdecimal()):
         return None
@@ -76,21 +76,22 @@ def parse_binding(text: str) -> ApplicationTunnel | None:
 
 
 def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
-    """Returns where a Gateway takes HBONE: a host name rather than an IP address, for these are given to others in time.
+    """Return the address of a Gateway for HBONE. Host names are preferred, because IP addresses are reused over time.
 
-    The status counts too where its Services have no endpoints, so that what used a waypoint is not led past it while none of its Pods is there.
+    If its Services have no endpoints, the addresses in its status apply, so that traffic does not bypass the waypoint
+    while none of its Pods is running.
     """
     info = gateway_class_of(db, row.key)
     if info is not None and not info.programmed:
         return None
-    shown: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
     if info is not None:
         ports = {one.port for one in listeners_of(db, KUBERNETES_GATEWAY.id, row.key) if one.valid}
-        shown = find_addresses(
+        addresses = find_addresses(
             db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))
         ).status_addresses(info.addresses)
     return _first(
-        shown or [a.value for a in row.spec.status.addresses],
+        addresses or [a.value for a in row.spec.status.addresses],
         row.namespace,
         cluster_network(db, db.settings.registry.cluster_id),
     )
@@ -104,13 +105,12 @@ def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAd
 
 
 def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) -> RouteNamespaces:
-    """Returns the namespaces that a waypoint is for: by the listener that its binding names, else by the one for HBONE."""
+    """Return the namespaces that a waypoint allows, from the listener of its binding, else from the HBONE listener."""
     bound: Iterable[Listener] = ()
     if tunnel is not None and tunnel.port:
         bound = (one for one in listeners if one.port == tunnel.port)
     elif tunnel is not None and tunnel.protocol == "PROXY":
         bound = (one for one in listeners if one.protocol == PROXY_PROTOCOL)
-    found = next(iter(bound), None) or next(
-        (one for one in listeners if (one.protocol, one.port) == (HBONE, HBONE_PORT)), None
-    )
-    return found.allowed_routes.namespaces if found is not None else RouteNamespaces()
+    hbone = (one for one in listeners if (one.protocol, one.port) == (HBONE, HBONE_PORT))
+    listener = next(iter(bound), None) or next(hbone, None)
+    return listener.allowed_routes.namespaces if listener is not None else RouteNamespaces()

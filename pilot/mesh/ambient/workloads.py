@@ -1,4 +1,4 @@
-"""Pods and WorkloadEntries as ztunnels know them."""
+"""Workloads for ztunnels from Pods and WorkloadEntries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pilot.derive import derived, hub
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.attachments import instance_of, service_attachment, subject_of, workload_attachment
-from pilot.mesh.ambient.clusters import is_told
-from pilot.mesh.ambient.networks import cluster_network, way_into
+from pilot.mesh.ambient.clusters import is_included
+from pilot.mesh.ambient.networks import cluster_network, gateway_into
 from pilot.mesh.ambient.policies import waypoint_policies, workload_policies
 from pilot.mesh.ambient.served import entry_port, selecting_entries, selecting_services, served, services_of_pod
 from pilot.mesh.ambient.waypoints import waypoint
@@ -28,15 +28,15 @@ from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.tables.database import Mesh
 
 REDIRECTION = "ambient.istio.io/redirection"
-"""The annotation by which a node's agent says that it has captured a Pod's traffic for the node's ztunnel."""
+"""Annotation of Pods whose traffic is redirected to the ztunnel on their node."""
 TUNNEL = "networking.istio.io/tunnel"
-"""The label of workloads that take tunnels themselves."""
+"""Label of workloads that accept tunnels themselves."""
 
 
 @derived
 def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
-    """Returns the workload of a Pod that runs; None for one that has ended, or has no address."""
-    row = POD.get(db, key) if is_told(db, key.cluster) else None
+    """Return the workload of a Pod, or None if it has terminated or has no address."""
+    row = POD.get(db, key) if is_included(db, key.cluster) else None
     if row is None or row.spec.status.phase in ("Failed", "Succeeded"):
         return None
     pod, status = row.spec, row.spec.status
@@ -45,15 +45,15 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
         return None
     name, network = workload_name(row), cluster_network(db, key.cluster)
     ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
-    made = WorkloadAddress(
+    workload = WorkloadAddress(
         uid=AddressKey("Pod", *key).uid,
         name=row.name,
         namespace=row.namespace,
         addresses=ips,
         network=network,
-        gateway=way_into(db, network),
+        gateway=gateway_into(db, network),
         cluster=key.cluster,
-        trust_domain=told_trust_domain(db),
+        trust_domain=workload_trust_domain(db),
         service_account=pod.service_account_name,
         node=pod.node_name,
         workload=name,
@@ -65,12 +65,12 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
         healthy=ready and not pod.deletion_timestamp,
         host_network=pod.host_network,
     )
-    return settle(db, made, row.labels, row.annotations)
+    return with_attachments(db, workload, row.labels, row.annotations)
 
 
 @derived
 def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
-    """Returns the workload of a WorkloadEntry of the own cluster."""
+    """Return the workload of a WorkloadEntry in the local cluster."""
     row = (
         WORKLOAD_ENTRY.get(db, key)
         if db.settings.ambient.enabled and key.cluster == db.settings.registry.cluster_id
@@ -88,22 +88,22 @@ def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
         canonical=label.canonical_service(labels, name),
         services=_services_of_entry(db, key, row.spec, frozenset(labels.items())),
     )
-    return settle(db, of_entry(db, base, row.spec), labels, row.annotations)
+    return with_attachments(db, of_entry(db, base, row.spec), labels, row.annotations)
 
 
 def _services_of_entry(
     db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: frozenset[tuple[str, str]]
 ) -> tuple[ServedService, ...]:
-    found = (
+    services = (
         selecting_services(db, key.cluster, key.namespace, labels)
         if db.settings.registry.services_select_entries
         else ()
     )
-    return served((*found, *selecting_entries(db, key.namespace, labels)), entry_port(entry))
+    return served((*services, *selecting_entries(db, key.namespace, labels)), entry_port(entry))
 
 
 def of_entry(db: Mesh, base: WorkloadAddress, entry: WorkloadEntry) -> WorkloadAddress:
-    """Returns a workload with what a workload entry says of it. No node of its own."""
+    """Return a workload with the fields of a workload entry. Not memoised."""
     cluster = db.settings.registry.cluster_id
     network = entry.network or cluster_network(db, cluster)
     return msgspec.structs.replace(
@@ -111,35 +111,36 @@ def of_entry(db: Mesh, base: WorkloadAddress, entry: WorkloadEntry) -> WorkloadA
         addresses=(entry.address,) if is_ip(entry.address) else (),
         hostname="" if is_ip(entry.address) else entry.address,
         network=network,
-        gateway=way_into(db, network),
+        gateway=gateway_into(db, network),
         cluster=cluster,
-        trust_domain=told_trust_domain(db),
+        trust_domain=workload_trust_domain(db),
         service_account=entry.service_account,
         locality=Locality.parse(entry.locality),
         capacity=entry.weight,
     )
 
 
-def settle(
-    db: Mesh, made: WorkloadAddress, labels: Mapping[str, str], annotations: Mapping[str, str]
+def with_attachments(
+    db: Mesh, workload: WorkloadAddress, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> WorkloadAddress:
-    """Returns a workload with what follows from its labels and annotations: how it is reached, its waypoint, and its policies. No node of its own."""
-    subject = subject_of(made.namespace, labels)
+    """Return a workload with its waypoint, tunnel and policies, which follow from its labels and annotations. Not
+    memoised."""
+    subject = subject_of(workload.namespace, labels)
     own, attached = instance_of(db, subject), workload_attachment(db, subject)
     main = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
     itself = waypoint(db, own) if own is not None else None
-    policies = workload_policies(db, made.namespace, labels)
+    policies = workload_policies(db, workload.namespace, labels)
     return msgspec.structs.replace(
-        made,
+        workload,
         waypoint=main.address if main is not None else None,
         tunnel=itself.tunnel if itself is not None else None,
-        policies=(*policies, *waypoint_policies(db, used_waypoints(db, made.services, attached.waypoint))),
+        policies=(*policies, *waypoint_policies(db, used_waypoints(db, workload.services, attached.waypoint))),
         **tunnels(labels, annotations),
     )
 
 
 def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey | None) -> tuple[ObjectKey, ...]:
-    """Returns the waypoints of a workload's services, and its own. No node of its own."""
+    """Return the waypoints of a workload's services and of the workload itself. Not memoised."""
     if not db.settings.ambient.allow_waypoints:
         return ()
     refs = (ServiceRef(hostname, namespace) for namespace, hostname in (s.service.split("/", 1) for s in services))
@@ -148,13 +149,13 @@ def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey
 
 
 def tunnels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, Any]:
-    """Returns whether a workload takes HBONE, and whether it does so itself."""
+    """Return whether a workload accepts HBONE, and whether it does so itself instead of through a ztunnel."""
     native = "http" in labels.get(TUNNEL, "").split(",")
     return {"tunnels": native or annotations.get(REDIRECTION) == "enabled", "native": native}
 
 
 @hub
-def told_trust_domain(db: Mesh) -> str:
-    """Returns the mesh's trust domain, "" for the one that ztunnels take for granted."""
+def workload_trust_domain(db: Mesh) -> str:
+    """Return the mesh's trust domain, or "" for ztunnel's default."""
     domain = service_rules(db).trust_domain
     return "" if domain == "cluster.local" else domain

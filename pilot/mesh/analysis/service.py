@@ -9,7 +9,7 @@ from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
-from pilot.mesh.registry.aliases import leads_back
+from pilot.mesh.registry.aliases import is_circular_alias
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
 
@@ -32,7 +32,7 @@ SERVICES = Check("Service", _keys, service_problems)
 def _check(db: Mesh, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
-    if o.spec.type == "ExternalName" and leads_back(
+    if o.spec.type == "ExternalName" and is_circular_alias(
         db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)
     ):
         yield warning(

@@ -30,7 +30,7 @@ from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
 from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import pack
-from pilot.mesh.ambient.east_west import Passage, PassageKey, passage, passed_services
+from pilot.mesh.ambient.east_west import AdmittedService, EastWestKey, admitted_service, admitted_services
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.tables.database import Mesh
@@ -43,15 +43,15 @@ _BLACK_HOLE = "virtualInbound-blackhole"
 
 @derived
 def _service_refs(db: Mesh, _: AddressFamiliesFacet) -> tuple[ServiceRef, ...]:
-    return passed_services(db)
+    return admitted_services(db)
 
 
-_east_west_services: Gather[ServiceRef, [AddressFamiliesFacet], Passage] = Gather(
-    "passages into the network", _service_refs, passage
+_east_west_services: Gather[ServiceRef, [AddressFamiliesFacet], AdmittedService] = Gather(
+    "east_west_services", _service_refs, admitted_service
 )
 
 
-def build_service_match(target: Passage) -> ServiceMatch:
+def build_service_match(target: AdmittedService) -> ServiceMatch:
     """Return the match of a service. Requests that have not passed a waypoint are sent to the service's waypoint."""
     ports: dict[int, matcher_pb2.Matcher.OnMatch] = {}
     for port, _ in vip_ports(target.service):
@@ -67,7 +67,7 @@ def build_service_match(target: Passage) -> ServiceMatch:
     return ServiceMatch(target.service.hostname, target.addresses, ports)
 
 
-def _chains(db: Mesh, key: PassageKey, targets: Sequence[Passage]) -> Iterator[ChainParts]:
+def _chains(db: Mesh, key: EastWestKey, targets: Sequence[AdmittedService]) -> Iterator[ChainParts]:
     network, settings = (
         listener_options(db, key.listening).network,
         TcpSettings(idle_timeout=key.listening.idle_timeout),
@@ -85,7 +85,7 @@ def _chains(db: Mesh, key: PassageKey, targets: Sequence[Passage]) -> Iterator[C
 
 
 @derived
-def east_west_listeners(db: Mesh, key: PassageKey) -> Mapping[str, Resource]:
+def east_west_listeners(db: Mesh, key: EastWestKey) -> Mapping[str, Resource]:
     """Return the listener."""
     targets = [target for target in _east_west_services(db, key.families).values() if any(vip_ports(target.service))]
     ports = sorted({port.number for target in targets for port, _ in vip_ports(target.service)})

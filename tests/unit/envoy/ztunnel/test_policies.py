@@ -76,7 +76,7 @@ def _match(m: pb.Match, c: Connection) -> bool:
     )
 
 
-def lets_in(world: World, name: str, connection: Connection) -> bool:
+def is_east_west_gateway(world: World, name: str, connection: Connection) -> bool:
     """Whether a ztunnel lets a connection to a workload through: no policy denies it, and one allows it if any allows."""
     policies, namespace = told(world, AUTHORIZATION), workload(world, name).namespace
     named = set(workload(world, name).authorization_policies)
@@ -103,7 +103,7 @@ def captured(labels: str = "{app: web}", namespace: str = "a", name: str = "w") 
 
 def decided(spec: str, *connections: Connection) -> list[bool]:
     made = ambient(captured(), policy(spec))
-    return [lets_in(made, "w", connection) for connection in connections]
+    return [is_east_west_gateway(made, "w", connection) for connection in connections]
 
 
 PLAIN = Connection(principal="")
@@ -167,7 +167,7 @@ def test_what_a_policy_lets_through(spec: str, connection: Connection, expected:
 def test_what_connections_do_not_show_lets_nothing_through(rule: str, path: str, action: str) -> None:
     """Whatever a policy of requests would do, the connections that it may concern do not come through, and somebody is told."""
     made = ambient(captured(), policy(f"{{action: {action}, rules: [{rule}]}}"))
-    assert not lets_in(made, "w", FRIEND)
+    assert not is_east_west_gateway(made, "w", FRIEND)
     assert {(p.code, p.path) for p in find_problems_of(made)} == {("not-enforced", f"spec.rules[0].{path}")}
 
 
@@ -217,7 +217,7 @@ def test_which_workloads_a_policy_is_for() -> None:
 
     def kept_out(*policies: Plain) -> list[str]:
         made = ambient(*workloads, *policies)
-        return [name for name in ("w", "o", "x") if not lets_in(made, name, FRIEND)]
+        return [name for name in ("w", "o", "x") if not is_east_west_gateway(made, name, FRIEND)]
 
     assert kept_out(policy(deny % "")) == ["w", "o"]
     assert kept_out(policy(deny % ", selector: {matchLabels: {app: web}}")) == ["w"]
@@ -229,9 +229,9 @@ def test_which_workloads_a_policy_is_for() -> None:
 def test_a_label_that_changes_brings_another_policy() -> None:
     deny = policy("{action: DENY, rules: [{}], selector: {matchLabels: {app: web}}}")
     made = ambient(captured("{app: other}"), deny)
-    assert lets_in(made, "w", FRIEND)
+    assert is_east_west_gateway(made, "w", FRIEND)
     made.apply_objects(captured())
-    assert not lets_in(made, "w", FRIEND)
+    assert not is_east_west_gateway(made, "w", FRIEND)
 
 
 # -- PeerAuthentications ---------------------------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ SELECTED = "selector: {matchLabels: {app: web}}"
 def test_connections_without_mutual_tls(policies: list[Plain], named: list[str], open_ports: list[int]) -> None:
     made = ambient(captured(), *policies)
     assert list(workload(made, "w").authorization_policies) == named
-    assert [port for port in (8080, 7000) if lets_in(made, "w", PLAIN._replace(port=port))] == open_ports
-    assert all(lets_in(made, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
+    assert [port for port in (8080, 7000) if is_east_west_gateway(made, "w", PLAIN._replace(port=port))] == open_ports
+    assert all(is_east_west_gateway(made, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
     assert {*named} <= {*told(made, AUTHORIZATION)} <= {*named, STRICT}  # none that no workload has
 
 
@@ -354,10 +354,10 @@ def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
     deny_all = policy("{}")
     objects = captured(), gateway, own, service, deny_all
     through = Connection("cluster.local/ns/a/sa/g")
-    assert not lets_in(ambient(*objects), "w", through)
+    assert not is_east_west_gateway(ambient(*objects), "w", through)
     made = ambient(*objects, PILOT_AUTO_ALLOW_WAYPOINT_POLICY="true")
-    assert lets_in(made, "w", through)
-    assert not lets_in(made, "w", FRIEND)
+    assert is_east_west_gateway(made, "w", through)
+    assert not is_east_west_gateway(made, "w", FRIEND)
     assert list(workload(made, "w").authorization_policies) == ["a/istio_allow_waypoint_a_g"]
 
 
@@ -372,7 +372,7 @@ def test_whoever_writes_a_policy_that_is_enforced_otherwise_is_told_where() -> N
         "spec.rules[0].to[0].operation.paths",
         "spec.rules[1].when[0].key",
     ]
-    assert "denies whatever" in found["spec.rules[0].to[0].operation.methods"]
+    assert "denies every connection" in found["spec.rules[0].to[0].operation.methods"]
 
 
 def test_a_policy_for_workloads_that_no_ztunnel_captures_is_no_problem() -> None:

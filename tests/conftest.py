@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", SLOW)
     os.environ.setdefault("PYISTIOD_SEED", str(random.SystemRandom().randrange(1 << 32)))  # workers inherit it
-    core.global_force_seed = int(os.environ["PYISTIOD_SEED"])
+    core.global_force_seed = int(os.environ["PYISTIOD_SEED"])  # type: ignore[assignment]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -122,7 +122,7 @@ def envoy_takes(
     sent = build_secret("x", certificate).tls_certificate
     if staple:
         sent.ocsp_staple.inline_bytes = staple
-    common = {"tls_certificates": [json_format.MessageToDict(sent)]}
+    common: dict[str, Any] = {"tls_certificates": [json_format.MessageToDict(sent)]}
     if verified_by is not None:
         common["validation_context"] = json_format.MessageToDict(build_secret("x", verified_by).validation_context)
     tls = {

@@ -177,7 +177,7 @@ class Mesh:
         for peer in (plain, server):
             assert peer.read() == "serving\n"
 
-    def _agent(self, work: pathlib.Path, account: str, ip: str) -> None:
+    def _agent(self, work: pathlib.Path, account: str, ip: str) -> Sidecar:
         folder = work / account
         environ = {"DISABLE_ENVOY": "true", "ISTIO_META_GENERATOR": "grpc", "OUTPUT_CERTS": str(folder)}
         config = {"statusPort": free_port(), "proxyAdminPort": free_port()}

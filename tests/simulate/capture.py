@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
@@ -20,7 +20,7 @@ from pilot.lib.xds_types import LISTENER
 
 HTTP, TCP = "envoy.filters.network.http_connection_manager", "envoy.filters.network.tcp_proxy"
 TLS_INSPECTOR, HTTP_INSPECTOR = "envoy.filters.listener.tls_inspector", "envoy.filters.listener.http_inspector"
-Chain = listener_components_pb2.FilterChain
+Chain: TypeAlias = listener_components_pb2.FilterChain
 
 
 class Connection(NamedTuple):

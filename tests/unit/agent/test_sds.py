@@ -22,6 +22,7 @@ from pilot.agent.certificates.secret_files import SecretFileSource, SecretFileWa
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate, key_pem
 from pilot.agent.unix_sockets import build_server, is_listening, prepare_path, serve
 from pilot.lib.start_error import StartError
+from testing.clients.ads import open_channel
 from testing.security import certificates
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
@@ -132,7 +133,7 @@ async def served(tmp_path: pathlib.Path) -> Any:
 
 async def test_every_stream_on_the_socket_gets_each_change(served: Any) -> None:
     secrets, path = served
-    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+    async with open_channel(f"unix:{path}") as channel:
         calls = {name: channel.stream_stream(METHOD)() for name in ("default", "ROOTCA")}
         for name, call in calls.items():
             await call.write(ask(name).SerializeToString())
@@ -152,7 +153,7 @@ async def test_a_stream_that_has_ended_is_not_told_of_changes(served: Any, monke
     unwatched, unwatch = list[asyncio.Event](), secrets.unwatch
     gone = asyncio.Event()
     monkeypatch.setattr(secrets, "unwatch", lambda changed: (unwatch(changed), unwatched.append(changed), gone.set()))
-    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+    async with open_channel(f"unix:{path}") as channel:
         call = channel.stream_stream(METHOD)()
         await call.write(ask("default").SerializeToString())
         await call.read()
@@ -167,7 +168,7 @@ async def test_a_stream_that_has_ended_is_not_told_of_changes(served: Any, monke
 async def test_what_is_no_request_ends_the_stream_alone(served: Any) -> None:
     secrets, path = served
     secrets.put_certificate(certificate(1))
-    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+    async with open_channel(f"unix:{path}") as channel:
         bad = channel.stream_stream(METHOD)()
         await bad.write(b"\xff\xff")
         assert await bad.code() is grpc.StatusCode.INVALID_ARGUMENT

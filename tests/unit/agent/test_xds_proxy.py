@@ -100,10 +100,11 @@ class Mesh:
             (XdsProxy(self.upstream, self.own if own else AgentSubscriptions({}), self.counts).handlers(),)
         )
         await serve(self.server, str(self._folder / "XDS"), private=False)
-        self.channel = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
+        channel: Any = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
+        self.channel = channel
 
     def call(self, method: str = DELTA) -> Any:
-        return self.channel.stream_stream(f"/{ADS}/{method}")()  # type: ignore[call-arg]
+        return self.channel.stream_stream(f"/{ADS}/{method}")()
 
     async def stop(self) -> None:
         await self.channel.close()

@@ -423,8 +423,8 @@ class Elsewhere:
             lambda client: written,
             lambda client, roots: self._run("lead"),
             self.authority,
-            lambda: self,
-        )  # type: ignore[arg-type, return-value]
+            lambda: self,  # type: ignore[return-value]
+        )
 
     def next_delay(self) -> float:
         self.waits += 1

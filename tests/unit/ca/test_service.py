@@ -60,7 +60,7 @@ async def impersonate(context: Any, identity: str) -> None:
 
 
 class Client:
-    def __init__(self, channel: aio.Channel, counted: Counted) -> None:
+    def __init__(self, channel: Any, counted: Counted) -> None:
         self._call: Any = channel.unary_unary(f"/{SERVICE}/CreateCertificate")
         self.counted = counted
 

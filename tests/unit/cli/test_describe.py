@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl import output, proxy_status
+from pilot.cli.ctl import proxy_status
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.describe import describe
@@ -93,7 +94,7 @@ def test_a_status_is_drawn_again_until_it_is_interrupted(monkeypatch: pytest.Mon
         if len(looks) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     with mock.patch.object(PageClient, "get", return_value=[]):
         result = CliRunner().invoke(pilotctl, ["proxy-status", "--watch"])
     assert result.output.count("No proxy is connected") == 2

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import sys
+import time
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from click.shell_completion import CompletionItem, ShellComplete
 from rich.console import Console
 
-from pilot.cli.ctl import output
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import CommandResult, TextTable, render, say, show, table, watch, write
@@ -78,9 +78,10 @@ def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(mon
     ],
 )
 def test_the_colour_of_a_state(cell: str, style: str) -> None:
-    console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
+    screen = io.StringIO()
+    console = Console(force_terminal=True, color_system="standard", width=40, file=screen)
     console.print(render(TextTable(("S",), [(cell,)])))
-    assert console.file.getvalue().splitlines()[1].rstrip() == (f"\x1b[{style}m{cell}\x1b[0m" if style else cell)
+    assert screen.getvalue().splitlines()[1].rstrip() == (f"\x1b[{style}m{cell}\x1b[0m" if style else cell)
 
 
 def test_characters_that_an_encoding_has_not_are_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_what_is_watched_is_printed_again_below_dashes(
         if next(rounds) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     with pytest.raises(KeyboardInterrupt):
         watch(lambda: ["head", ROWS], 2.5)
     assert capsys.readouterr().out == f"head\n{PLAIN}---\n" * 2
@@ -129,7 +130,7 @@ def test_what_is_watched_is_drawn_on_a_terminal_until_it_is_interrupted(monkeypa
             raise KeyboardInterrupt
 
     drawn = itertools.count(1)
-    monkeypatch.setattr(output.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     screen = terminal(monkeypatch)
     watch(lambda: [f"round {next(drawn)}"], 1.0)
     shown = screen.getvalue()

@@ -548,9 +548,10 @@ def test_a_problem_stays_on_its_line(run: Any, address: str, monkeypatch: pytest
 
 
 def test_on_a_terminal_states_have_colours_and_nothing_is_cut() -> None:
-    console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
+    screen = io.StringIO()
+    console = Console(force_terminal=True, color_system="standard", width=40, file=screen)
     console.print(render(TextTable(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
-    drawn = console.file.getvalue()
+    drawn = screen.getvalue()
     assert "\x1b[32mSYNCED" in drawn
     assert "\x1b[1;31mERROR" in drawn
     assert drawn.count("x") - drawn.count("\\x") == 50

@@ -39,13 +39,15 @@ def structs_of_the_model() -> list[type]:
 
 
 def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
-    structs = structs_of_the_model()
+    structs: list[Any] = structs_of_the_model()
     assert len(structs) >= 350
     assert [f"{kind.__module__}.{kind.__name__}" for kind in structs if not kind.__struct_config__.frozen] == []
 
 
 def test_settings_are_frozen() -> None:
-    sections = [kind for kind in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(kind)]
+    sections: list[Any] = [
+        kind for kind in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(kind)
+    ]
     assert len(sections) >= 20
     assert [kind.__name__ for kind in sections if not kind.__dataclass_params__.frozen] == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pilot.config.object import ObjectKey
-from pilot.controllers.deployed_objects import MANAGED, DeployedKey, DeployedObjects, fingerprint
+from pilot.controllers.deployed_objects import DeployedKey, DeployedObjects, fingerprint
 from pilot.controllers.gateway_classes import GatewayClassController
 from pilot.controllers.reconciler import ControllerGroup
 from pilot.controllers.trust_bundle import NAME, PATH, TrustBundleController
@@ -22,6 +22,7 @@ from pilot.lib.backoff import Backoff
 from testing.mesh.clock import run_virtual
 from testing.mesh.objects import make
 from testing.mesh.world import World, rows_of
+from webhook.gateway.render import MANAGED
 
 Plain = dict[str, Any]
 

@@ -15,7 +15,8 @@ from pilot.controllers.registered_entry import build_entry, check_identity, clai
 from pilot.controllers.status_merge import StatusContext, merge_conditions, merge_status
 from pilot.kube.errors import Unreachable
 from pilot.lib.backoff import Backoff
-from pilot.mesh.model.proxy import Locality, NodeType, Proxy
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.xds.workload_registration import RegistrationError
 from testing.mesh.clock import run_virtual
 from testing.mesh.objects import make

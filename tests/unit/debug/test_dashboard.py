@@ -279,7 +279,7 @@ async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached()
     watch = FakeWatch()
     reading = connection("web-0.a", cds=watch)
     tells = EventStream(sources(made.mesh, reading))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
     watch.sent_at += 1
     reading.activity += 1
@@ -305,7 +305,7 @@ async def test_pages_are_told_again_and_again_also_after_a_failure(
         return await look()
 
     monkeypatch.setattr(tells.picture, "look", fail_once)
-    events = tells.events()
+    events = events_of(tells)
     async with asyncio.timeout(30):
         assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
     assert looked >= 4
@@ -319,7 +319,7 @@ async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None
     made = world(WEB)
     seen = sources(made.mesh, connection("web-0.a", cds=FakeWatch()))
     tells = EventStream(seen)
-    events = tells.events()
+    events = events_of(tells)
     kind, told = event(await anext(events))
     assert (kind, [row["state"] for row in told["proxies"]]) == ("state", ["synced"])
     assert isinstance(seen.fleet, FakeFleet)
@@ -338,7 +338,7 @@ async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None
 async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
     made = world(WEB, WEB_POD, SLICE)
     tells = EventStream(sources(made.mesh))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
 
     async def told() -> dict[str, Any]:
@@ -364,7 +364,7 @@ async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
 async def test_pages_are_told_of_a_picture_that_one_of_them_has_asked_for_in_between() -> None:
     made = world(WEB)
     tells = EventStream(sources(made.mesh))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
     await tells.tell()
     await anext(events)
@@ -391,7 +391,7 @@ async def test_a_kept_picture_follows_what_comes_and_goes() -> None:
 async def test_nothing_of_a_picture_stays_when_nobody_looks() -> None:
     made = world(WEB, WEB_POD, SLICE, route("[mesh]"))
     tells = EventStream(sources(made.mesh))
-    events = tells.events()
+    events = events_of(tells)
     made.mesh.collect()
     before = len(made.mesh)
     await anext(events)
@@ -405,11 +405,11 @@ async def test_nothing_of_a_picture_stays_when_nobody_looks() -> None:
 async def test_a_second_page_takes_nothing_from_the_first() -> None:
     seen = sources(world().mesh)
     tells = EventStream(seen)
-    first = tells.events()
+    first = events_of(tells)
     await anext(first)
     assert isinstance(seen.fleet, FakeFleet)
     seen.fleet.connected = [connection("web-0.a", cds=FakeWatch())]
-    second = tells.events()
+    second = events_of(tells)
     await anext(second)
     await tells.tell()
     assert [len(event(await anext(events))[1]["proxies"]) for events in (first, second)] == [1, 1]
@@ -419,7 +419,7 @@ async def test_a_second_page_takes_nothing_from_the_first() -> None:
 
 async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
     tells = EventStream(sources(world().mesh))
-    first, second = tells.events(), tells.events()
+    first, second = events_of(tells), events_of(tells)
     await anext(first)
     await anext(second)
     await first.aclose()
@@ -431,7 +431,7 @@ async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
 async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SLOWEST", 2)
     tells = EventStream(sources(world().mesh))
-    slow, quick = tells.events(), tells.events()
+    slow, quick = events_of(tells), events_of(tells)
     await anext(slow)
     await anext(quick)
     for _ in range(3):
@@ -443,10 +443,15 @@ async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPat
 
 async def test_closing_ends_every_page() -> None:
     tells = EventStream(sources(world().mesh))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
     tells.close()
     assert [e async for e in events] == [b""]
+
+
+def events_of(stream: EventStream) -> Any:
+    """Return the generator of a client's events."""
+    return stream.events()
 
 
 def event(text: bytes) -> tuple[str, dict[str, Any]]:
@@ -481,7 +486,7 @@ async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, pat
 async def test_closing_ends_a_page_that_has_not_read_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SLOWEST", 2)
     tells = EventStream(sources(world().mesh))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
     for _ in range(2):
         await tells.tell()
@@ -494,7 +499,7 @@ async def test_closing_ends_a_page_that_has_not_read_what_there_is(monkeypatch: 
 async def test_a_change_says_how_much_was_sent_since_the_last_one() -> None:
     seen = sources(world().mesh)
     tells = EventStream(seen)
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
     told = []
     for responses, size in ((3, 500), (0, 0)):
@@ -530,7 +535,7 @@ async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_w
     made = world(WEB)
     known: list[Problem] = []
     tells = EventStream(sources(made.mesh, problems=known))
-    events = tells.events()
+    events = events_of(tells)
     await anext(events)
 
     async def told() -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import Any
 
 import msgspec
@@ -10,7 +11,6 @@ import pytest
 
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
-from pilot.debug import slices
 from pilot.debug.caches import _brief
 from pilot.debug.explain import _identity
 from pilot.debug.health import HealthFindings
@@ -161,7 +161,7 @@ def test_objects_are_told_apart_by_all_that_names_them() -> None:
 def test_the_collector_rests_until_the_last_large_answer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """It rests for ten seconds at most, however many answers overlap; where it was switched off, it stays so until then."""
     now = 100.0
-    monkeypatch.setattr(slices.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     seen = []
     with without_collections():
         seen.append(gc.isenabled())

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.config.group_kind import NETWORKING
 from pilot.debug import application as application_module
 from pilot.debug.application import application
+from pilot.debug.page import Answer
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from testing.mesh.debug_pages import Ask
@@ -180,13 +181,13 @@ async def test_krtz_names_derivations_with_how_many_values_they_have(ask: Ask) -
 async def test_only_so_many_pages_are_made_at_once(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
     running, most, go_on = 0, 0, asyncio.Event()
 
-    async def slow(*_: Any) -> application_module.Answer:
+    async def slow(*_: Any) -> Answer:
         nonlocal running, most
         running += 1
         most = max(most, running)
         await go_on.wait()
         running -= 1
-        return application_module.Answer(200, "text/plain", b"")
+        return Answer(200, "text/plain", b"")
 
     monkeypatch.setattr(application_module, "AT_ONCE", 2)
     monkeypatch.setattr(application_module, "answer", slow)

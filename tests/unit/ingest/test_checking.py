@@ -121,7 +121,7 @@ def test_a_large_mesh_is_looked_at_in_slices() -> None:
         seen.append(int(followed.clock.turns))
         store_replace(source, problems)
 
-    followed.store.replace = count  # type: ignore[method-assign]
+    followed.store.replace = count  # type: ignore[method-assign,assignment]
     followed.clock.advance(60)
     assert max(Counter(seen).values()) <= SLICE
     assert len(followed.store) == 2 * SLICE + 10

@@ -222,7 +222,7 @@ def test_a_file_of_just_the_limit_is_read(tmp_path: pathlib.Path) -> None:
 def test_whatever_one_file_raises_is_its_own_problem(
     fault: Exception, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = reading.read_chunk
+    real = read_chunk
 
     def fail(chunk: Any) -> Any:
         if b"bad" in chunk.text:

@@ -70,7 +70,7 @@ def test_a_token_of_each_kind_of_key_is_verified() -> None:
 )
 def test_each_algorithm_is_verified_with_its_kind_of_key(algorithm: str, curve: ec.EllipticCurve | None) -> None:
     private = rsa_key() if curve is None else ec.generate_private_key(curve)
-    kind = RSAAlgorithm if curve is None else ECAlgorithm
+    kind: Any = RSAAlgorithm if curve is None else ECAlgorithm
     known = keys({**kind.to_jwk(private.public_key(), as_dict=True), "kid": "one"})
     token = jwt.encode(CLAIMS, private, algorithm, headers={"kid": "one"})
     assert verify_token(token, known, NOW) == CLAIMS

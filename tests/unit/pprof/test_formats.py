@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pathlib
+import resource
 import sys
 import time
 import tracemalloc
@@ -200,10 +201,10 @@ def test_resident_memory_is_that_of_the_system(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         pathlib.Path, "read_text", lambda path: "100 7 3 1 0 2 0" if str(path) == "/proc/self/statm" else ""
     )
-    monkeypatch.setattr(memory.resource, "getpagesize", lambda: 4096)
+    monkeypatch.setattr(resource, "getpagesize", lambda: 4096)
     assert memory.resident() == 28_672
     monkeypatch.setattr(pathlib.Path, "read_text", lambda path: "")
-    monkeypatch.setattr(memory.resource, "getrusage", lambda who: type("Usage", (), {"ru_maxrss": 5})())
+    monkeypatch.setattr(resource, "getrusage", lambda who: type("Usage", (), {"ru_maxrss": 5})())
     assert memory.resident() == 5_120
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.config.mesh.proxy_config import ProxyConfig, Tracing
+from pilot.config.mesh.proxy_config import ProxyConfig
+from pilot.config.mesh.tracing import Tracing
 from pilot.ingest.mesh_config import decode_mesh_config
 from webhook.inject.api_object import ApiObject
 from webhook.inject.functions import FUNCTIONS

@@ -9,7 +9,8 @@ from envoy.type.matcher.v3 import metadata_pb2
 
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, Subset, TrafficPolicy
 from pilot.envoy.endpoint.endpoint_policy import _mtls
-from pilot.envoy.rbac.evaluate import JWT_AUTHN_FILTER, JWT_PAYLOAD, RequestAttributes, _metadata
+from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
+from pilot.envoy.rbac.evaluate import RequestAttributes, _metadata
 
 CLAIMS = {"iss": "me", "nested": {"role": "admin"}, "groups": ["a", "b"], "text": "a", "number": 7}
 

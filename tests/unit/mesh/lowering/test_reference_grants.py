@@ -142,7 +142,8 @@ def leads(world: World) -> Iterator[Reference]:
         for rule in (*row.spec.http, *row.spec.tcp, *row.spec.tls):
             named = rule.name.rpartition(".")[0] if isinstance(rule, HTTPRoute) else ""
             parent = parents[named] if named else row.origin.parents[0]
-            for to in (*rule.route, *(rule.mirrors if isinstance(rule, HTTPRoute) else ())):
+            destinations: list[Any] = [*rule.route, *(rule.mirrors if isinstance(rule, HTTPRoute) else ())]
+            for to in destinations:
                 if to.destination is not None and to.destination.host.endswith(".svc.cluster.local"):
                     name, place, *_ = to.destination.host.split(".")
                     yield Reference(parent.kind.name, parent.namespace, "Service", place, name)

@@ -9,12 +9,9 @@ import pytest
 
 from pilot.config.kinds.istio import TELEMETRY
 from pilot.debug.telemetry import LEVELS, of_proxy, telemetryz
+from pilot.mesh.model.telemetry_rules import LogRule, MetricOverride, MetricRules, SpanRules
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.telemetry.telemetry import (
-    LogRule,
-    MetricOverride,
-    MetricRules,
-    SpanRules,
     log_rules,
     metric_rules,
     span_rules,

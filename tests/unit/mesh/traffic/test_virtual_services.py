@@ -73,7 +73,8 @@ def test_whole_names() -> None:
     rule = found.spec.http[0]
     assert found.spec.hosts == (f"reviews.{suffix}", "ext.com")
     assert found.spec.gateways == rule.match[0].gateways == ("ns/gw",)
-    leads = [r.destination for r in (*rule.route, *found.spec.tcp[0].route, *found.spec.tls[0].route)]
+    routes: list[Any] = [*rule.route, *found.spec.tcp[0].route, *found.spec.tls[0].route]
+    leads = [route.destination for route in routes]
     assert [d.host for d in leads if d] == [f"a.{suffix}", "b.c", f"t.{suffix}", f"u.{suffix}"]
     assert rule.mirror is not None
     assert rule.mirror.host == f"m.{suffix}"

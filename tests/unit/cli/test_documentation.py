@@ -70,7 +70,7 @@ def test_names_that_link_to_a_module_are_defined_in_it(path: pathlib.Path) -> No
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/ARCHITECTURE.md"])
 def test_paths_in_the_documents_exist(name: str) -> None:
-    folders = "bench|ca|deploy|docs|pilot|samples|testing|tests|webhook"
+    folders = "bench|ca|deploy|docs|gotemplate|pilot|samples|testing|tests|webhook"
     paths = re.findall(rf"(?<=[` ])((?:{folders})/[\w./-]*\w)[` ]", (ROOT / name).read_text(encoding="utf-8"))
     assert [path for path in paths if not (ROOT / path).exists()] == []
 

@@ -21,7 +21,7 @@ METHOD = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 TIMEOUT_SECONDS = 10.0
 
 
-class CertificateRequestError(Exception):
+class CaClientError(Exception):
     """A request for a certificate failed. The message is for the log."""
 
 
@@ -30,7 +30,7 @@ async def fetch_certificate(
 ) -> WorkloadCertificate:
     """Return a certificate for a new key, with `extra_roots` appended to the authority's roots.
 
-    Raises CertificateRequestError.
+    Raises CaClientError.
     """
     key = await asyncio.to_thread(generate_key, settings)
     request = ca_pb2.IstioCertificateRequest(
@@ -40,7 +40,7 @@ async def fetch_certificate(
         request.metadata.fields["CertSigner"].string_value = settings.signer
     certificates = await _call(upstream, request.SerializeToString())
     if len(certificates) < 2:
-        raise CertificateRequestError(
+        raise CaClientError(
             f"the certificate authority {upstream.address} returned {len(certificates)} certificates; "
             "expected a leaf and its roots"
         )
@@ -48,7 +48,7 @@ async def fetch_certificate(
     try:
         return load_certificate("".join(chain).encode(), key_pem(key, settings.pkcs8), roots.encode() + extra_roots)
     except ValueError as error:
-        raise CertificateRequestError(
+        raise CaClientError(
             f"the certificate authority {upstream.address} returned an invalid certificate: {error}"
         ) from error
 
@@ -60,12 +60,10 @@ async def _call(upstream: UpstreamServer, request: bytes) -> list[str]:
             response: bytes = await call(request, metadata=upstream.metadata(), timeout=TIMEOUT_SECONDS)
         return list(ca_pb2.IstioCertificateResponse.FromString(response).cert_chain)
     except UpstreamConfigError as error:
-        raise CertificateRequestError(str(error)) from error
+        raise CaClientError(str(error)) from error
     except grpc.aio.AioRpcError as error:
-        raise CertificateRequestError(
+        raise CaClientError(
             f"the certificate authority {upstream.address} returned {error.code().name}: {error.details()}"
         ) from error
     except ValueError as error:  # invalid PEM in the file of roots
-        raise CertificateRequestError(
-            f"cannot connect to the certificate authority {upstream.address}: {error}"
-        ) from error
+        raise CaClientError(f"cannot connect to the certificate authority {upstream.address}: {error}") from error

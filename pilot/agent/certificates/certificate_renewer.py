@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Awaitable, Callable
 
 from pilot.agent.agent_settings import CertificateSettings
-from pilot.agent.certificates.ca_client import CertificateRequestError
+from pilot.agent.certificates.ca_client import CaClientError
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.log import scope
 
@@ -26,7 +26,7 @@ _log = scope("secretcache")
 class CertificateRenewer:
     """Requests certificates and renews them before they expire.
 
-    `fetch` requests a certificate or raises CertificateRequestError, `on_certificate` receives each new certificate,
+    `fetch` requests a certificate or raises CaClientError, `on_certificate` receives each new certificate,
     and `on_failure` is called for each failed request.
     """
 
@@ -71,7 +71,7 @@ class CertificateRenewer:
         while True:
             try:
                 return await self._fetch()
-            except CertificateRequestError as error:
+            except CaClientError as error:
                 failures += 1
                 self._on_failure()
                 if str(error) != last_message:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ca.csr import decode_csr
 from pilot.agent.agent_settings import AgentSettings, CertificateSettings
-from pilot.agent.certificates.ca_client import CertificateRequestError, fetch_certificate
+from pilot.agent.certificates.ca_client import CaClientError, fetch_certificate
 from pilot.agent.certificates.certificate_renewer import (
     MAX_RETRY_SECONDS,
     MAX_SLEEP_SECONDS,
@@ -111,7 +111,7 @@ class World:
             await asyncio.Event().wait()
             raise AssertionError from None
         if isinstance(answer, str):
-            raise CertificateRequestError(answer)
+            raise CaClientError(answer)
         return certificate(self.now, self.now + answer)
 
     def failed(self) -> None:
@@ -248,13 +248,13 @@ async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathl
 async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
     front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    with pytest.raises(CertificateRequestError, match="returned UNAUTHENTICATED: request authenticate failure"):
+    with pytest.raises(CaClientError, match="returned UNAUTHENTICATED: request authenticate failure"):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
-    with pytest.raises(CertificateRequestError, match="returned INVALID_ARGUMENT: CSR signing error"):
+    with pytest.raises(CaClientError, match="returned INVALID_ARGUMENT: CSR signing error"):
         await fetch_certificate(
             upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
         )
-    with pytest.raises(CertificateRequestError, match="UNAVAILABLE"):  # its certificate is for another name
+    with pytest.raises(CaClientError, match="UNAVAILABLE"):  # its certificate is for another name
         await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
     await front.stop()
 
@@ -263,7 +263,7 @@ async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
     whole = UpstreamServer(
         "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
     )
-    with pytest.raises(CertificateRequestError, match=r"cannot read the root certificates .*root.pem: No such file"):
+    with pytest.raises(CaClientError, match=r"cannot read the root certificates .*root.pem: No such file"):
         await fetch_certificate(whole, QUICK, IDENTITY)
     with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
         whole.metadata()
@@ -296,11 +296,11 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
         token_file=str(tmp_path / "none"),
     )
     with pytest.raises(
-        CertificateRequestError, match="UNAUTHENTICATED"
+        CaClientError, match="UNAUTHENTICATED"
     ):  # this front knows tokens alone, but the handshake is done
         await fetch_certificate(shown, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
-    with pytest.raises(CertificateRequestError, match="cannot read the client certificate"):
+    with pytest.raises(CaClientError, match="cannot read the client certificate"):
         await fetch_certificate(shown, QUICK, IDENTITY)
     await front.stop()
 

@@ -9,6 +9,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY pilot pilot
 COPY protos protos
 COPY webhook webhook
+COPY gotemplate gotemplate
 COPY ca ca
 COPY deploy deploy
 RUN python -m venv --without-pip /opt/pyistiod \

@@ -58,6 +58,7 @@ PACKAGES = (
     "kube",
     "controllers",
     "webhook",
+    "gotemplate",
     "ca",
     "agent",
     "install",

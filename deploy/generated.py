@@ -14,8 +14,8 @@ from deploy.operator.json_schema import json_schema
 from deploy.operator.values_schema import values_schema
 from deploy.operator_roles import operator_roles
 from deploy.rbac import roles
+from gotemplate import go_yaml
 from webhook.profile.templates import default_templates
-from webhook.template import go_yaml
 
 ROOT = pathlib.Path(__file__).parent
 CHARTS = ("base", "istiod", "gateway", "ingress", "egress", "cni", "ztunnel")

@@ -16,7 +16,7 @@ from bench.mutation.scratch import scratch_directory, test_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHOLE = "::*"  # ends the context of what a fixture executes that all tests of a file share
-MEASURED = ("pilot", "ca", "webhook")
+MEASURED = ("pilot", "ca", "webhook", "gotemplate")
 DATA, OUTCOMES = "coverage.data", "outcomes.json"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gotemplate import go_json, go_yaml
+from gotemplate.function import Function, takes
+from gotemplate.functions import SPRIG
 from pilot.ingest.documents import SyntaxFault, read_documents
-from webhook.template import go_json, go_yaml
-from webhook.template.function import Function, takes
-from webhook.template.functions import SPRIG
 
 
 def _read(text: str) -> Any:

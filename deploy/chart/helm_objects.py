@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Callable
 from typing import Any
 
-from webhook.template.values import GoStruct
+from gotemplate.values import GoStruct
 
 KUBERNETES = "v1.33.0"
 """The Kubernetes version in templates. It is constant, so that the output does not depend on a cluster."""

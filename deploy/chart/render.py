@@ -9,9 +9,9 @@ from typing import Any
 from deploy.chart.chart import Chart, ChartError, Plain
 from deploy.chart.helm_functions import FUNCTIONS
 from deploy.chart.helm_objects import Files, capabilities, release
+from gotemplate import Template, TemplateError
+from gotemplate.function import takes
 from pilot.ingest.documents import SyntaxFault, read_documents
-from webhook.template import Template, TemplateError
-from webhook.template.function import takes
 
 RELEASE = "istio"
 

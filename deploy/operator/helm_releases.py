@@ -10,7 +10,7 @@ from deploy.operator.components import EnabledComponent, chart_values, enabled_c
 from deploy.operator.inputs import STANDARD_GATEWAYS
 from deploy.operator.manifest import resolve_operator
 from deploy.operator.settings_tree import Plain, value_at
-from webhook.template import go_yaml
+from gotemplate import go_yaml
 
 
 class Release(NamedTuple):

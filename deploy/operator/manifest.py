@@ -15,8 +15,8 @@ from deploy.operator.k8s_settings import apply_k8s_settings
 from deploy.operator.overlays import apply_overlays
 from deploy.operator.settings_tree import Plain, value_at
 from deploy.operator.validate import validate_operator
+from gotemplate import go_yaml
 from pilot.config.problem import Severity
-from webhook.template import go_yaml
 
 _ORDER = (
     ("CustomResourceDefinition",),

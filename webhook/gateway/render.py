@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gotemplate import TemplateError
+from gotemplate.values import Int64, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.ingest.documents import SyntaxFault, read_documents
@@ -20,8 +22,6 @@ from webhook.inject.data import StructData
 from webhook.inject.image import proxy_image
 from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
-from webhook.template import TemplateError
-from webhook.template.values import Int64, StringMap
 
 Plain = dict[str, Any]
 NAME_LABEL, MANAGED = "gateway.networking.k8s.io/gateway-name", "gateway.istio.io/managed"

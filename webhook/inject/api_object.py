@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gotemplate.printing import to_text
+from gotemplate.values import GoStruct, NilPointer, StringList, StringMap
 from webhook.pod.schema import TYPES, SchemaField, Type
-from webhook.template.printing import to_text
-from webhook.template.values import GoStruct, NilPointer, StringList, StringMap
 
 _ZEROS: dict[str, Any] = {"string": "", "int": 0, "bool": False, "any": None, "quantity": "0", "port": 0}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gotemplate import Template, TemplateError, parse
+from gotemplate.go_json import floats
 from pilot.config.base import Lenient
 from pilot.config.selector import LabelSelector
 from pilot.ingest import shape
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.lib.log import scope
 from webhook.inject.functions import FUNCTIONS
-from webhook.template import Template, TemplateError, parse
-from webhook.template.go_json import floats
 
 SIDECAR = "sidecar"
 _log = scope("webhook")

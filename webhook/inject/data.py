@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gotemplate.printing import to_text
+from gotemplate.values import GoStruct, Int64
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
 from webhook.inject.message import TemplateMessage
 from webhook.inject.request import InjectionRequest
 from webhook.pod.schema import TYPES
-from webhook.template.printing import to_text
-from webhook.template.values import GoStruct, Int64
 
 
 class StructData(GoStruct):

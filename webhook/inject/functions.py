@@ -7,6 +7,11 @@ from typing import Any
 
 import msgspec
 
+from gotemplate import go_json, go_yaml
+from gotemplate.function import Function, takes
+from gotemplate.functions import SPRIG
+from gotemplate.printing import to_text
+from gotemplate.values import GoStruct, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import format_duration
@@ -14,11 +19,6 @@ from pilot.lib.log import scope
 from webhook.inject.message import Span, TemplateMessage
 from webhook.inject.otel import resource_attributes
 from webhook.inject.protobuf_json import message_json
-from webhook.template import go_json, go_yaml
-from webhook.template.function import Function, takes
-from webhook.template.functions import SPRIG
-from webhook.template.printing import to_text
-from webhook.template.values import GoStruct, StringMap
 
 _log = scope("webhook")
 _BUILT_IN = ProxyConfig()

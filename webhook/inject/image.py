@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gotemplate.printing import to_text
 from webhook.inject.config import InjectorConfig
-from webhook.template.printing import to_text
 
 _TYPES = ("distroless", "debug")
 _PLAIN = "default"

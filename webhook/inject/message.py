@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import inspect as mi
 
+from gotemplate.values import Enum, GoStruct, Int64, NilPointer, StringList, StringMap
 from pilot.lib.duration import Duration, format_duration
 from webhook.inject.protobuf_json import plain_message, zero_of_enum
-from webhook.template.values import Enum, GoStruct, Int64, NilPointer, StringList, StringMap
 
 
 class _Shape(dict[str, tuple[str, mi.Type]]):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gotemplate import TemplateError
 from pilot.ingest.documents import SyntaxFault, read_documents
 from webhook.inject.annotations import IMAGE_TYPE, TEMPLATES
 from webhook.inject.containers import PROXY, containers, find
@@ -16,7 +17,6 @@ from webhook.inject.request import InjectionRequest
 from webhook.pod.merge import MergeError, merge
 from webhook.pod.normal import ShapeError, normalize
 from webhook.pod.schema import POD
-from webhook.template import TemplateError
 
 Plain = dict[str, Any]
 _KEPT_OVERLAYS = 256

@@ -7,7 +7,7 @@ import pathlib
 from collections import defaultdict
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PRODUCT = ("pilot", "ca", "webhook", "deploy")
+PRODUCT = ("pilot", "ca", "webhook", "gotemplate", "deploy")
 API = "pilot/config/"
 SHARED = {
     "Metrics": "of a Telemetry, beside those of the process",

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gotemplate import parse
+from gotemplate.go_json import floats
+from gotemplate.values import Int64, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
@@ -17,9 +20,6 @@ from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
 from webhook.profile.default import default_values
 from webhook.profile.templates import NAMES, default_templates
-from webhook.template import parse
-from webhook.template.go_json import floats
-from webhook.template.values import Int64, StringMap
 
 
 def gateway(values: dict[str, Any] | None = None, **changes: Any) -> StructData:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gotemplate import TemplateError, parse
+from gotemplate.values import StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.mesh.tracing import Tracing
@@ -14,8 +16,6 @@ from webhook.inject.api_object import ApiObject
 from webhook.inject.functions import FUNCTIONS
 from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
-from webhook.template import TemplateError, parse
-from webhook.template.values import StringMap
 
 PROVIDER = {"service": "a.b", "port": 1, "serviceAttributeEnrichment": "OTEL_SEMANTIC_CONVENTIONS"}
 OTEL = {"extensionProviders": [{"name": "o", "opentelemetry": PROVIDER}]}

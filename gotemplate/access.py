@@ -1,0 +1,47 @@
+"""Reading parts of values: fields, methods, and what can be ranged over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gotemplate.errors import ActionError
+from gotemplate.printing import to_text
+from gotemplate.values import Enum, GoStruct, StringMap, type_name
+
+_MISSING = object()
+
+
+def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -> Any:
+    """Returns what a chain of fields leads to, None where a map has no such key. ActionError where a value has no fields, or is nil
+    although a map has it; `from_map`: the receiver is what a map has."""
+    if receiver is None and not from_map:
+        return None
+    for name in names:
+        if isinstance(receiver, dict):
+            receiver, from_map = receiver.get(name, _MISSING), not isinstance(receiver, StringMap)
+            if receiver is _MISSING:
+                return None
+        elif isinstance(receiver, GoStruct | Enum):
+            receiver, from_map = receiver.member(name), False
+        elif receiver is None:
+            raise ActionError(f"nil pointer evaluating interface {{}}.{name}")
+        else:
+            raise ActionError(
+                f"can't evaluate field {name} in type {'interface {}' if from_map else type_name(receiver)}"
+            )
+    return receiver
+
+
+def entries(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the key and value of each round of a range. ActionError where there can be none."""
+    if isinstance(value, list):
+        yield from enumerate(value)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield key, value[key]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        for index in range(value):
+            yield index, index
+    elif value is not None:
+        raise ActionError(f"range can't iterate over {to_text(value)}")

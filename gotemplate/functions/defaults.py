@@ -1,0 +1,41 @@
+"""Functions of defaults, types and choices. https://masterminds.github.io/sprig/defaults.html, …/reflection.html"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gotemplate.function import Function, takes
+from gotemplate.functions.lists import same
+from gotemplate.values import is_true, kind_name, type_name
+
+
+def default(otherwise: Any, *given: Any) -> Any:
+    """Returns the given value, or the other one where it is empty."""
+    return given[0] if given and is_true(given[0]) else otherwise
+
+
+def coalesce(*values: Any) -> Any:
+    """Returns the first value that is not empty, nil where all are."""
+    return next((value for value in values if is_true(value)), None)
+
+
+def fail(message: str) -> str:
+    """Fails with a message."""
+    raise ValueError(message)
+
+
+DEFAULTS: dict[str, Function] = {
+    "default": takes("any ...any", default),
+    "empty": takes("any", lambda value: not is_true(value)),
+    "coalesce": takes("...any", coalesce),
+    "all": takes("...any", lambda *values: all(map(is_true, values))),
+    "any": takes("...any", lambda *values: any(map(is_true, values))),
+    "ternary": takes("any any bool", lambda yes, no, which: yes if which else no),
+    "fail": takes("string", fail),
+    "typeOf": takes("any", type_name),
+    "typeIs": takes("string any", lambda name, value: name == type_name(value)),
+    "typeIsLike": takes("string any", lambda name, value: type_name(value) in (name, f"*{name}")),
+    "kindOf": takes("any", kind_name),
+    "kindIs": takes("string any", lambda name, value: name == kind_name(value)),
+    "deepEqual": takes("any any", same),
+}

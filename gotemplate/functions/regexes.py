@@ -1,0 +1,134 @@
+"""Functions of regular expressions in RE2's syntax. https://masterminds.github.io/sprig/strings.html"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import re2
+
+from gotemplate.function import Function, takes
+from gotemplate.values import StringList
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_REFERENCE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)\})", re.ASCII)
+_SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
+_MESSAGES = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "invalid repetition size": "invalid repeat count",
+    "no argument for repetition operator": "missing argument to repetition operator",
+}
+
+
+@functools.lru_cache(1024)
+def _compile(pattern: str) -> Any:
+    """Returns the compiled pattern. ValueError in Go's words where it is none."""
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        raw = error.args[0]
+        text = raw.decode() if isinstance(raw, bytes) else str(raw)
+        kind, _, place = text.partition(": ")
+        raise ValueError(f"error parsing regexp: {_MESSAGES.get(kind) or kind}: `{place}`") from None
+
+
+def _must(pattern: str) -> Any:
+    try:
+        return _compile(pattern)
+    except ValueError as error:
+        raise ValueError(f"regexp: Compile(`{pattern}`): {error}") from None
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return bool(_compile(pattern).search(text))
+    except ValueError:
+        return False
+
+
+def _found(pattern: Any, text: str) -> Iterator[Any]:
+    """Yields the matches; one of nothing at the end of another one is none."""
+    end = None
+    for match in pattern.finditer(text):
+        if match.end() > match.start() or match.start() != end:
+            yield match
+        end = match.end()
+
+
+def _find(pattern: Any, text: str) -> str:
+    found = pattern.search(text)
+    return found[0] if found else ""
+
+
+def _find_all(pattern: Any, text: str, count: int) -> StringList:
+    found = [match[0] for match in _found(pattern, text)]
+    return StringList(found if count < 0 else found[:count])
+
+
+def _replace(pattern: Any, text: str, replacement: str) -> str:
+    """Returns the text with matches replaced; $1 and ${name} stand for groups, and for nothing where there is no such group."""
+
+    def expand(match: Any) -> str:
+        def group(reference: re.Match[str]) -> str:
+            if reference[0] == "$$":
+                return "$"
+            name = reference[1] or reference[2]
+            try:
+                return match[int(name) if name.isdecimal() else name] or ""
+            except (IndexError, KeyError):
+                return ""
+
+        return _REFERENCE.sub(group, replacement)
+
+    return _literal(pattern, text, expand)
+
+
+def _literal(pattern: Any, text: str, replacement: Any) -> str:
+    parts, end = [], 0
+    for match in _found(pattern, text):
+        parts += [text[end : match.start()], replacement(match) if callable(replacement) else replacement]
+        end = match.end()
+    return "".join([*parts, text[end:]])
+
+
+def _split(pattern: Any, text: str, count: int) -> StringList:
+    """Returns what is between the matches, in at most `count` pieces where that is not negative."""
+    if count == 0:
+        return StringList()
+    if pattern.pattern and not text:
+        return StringList([""])
+    parts, begin, end = StringList(), 0, 0
+    for match in _found(pattern, text):
+        if 0 < count == len(parts) + 1:
+            break
+        end = match.start()
+        if match.end() != 0:
+            parts.append(text[begin:end])
+        begin = match.end()
+    return StringList([*parts, text[begin:]]) if end != len(text) else parts
+
+
+def _compiling(compiled: Callable[[str], Any], act: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda pattern, *arguments: act(compiled(pattern), *arguments)
+
+
+_ACTIONS: dict[str, tuple[str, Callable[..., Any]]] = {  # what they take, and what they do with a compiled pattern
+    "Find": ("string string", _find),
+    "FindAll": ("string string int", _find_all),
+    "ReplaceAll": ("string string string", _replace),
+    "ReplaceAllLiteral": ("string string string", _literal),
+    "Split": ("string string int", _split),
+}
+REGEXES: dict[str, Function] = {
+    **{f"regex{name}": takes(parameters, _compiling(_must, act)) for name, (parameters, act) in _ACTIONS.items()},
+    **{
+        f"mustRegex{name}": takes(parameters, _compiling(_compile, act)) for name, (parameters, act) in _ACTIONS.items()
+    },
+    "regexMatch": takes("string string", _matches),
+    "mustRegexMatch": takes("string string", lambda pattern, text: bool(_compile(pattern).search(text))),
+    "regexQuoteMeta": takes("string", lambda text: _SPECIAL.sub(r"\\\1", text)),
+}

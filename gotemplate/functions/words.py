@@ -1,0 +1,46 @@
+"""Names in other cases: snake_case, kebab-case, CamelCase. https://masterminds.github.io/sprig/strings.html"""
+
+from __future__ import annotations
+
+import re
+
+from gotemplate.function import Function, takes
+
+
+def _words(text: str, connector: str) -> str:
+    """Returns the text in lower case with a connector between its words. A number belongs to the word before it, unless lower-case letters
+    follow it: then it begins a word with them."""
+    text = re.sub(
+        r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])",
+        "\0",
+        text,
+    )
+    return re.sub(r"[-_\s\0]", connector, text).lower()
+
+
+def camel_case(text: str) -> str:
+    """Returns the text with its words joined, each with an upper-case letter first and the rest of an upper-case word in lower case."""
+    head = re.match(r"[-_\s]*", text)
+    lead = head[0] if head else ""
+    parts = re.split(r"([-_\s]+)", text[len(lead) :])
+    out = [lead]
+    for index, part in enumerate(parts):
+        if index % 2:
+            out.append(part[1:] if parts[index + 1] else part)
+        elif part:
+            out.append(part[0].upper() + _lower_run(part))
+    return "".join(out)
+
+
+def _lower_run(part: str) -> str:
+    """Returns a word without its first letter, the upper-case letters that follow an upper-case one in lower case."""
+    run = re.match(r"[A-Z]*", part[1:]) if part[0].isupper() else None
+    length = len(run[0]) if run else 0
+    return part[1 : 1 + length].lower() + part[1 + length :]
+
+
+WORDS: dict[str, Function] = {
+    "snakecase": takes("string", lambda text: _words(text, "_")),
+    "kebabcase": takes("string", lambda text: _words(text, "-")),
+    "camelcase": takes("string", camel_case),
+}

@@ -1,0 +1,82 @@
+"""JSON as Go's encoding/json writes and reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from gotemplate.floats import shortest
+from gotemplate.values import GoStruct
+
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_LINES = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def plain(value: Any) -> Any:
+    """Returns a value with structs as the maps that JSON has for them. ValueError where JSON has no such number."""
+    if isinstance(value, GoStruct):
+        return plain(value.plain())
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"json: unsupported value: {shortest(value)}")
+    return value
+
+
+def dumps(value: Any, indent: int = 0, escape_html: bool = True) -> str:
+    """Returns the JSON text, keys of maps sorted; with line breaks where `indent`. The keys of structs stay in their order."""
+    text = _text(value, "\n" if indent else "", " " * indent).translate(_LINES)
+    return text.translate(_HTML) if escape_html else text
+
+
+def _text(value: Any, line: str, pad: str) -> str:
+    if isinstance(value, GoStruct):
+        found = value.plain()
+        return _text(found, line, pad) if not isinstance(found, dict) else _mapping(found, line, pad, found)
+    if isinstance(value, dict):
+        return _mapping(value, line, pad, sorted(value))
+    if isinstance(value, list):
+        return _list(value, line, pad)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        plain(value)
+        return shortest(value, "e" if value and not 1e-6 <= abs(value) < 1e21 else "f").replace("e-0", "e-")
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def _mapping(value: dict[str, Any], line: str, pad: str, keys: Any) -> str:
+    inner = line + pad if line else ""
+    colon = ": " if line else ":"
+    items = [f"{json.dumps(str(key), ensure_ascii=False)}{colon}{_text(value[key], inner, pad)}" for key in keys]
+    return f"{{{inner}{f',{inner}'.join(items)}{line}}}" if items else "{}"
+
+
+def _list(value: list[Any], line: str, pad: str) -> str:
+    inner = line + pad if line else ""
+    items = [_text(item, inner, pad) for item in value]
+    return f"[{inner}{f',{inner}'.join(items)}{line}]" if items else "[]"
+
+
+def loads(text: str) -> Any:
+    """Returns what a JSON text says; all its numbers are floats, as Go reads them. ValueError where it is none."""
+    try:
+        return floats(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+        raise ValueError(f"invalid JSON: {fault}") from fault
+
+
+def floats(value: Any) -> Any:
+    """Returns a value with floats for its whole numbers."""
+    if isinstance(value, dict):
+        return {key: floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [floats(item) for item in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

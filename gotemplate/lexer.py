@@ -1,0 +1,106 @@
+"""The text of a template → pieces of text and the tokens of its actions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gotemplate.errors import TemplateError
+
+_SPACE = " \t\r\n"
+_COMMENT = re.compile(r"\{\{(?:-[ \t\r\n])?/\*")
+_CLOSE = re.compile(r"[ \t\r\n]*([ \t\r\n]-)?\}\}")
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+    |(?P<string>"(?:[^"\\\n]|\\.)*")
+    |(?P<raw>`[^`]*`)
+    |(?P<char>'(?:[^'\\\n]|\\.)+')
+    |(?P<declare>:=)
+    |(?P<number>[+-]?(?:0[xX][0-9a-fA-F_]+(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]+)?|0[bB][01_]+|0[oO][0-7_]+|(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9_]+)?))(?![\w.])
+    |(?P<variable>\$\w*)
+    |(?P<field>\.[^\W\d]\w*)
+    |(?P<dot>\.(?!\w))
+    |(?P<word>[^\W\d]\w*)
+    |(?P<sign>[|(),=])""",
+    re.VERBOSE,
+)
+_OPENED = {
+    '"': "unterminated quoted string",
+    "`": "unterminated raw quoted string",
+    "'": "unterminated character constant",
+}
+
+
+class Token(NamedTuple):
+    """`kind`: text, open, close, or a group of the pattern of tokens. `position` is in the template's text."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def fault(name: str, text: str, position: int, message: str) -> TemplateError:
+    """Returns the error of a template that cannot be parsed, with its line."""
+    line = text.count("\n", 0, position) + 1
+    return TemplateError(f"template: {name}:{line}: {message}")
+
+
+def tokens(name: str, text: str) -> Iterator[Token]:
+    """Yields the tokens of a template; comments give none, and the spaces that trim markers ask for are cut off. TemplateError where
+    an action is not closed, or holds what is no token."""
+    here, trim = 0, False
+    while (start := text.find("{{", here)) >= 0:
+        inner, trims_left = _marker(text, start)
+        if piece := _piece(text[here:start], trim, trims_left):
+            yield Token("text", piece, here)
+        if _COMMENT.match(text, start):
+            here, trim = _comment(name, text, start)
+            continue
+        yield Token("open", "{{", start)
+        while (closing := _CLOSE.match(text, inner)) is None:
+            token = _token(name, text, inner, start)
+            yield token
+            inner += len(token.text)
+        yield Token("close", "}}", closing.start())
+        here, trim = closing.end(), closing[1] is not None
+    if piece := _piece(text[here:], trim, False):
+        yield Token("text", piece, here)
+
+
+def _marker(text: str, start: int) -> tuple[int, bool]:
+    """Returns where the inside of an action begins, and whether it cuts off the spaces before it."""
+    trims = text[start + 2 : start + 3] == "-" and text[start + 3 : start + 4] in tuple(_SPACE)
+    return start + (3 if trims else 2), trims
+
+
+def _piece(text: str, trim_left: bool, trim_right: bool) -> str:
+    text = text.lstrip(_SPACE) if trim_left else text
+    return text.rstrip(_SPACE) if trim_right else text
+
+
+def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
+    """Returns the end of a comment, and whether it cuts off the spaces behind it."""
+    end = text.find("*/", start)
+    if end == -1:
+        raise fault(name, text, start, "unclosed comment")
+    if text.startswith("}}", end + 2):
+        return end + 4, False
+    if text[end + 2 : end + 3] in tuple(_SPACE) and text.startswith("-}}", end + 3):
+        return end + 6, True
+    raise fault(name, text, start, "comment ends before closing delimiter")
+
+
+def _token(name: str, text: str, here: int, start: int) -> Token:
+    """Returns the token at a place inside the action that begins at `start`."""
+    found = _TOKEN.match(text, here)
+    if found is not None:
+        return Token(found.lastgroup or "", found[0], here)
+    if here >= len(text):
+        raise fault(name, text, start, "unclosed action")
+    if (character := text[here]) in _OPENED:
+        raise fault(name, text, here, _OPENED[character])
+    if character.isdigit() or character in "+-":
+        word = re.match(r"[^\s(){}|]*", text[here:])
+        raise fault(name, text, here, f'bad number syntax: "{word[0] if word else ""}"')
+    raise fault(name, text, here, f"unrecognized character in action: U+{ord(character):04X} {character!r}")

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import uvloop
@@ -429,7 +429,7 @@ class ControlPlane:
         handlers = tuple(service.handlers() for service in services if service is not None)
         return GrpcServices(name, address, handlers, ads.connections)
 
-    def _request_listeners(self) -> Mapping[str, Callable[..., None]]:
+    def _request_listeners(self) -> dict[str, Callable[..., None]]:
         return {SECRET: self._secret_access.on_request} if self._secret_access is not None else {}
 
     def _object_access(self) -> CheckObjectAccess:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,9 @@ class ChangeTraces:
 
     def on_commit(self, event: int, commit: Commit, proxies: int) -> None:
         """Handle a committed batch of changes that affects some proxies."""
-        kinds = {f"pilot.changes.{table}.{what}": count for (table, what), count in sorted(commit.events.items())}
+        kinds: Counter[str] = Counter()
+        for (table, what), count in sorted(commit.events.items()):
+            kinds[f"pilot.changes.{table.rpartition('/')[2]}.{what}"] += count
         attributes = {"pilot.event": event, "pilot.changes": len(commit.edits), "pilot.proxies": proxies, **kinds}
         self._changes[event] = _Change(commit, time.monotonic(), attributes)
         if not proxies:

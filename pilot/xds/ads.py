@@ -100,7 +100,7 @@ class AdsOptions:
     check_object_access: CheckObjectAccess = deny_objects
     registration: WorkloadRegistration = dataclasses.field(default_factory=NoRegistration)
     nack_log: NackLog = dataclasses.field(default_factory=NoNackLog)
-    request_listeners: Mapping[str, Callable[[Connection], None]] = dataclasses.field(default_factory=dict)
+    request_listeners: dict[str, Callable[[Connection], None]] = dataclasses.field(default_factory=dict)
 
 
 class Ads:

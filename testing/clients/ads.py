@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -19,10 +19,10 @@ from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
 from pilot.xds.admission import DEFAULT_STREAM_LIMITS, Admission, StreamLimits
-from pilot.xds.ads import SERVICE, Ads
+from pilot.xds.ads import SERVICE, Ads, AdsOptions
 from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, no_authentication
 from pilot.xds.push.discovery import Discovery
-from pilot.xds.push.pusher import Pusher
+from pilot.xds.push.pusher import Pushed, Pusher
 from pilot.xds.push.write_limiter import DEFAULT_LIMITS, WriteLimits
 from pilot.xds.server import make_server
 from testing.clients.scripted_stream import resource
@@ -87,19 +87,13 @@ class Server:
         plan: Derived[[str], ProxyPlan] = plan,
         authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
+        on_push: Callable[[Pushed], None] | None = None,
     ) -> None:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
-        self.pusher = Pusher(self.discovery, self.metrics, limits)
-        self.ads = Ads(
-            self.discovery,
-            self.pusher,
-            self.metrics,
-            Admission(rate),
-            {"alias": "Kubernetes"},
-            stream_limits,
-            authenticate,
-        )
+        self.pusher = Pusher(self.discovery, self.metrics, limits, on_push)
+        options = AdsOptions(Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate=authenticate)
+        self.ads = Ads(self.discovery, self.pusher, self.metrics, options)
         self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 

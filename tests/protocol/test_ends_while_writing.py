@@ -146,7 +146,7 @@ async def test_a_stream_that_ends_while_it_waits_for_its_turn_is_written_nothing
 
 async def test_a_refused_stream_that_takes_nothing_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     was_reset = list[str]()
-    monkeypatch.setattr(ads, "LAST_WRITE_SECONDS", 0.01)
+    monkeypatch.setattr(ads, "LAST_WRITE_TIMEOUT", 0.01)
     monkeypatch.setattr(TcpConnections, "reset_soon", lambda _, address: was_reset.append(address))
     server, call = Server(stream_limits=StreamLimits(types=1)), Call(lambda: asked("made-up"))
     with pytest.raises(asyncio.CancelledError):

@@ -30,7 +30,7 @@ class Proxies:
         for name in names:
             give_up, taken = functools.partial(self.given_up.append, name), functools.partial(self.taken.get, name, 0)
             write = self.writes[name] = Write(size, name if peer is None else peer, give_up, taken)
-            if not self.write_limiter.begin(write):
+            if not self.write_limiter.try_start(write):
                 self.tasks[name] = asyncio.create_task(self.write_limiter.wait(write, known))
                 await settled()
 
@@ -40,11 +40,11 @@ class Proxies:
 
     def end(self, *names: str) -> None:
         for name in names:
-            self.write_limiter.end(self.writes.pop(name), taken=True)
+            self.write_limiter.finish(self.writes.pop(name), succeeded=True)
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds * 8)):
-            self.write_limiter.look(0.125)
+            self.write_limiter.advance(0.125)
 
 
 async def settled() -> None:
@@ -68,7 +68,7 @@ async def test_whoever_goes_leaves_the_line_and_what_had_begun() -> None:
     proxies.tasks["c"].cancel()
     await settled()
     assert (proxies.going, proxies.write_limiter.waiting) == ("a b", 2)
-    proxies.write_limiter.end(proxies.writes.pop("a"), taken=True)
+    proxies.write_limiter.finish(proxies.writes.pop("a"), succeeded=True)
     proxies.tasks["d"].cancel()  # its turn had come, and it does not know yet
     await settled()
     assert (proxies.going, proxies.write_limiter.waiting, proxies.write_limiter.moving.used) == ("b e", 0, 100)
@@ -122,7 +122,7 @@ async def test_what_a_peer_has_is_counted_until_it_has_nothing() -> None:
     await proxies.begin("a3", "a4", "a5", size=25, peer="a")
     assert (proxies.going, proxies.write_limiter.waiting) == ("a2 a3 a4", 1)
     proxies.end("a2", "a3", "a4", "a5")
-    assert (proxies.write_limiter.moving.used, len(proxies.write_limiter.moving._of)) == (0, 0)
+    assert (proxies.write_limiter.moving.used, len(proxies.write_limiter.moving._by_peer)) == (0, 0)
 
 
 async def test_peers_take_turns() -> None:
@@ -182,7 +182,7 @@ async def test_who_stalls_is_given_up_where_others_wait_and_no_room_is_left() ->
     assert proxies.given_up == ["a", "b"], "one for each of the two whose room is wanted"
     assert proxies.going == "c d e f g"
     assert proxies.write_limiter.stalled.used == 200
-    proxies.write_limiter.end(proxies.writes.pop("a"), taken=False)  # as its stream does
+    proxies.write_limiter.finish(proxies.writes.pop("a"), succeeded=False)  # as its stream does
     assert proxies.write_limiter.stalled.used == 200
 
 
@@ -334,7 +334,7 @@ async def test_few_takers_are_remembered_the_last_ones(monkeypatch: pytest.Monke
     for peer in ("one", "two", "one", "three"):
         await proxies.begin("a", peer=peer)
         proxies.end("a")
-    assert list(proxies.write_limiter._takers) == ["one", "three"]
+    assert list(proxies.write_limiter._readers) == ["one", "three"]
 
 
 async def test_only_large_responses_that_were_taken_say_how_long_others_take() -> None:
@@ -343,9 +343,9 @@ async def test_only_large_responses_that_were_taken_say_how_long_others_take() -
     await proxies.begin("large")
     proxies.pass_time(3)
     proxies.end("small")
-    proxies.write_limiter.end(proxies.writes.pop("large"), taken=False)
+    proxies.write_limiter.finish(proxies.writes.pop("large"), succeeded=False)
     assert proxies.write_limiter.patience == LIMITS.patience
-    assert not proxies.write_limiter._takers
+    assert not proxies.write_limiter._readers
 
 
 async def test_who_was_given_up_is_trusted_no_more() -> None:
@@ -391,10 +391,10 @@ async def test_who_goes_in_the_moment_of_its_turn_gives_it_back() -> None:
 def test_two_of_the_newest_in_line_come_after_one_of_the_oldest() -> None:
     line: FairQueue[str] = FairQueue()
     for name in "abcdef":
-        line.add(name, name)
+        line.push(name, name)
     order = []
     while (name := line.peek(lambda _: True)) is not None:
-        line.take(name, name)
+        line.pop(name, name)
         order.append(name)
     assert "".join(order) == "afebdc"
     assert len(line) == 0
@@ -403,7 +403,7 @@ def test_two_of_the_newest_in_line_come_after_one_of_the_oldest() -> None:
 def test_who_may_not_is_passed_over() -> None:
     line: FairQueue[str] = FairQueue()
     for name in "abc":
-        line.add(name, name)
+        line.push(name, name)
     assert line.peek(lambda name: name != "a") == "b"
     assert line.remove("b", "b")
     assert not line.remove("b", "b")

@@ -75,7 +75,7 @@ class TestMessages:
         self, messages: MessageCache, session: Session, answer: Response, version: str, nonce: str
     ) -> EncodedMessage:
         message = EncodedMessage(nonce, session.encode(answer, version, nonce))
-        messages.keep(session, answer, version, message)
+        messages.add(session, answer, version, message)
         return message
 
     def test_an_equal_answer_has_the_same_message(self) -> None:
@@ -110,7 +110,7 @@ class TestMessages:
         ]
         assert messages.find(session, one, "v1") is kept[-1]
         assert messages.find(session, other, "v1") is kept[0], "bytes that are gone push nothing out"
-        assert messages._held == len(kept[0].data) + len(kept[-1].data)
+        assert messages._size == len(kept[0].data) + len(kept[-1].data)
 
     def test_bytes_are_bounded_and_who_was_asked_for_last_stays(self) -> None:
         messages, session = MessageCache(limit=25_000), delta()
@@ -120,15 +120,15 @@ class TestMessages:
         assert messages.find(session, answers[0], "v1")
         self.keep(messages, session, answers[2], "v1", "n")
         assert [messages.find(session, answer, "v1") is not None for answer in answers] == [True, False, True]
-        assert 20_000 < messages._held <= 25_000
+        assert 20_000 < messages._size <= 25_000
         large = self.answer(session, batch(["d" * 13_000]))
         self.keep(messages, session, large, "v1", "n")
         assert messages.find(session, large, "v1") is None
         assert messages.find(session, answers[0], "v1"), "a message that is too large pushes nothing out"
         self.keep(messages, session, answers[0], "v1", "m")
-        assert messages._held <= 25_000
+        assert messages._size <= 25_000
         messages.clear()
-        assert (messages._held, messages.find(session, answers[0], "v1")) == (0, None)
+        assert (messages._size, messages.find(session, answers[0], "v1")) == (0, None)
 
 
 def test_uuids() -> None:

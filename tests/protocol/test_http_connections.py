@@ -27,7 +27,7 @@ class Port:
     def __init__(self, **patience: float) -> None:
         self.now = 0.0
         self.looks = 0
-        self.connections = HttpConnections(ConnectionTimeouts(**{"look": 1e9, **patience}), self.time)  # type: ignore[arg-type]
+        self.connections = HttpConnections(ConnectionTimeouts(**{"check_interval": 1e9, **patience}), self.time)  # type: ignore[arg-type]
         self.number, self.computed = 0, asyncio.Event()
 
     def time(self) -> float:
@@ -51,7 +51,7 @@ class Port:
 
     def look_at(self, now: float) -> int:
         self.now = now
-        return self.connections.look()
+        return self.connections.close_inactive()
 
 
 @contextlib.asynccontextmanager
@@ -147,15 +147,15 @@ def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
 
 def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
     done, answered_one, old, new = FakeConnection(), FakeConnection(), FakeConnection(), FakeConnection()
-    port = looking(done, answered_one, old, new, most=2)
+    port = looking(done, answered_one, old, new, max_connections=2)
     for connection, at in ((done, 0.0), (answered_one, 1.0), (old, 5.0), (new, 9.0)):
-        port.connections._seen[connection] = _Activity(0, at, False)
-    port.connections._answering.add(answered_one)
+        port.connections._activity[connection] = _Activity(0, at, False)
+    port.connections._processing.add(answered_one)
     assert port.look_at(30.0) == 2
     assert [one.aborted for one in (done, answered_one, old, new)] == [1, 0, 1, 0]
     port.connections._server.connections = (answered_one, new)
     assert port.look_at(31.0) == 0
-    assert list(port.connections._seen) == [answered_one, new], "what has gone is forgotten"
+    assert list(port.connections._activity) == [answered_one, new], "what has gone is forgotten"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ async def test_what_is_being_computed_is_waited_for() -> None:
         _, writer = await port.open(REQUEST % b"slow")
         await until(port, 1)
         async with asyncio.timeout(5):
-            while not port.connections._answering:
+            while not port.connections._processing:
                 await asyncio.sleep(0.005)
         assert port.look_at(0) == 0
         assert port.look_at(1000) == 0
@@ -202,7 +202,7 @@ async def test_requests_of_one_connection_are_answered_one_by_one_and_it_is_watc
 
     @web.middleware
     async def other(request: web.Request, handler: Handler) -> web.StreamResponse:
-        seen.append(request.protocol in port.connections._answering)
+        seen.append(request.protocol in port.connections._processing)
         return await handler(request)
 
     port, app = Port(), web.Application(middlewares=[other])
@@ -217,10 +217,10 @@ async def test_requests_of_one_connection_are_answered_one_by_one_and_it_is_watc
     async with asyncio.timeout(5):
         while not seen:
             await asyncio.sleep(0)
-        assert len(port.connections._answering) == 1
+        assert len(port.connections._processing) == 1
         port.computed.set()
         await reader.readuntil(b"ok")
-    assert (seen, port.connections._answering) == ([True, True], set())
+    assert (seen, port.connections._processing) == ([True, True], set())
     writer.close()
     await runner.cleanup()
 
@@ -245,7 +245,7 @@ async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None
 
 
 async def test_of_too_many_those_go_that_are_silent_longest() -> None:
-    async with serving(most=2) as port:
+    async with serving(max_connections=2) as port:
         first = await port.open()
         await until(port, 1)
         port.look_at(1)
@@ -285,8 +285,8 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
 
 
 async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = HttpConnections(ConnectionTimeouts(look=1e9))
-    monkeypatch.setattr(http, "Connections", lambda: made)
+    made = HttpConnections(ConnectionTimeouts(check_interval=1e9))
+    monkeypatch.setattr(http, "HttpConnections", lambda: made)
 
     async def show(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -294,17 +294,17 @@ async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pyte
     app = web.Application()
     app.router.add_get("/", show)
     runner = await listen(app, Address("127.0.0.1", 0))
-    assert made.look() == 0
+    assert made.close_inactive() == 0
     reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
     writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     await reader.readuntil(b"ok")
-    assert [seen.answered for seen in made._seen.values()] == [True], "it may wait longer now"
+    assert [seen.has_answered for seen in made._activity.values()] == [True], "it may wait longer now"
     writer.close()
     await runner.cleanup()
 
 
 async def test_a_port_looks_by_itself_until_it_stops() -> None:
-    async with serving(silent=0.0, look=0.001) as port:
+    async with serving(first_request=0.0, check_interval=0.001) as port:
         reader, writer = await port.open(b"GET")
         assert await ends(reader)
         writer.close()

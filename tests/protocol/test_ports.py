@@ -16,8 +16,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
-from pilot.xds.admission import Admission
-from pilot.xds.ads import Ads
+from pilot.xds.ads import Ads, AdsOptions
 from pilot.xds.authn.identity import Caller, IdentityError, no_authentication, verified_identity
 from pilot.xds.server import drain, make_server
 from testing.clients.ads import Client, Server, resources, serving, shown
@@ -44,7 +43,7 @@ class Secured(NamedTuple):
 @contextlib.asynccontextmanager
 async def two_ports() -> AsyncIterator[tuple[Server, Secured]]:
     async with serving(plan=plan_with_secrets) as plain:
-        ads = Ads(plain.discovery, plain.pusher, plain.metrics, Admission(0.0), {}, authenticate=shown)
+        ads = Ads(plain.discovery, plain.pusher, plain.metrics, AdsOptions(authenticate=shown))
         server = make_server(ServeSettings(), [ads.handlers()])
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
@@ -131,7 +130,7 @@ def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_accou
     assert verified_identity([POD.replace("/pod", "/pad"), POD], proxy(SERVICE_ACCOUNT="pod")) == POD
     with pytest.raises(IdentityError, match="sa/pod is namespace ns"):
         verified_identity(others, proxy())
-    with pytest.raises(IdentityError, match="is service account pad of namespace ns"):
+    with pytest.raises(IdentityError, match="is service account pad in namespace ns"):
         verified_identity([POD], proxy(SERVICE_ACCOUNT="pad"))
 
 

@@ -89,8 +89,7 @@ async def test_only_who_counts_what_is_kept_counts_what_is_given_up() -> None:
 
 async def test_a_push_is_told_with_the_events_that_it_follows_from() -> None:
     told: list[Pushed] = []
-    async with serving() as server, Client(server) as client:
-        server.pusher.on_push = told.append
+    async with serving(on_push=told.append) as server, Client(server) as client:
         server.set("cds", a="1")
         await client.ask("cds")
         await client.ask("cds", nonce=await client.gets("cds", "a"))
@@ -103,7 +102,7 @@ async def test_a_push_is_told_with_the_events_that_it_follows_from() -> None:
         await server.eventually(lambda: told)
         (pushed,) = told
         assert (pushed.events, pushed.type_url, pushed.size) == ((7,), BY_SHORT_NAME["cds"], response.ByteSize())
-        assert pushed.began <= pushed.made <= pushed.written
+        assert pushed.began <= pushed.encoded <= pushed.written
 
 
 def test_the_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,10 +110,10 @@ def test_the_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.INFO, "pilot.ads"):
         log_outcome(EventOutcome(7, 12, 5, 4, 3, 2.25))
         discovery.progress.begin(8, 1)
-        discovery.progress.gone((8,))
+        discovery.progress.count_disconnect((8,))
     first, second = (record.getMessage() for record in caplog.records)
-    assert first == "Push event[7] of 12 proxies: acknowledged:5 refused:4 gone:3 after 2.250s"
-    assert second.startswith("Push event[8] of 1 proxies: acknowledged:0 refused:0 gone:1 after ")
+    assert first == "Push event[7] of 12 proxies: acknowledged:5 nacked:4 disconnected:3 after 2.250s"
+    assert second.startswith("Push event[8] of 1 proxies: acknowledged:0 nacked:0 disconnected:1 after ")
 
 
 class Call:

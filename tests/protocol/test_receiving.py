@@ -56,6 +56,6 @@ def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> N
 def test_reasons_of_a_push_add_up_from_the_first_change_on() -> None:
     proxy = Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
     connection = Connection(1, "key", proxy, "10.0.0.1:9", 0.0, delta())
-    connection.mark(1.0, {"config": 1})
-    connection.mark(2.0, {"config": 1, "endpoint": 3})
+    connection.mark_dirty(1.0, {"config": 1})
+    connection.mark_dirty(2.0, {"config": 1, "endpoint": 3})
     assert (connection.reasons, connection.begin()) == ({"config": 2, "endpoint": 3}, 1.0)

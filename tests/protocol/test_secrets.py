@@ -177,6 +177,7 @@ async def reviewed() -> AsyncIterator[tuple[Edge, Reviews, SecretAccess]]:
         edge.allow(EVERY_ACCOUNT, None)
         reviews = Reviews()
         access = SecretAccess(edge.server.discovery, reviews, lambda: reviews.time)
+        edge.server.ads.options.request_listeners[SECRET] = access.on_request
         edge.set(tls_secret("web", WEB, ca_crt=CA.pem))
         try:
             yield edge, reviews, access
@@ -224,7 +225,7 @@ async def test_an_account_is_asked_about_once_for_all_its_streams_and_again_when
         reviews.time += ALLOWED_SECONDS
         reviews.answers.put_nowait(OSError("no route"))
         access.sweep()
-        await edge.server.eventually(lambda: reviews.answers.empty() and not access._asking)
+        await edge.server.eventually(lambda: reviews.answers.empty() and not access._reviewing)
         assert edge.db.secret_access.peek(reviews.asked[0]) is True, "the last answer stays while there is no other"
         assert len(reviews.asked) == 3
 
@@ -276,7 +277,7 @@ async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told
         await client.ask("sds", "kubernetes://web")
         await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
     told = [record.getMessage() for record in caplog.records if "missing secret" in record.getMessage()]
-    assert [line.partition(" gets ")[2] for line in told] == [
+    assert [line.partition(" requested ")[2] for line in told] == [
         "missing secret kubernetes://web (the proxy is not authenticated)"
     ]
 
@@ -286,5 +287,5 @@ def test_a_report_looks_at_secrets_alone() -> None:
         type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
     metrics = Metrics()
-    SecretReport(metrics).sent(None, Answer())
+    SecretReport(metrics).on_response(None, Answer())
     assert FAILED.encode() not in metrics.exposition()

@@ -20,7 +20,7 @@ from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import AccountKey, Mesh
 from pilot.settings.process import ServeSettings
 from pilot.xds import server as server_module
-from pilot.xds.ads import Ads, _StreamEnd, _StreamError
+from pilot.xds.ads import Ads, AdsOptions, _StreamEnd, _StreamError
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.push import pusher as pusher_module
 from pilot.xds.push import time_slicer as turns_module
@@ -144,12 +144,16 @@ async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies
         return answer
 
     access = SecretAccess(discovery, review, lambda: 1000.0)
-    access._ask(account)
-    access._ask(account)
-    assert len(access._asking) == 1
-    await asyncio.gather(*access._asking.values())
+    access._start_review(account)
+    access._start_review(account)
+    assert len(access._reviewing) == 1
+    await asyncio.gather(*access._reviewing.values())
     await asyncio.sleep(0)
-    assert (db.secret_access.peek(account), access._until, access._asking) == (kept, {account: 1000.0 + seconds}, {})
+    assert (db.secret_access.peek(account), access._expires_at, access._reviewing) == (
+        kept,
+        {account: 1000.0 + seconds},
+        {},
+    )
     assert (woken, caplog.messages) == ([{"secret": 1}], told)
 
 
@@ -191,9 +195,9 @@ def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(
     monkeypatch.setattr(pusher_module, "time", SimpleNamespace(monotonic=lambda: now))
     made, gone = pusher(), []
     write = Write(10, "peer", lambda: gone.append("given up"), lambda: 0)
-    assert made.write_limiter.begin(write)
-    made._look_soon()
-    made._look_soon()
+    assert made.write_limiter.try_start(write)
+    made._schedule_check()
+    made._schedule_check()
     for late, counted in ((0.05, 0.05), (0.1, 0.1), (5.0, 0.1), (0.0, 0.0)):
         before, now = made.write_limiter.time, now + late
         assert loop.ring() == CHECK_INTERVAL
@@ -202,7 +206,7 @@ def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(
     loop.ring()
     assert (gone, loop.timers) == (["given up"], [])
     assert "pilot_xds_write_timeout 1" in made._metrics.exposition().decode().splitlines()
-    made._look_soon()
+    made._schedule_check()
     assert [delay for delay, _ in loop.timers] == [CHECK_INTERVAL]
 
 
@@ -211,8 +215,8 @@ def test_what_is_held_is_owed_after_one_to_two_times_the_same_time_and_one_timer
 
     def holding(name: str, owes: bool) -> Connection:
         connection: Any = connected()
-        connection.session = SimpleNamespace(release=lambda: freed.append(name), owes=lambda: owes)
-        connection.mark = lambda now, reasons: freed.append(reasons)
+        connection.session = SimpleNamespace(release=lambda: freed.append(name), owes_anything=lambda: owes)
+        connection.mark_dirty = lambda now, reasons: freed.append(reasons)
         return connection
 
     first, second, third = holding("first", True), holding("second", False), holding("third", False)
@@ -235,9 +239,9 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
         turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
     )
     turns = TimeSlicer(1.0, lambda: now)
-    await turns.turn()
+    await turns.wait_turn()
     now = 1.0  # the slice is over: the others wait
-    waiting = [asyncio.create_task(turns.turn()) for _ in range(200)]
+    waiting = [asyncio.create_task(turns.wait_turn()) for _ in range(200)]
     await asyncio.sleep(0)
     for seconds in (0.0, *7 * (0.5,), 1.0, 0.5):
         left = len(turns._waiting)
@@ -251,7 +255,7 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
     await asyncio.sleep(0)
     for _ in range(2):
         rounds.pop()()
-    assert (rounds, len(turns._waiting), turns._scheduled) == ([], 0, False)
+    assert (rounds, len(turns._waiting), turns._is_scheduled) == ([], 0, False)
     await asyncio.gather(*waiting[:195])
 
 
@@ -260,9 +264,9 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
 
 def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     connection, ended = connected(), []
-    connection.give_up()  # a stream that is not served needs no end
+    connection.abort_slow_write()  # a stream that is not served needs no end
     connection.abort = lambda: ended.append("aborted")
-    connection.give_up()
+    connection.abort_slow_write()
     assert ended == ["aborted"]
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [
         (logging.WARNING, "ADS: web-0.a-3 does not read responses, closing its stream")
@@ -271,10 +275,10 @@ def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: p
 
 def test_what_is_kept_for_others_is_what_others_read() -> None:
     connection = connected()
-    assert not connection.shares("x")
+    assert not connection.is_shared("x")
     for readers in (1, 2, 3):
         connection._feeds["x"] = SimpleNamespace(readers=dict.fromkeys(range(readers)))  # type: ignore[assignment]
-        assert connection.shares("x") is (readers > 1)
+        assert connection.is_shared("x") is (readers > 1)
 
 
 def test_a_peer_is_known_by_its_identity_else_by_its_address() -> None:
@@ -286,15 +290,15 @@ def test_a_peer_is_known_by_its_identity_else_by_its_address() -> None:
 
 def test_a_revision_counts_as_taken_with_the_response_that_is_of_it() -> None:
     connection = connected()
-    connection.took("x")
-    assert connection.taken_revision("x") == -1
-    connection.wrote("x", 5)
-    assert (connection.taken_revision("x"), connection.activity) == (-1, 1)
-    connection.took("x")
-    connection.wrote("x", 7)
-    assert (connection.taken_revision("x"), connection.taken_revision("y")) == (5, -1)
-    connection.took("x")
-    assert connection.taken_revision("x") == 7
+    connection.mark_acked("x")
+    assert connection.acked_revision("x") == -1
+    connection.mark_sent("x", 5)
+    assert (connection.acked_revision("x"), connection.activity) == (-1, 1)
+    connection.mark_acked("x")
+    connection.mark_sent("x", 7)
+    assert (connection.acked_revision("x"), connection.acked_revision("y")) == (5, -1)
+    connection.mark_acked("x")
+    assert connection.acked_revision("x") == 7
 
 
 def watch(sent: str, acked: str, error: str = "") -> Any:
@@ -303,10 +307,10 @@ def watch(sent: str, acked: str, error: str = "") -> Any:
 
 def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
     connection = connected()
-    assert (event_fields(connection), connection.take_answered(), connection.under_way) == (None, (), ())
+    assert (event_fields(connection), connection.take_answered_events(), connection.pending_events) == (None, (), ())
     for events, reasons in (((3,), {"config": 1}), ((4, 5), {"config": 2})):
         connection.events = events
-        connection.mark(7.0, reasons)
+        connection.mark_dirty(7.0, reasons)
         assert (connection.is_idle, connection.changed.is_set()) == (False, True)
         assert connection.begin() == 7.0
         assert (connection.busy, connection.events, connection.changed.is_set(), connection.is_idle) == (
@@ -316,27 +320,27 @@ def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
             False,
         )
     assert event_fields(connection) == fields(event=5)
-    assert connection.take_answered() == (), "it is being written"
+    assert connection.take_answered_events() == (), "it is being written"
     connection.busy = False
     subscriptions: dict[str, Any] = {"x": watch("n", "n"), "y": watch("m", "n")}
     connection.session.subscriptions = subscriptions
-    assert connection.take_answered() == ()
+    assert connection.take_answered_events() == ()
     subscriptions["y"] = watch("m", "n", "no such thing")
-    assert (connection.refuses, connection.is_known, connection.is_idle) == (True, True, True)
-    assert connection.take_answered() == (3, 4, 5)
-    assert (connection.take_answered(), connection.under_way) == ((), ())
+    assert (connection.has_nacked, connection.has_acknowledged, connection.is_idle) == (True, True, True)
+    assert connection.take_answered_events() == (3, 4, 5)
+    assert (connection.take_answered_events(), connection.pending_events) == ((), ())
     subscriptions.update(x=watch("n", ""), y=watch("", ""))
-    assert (connection.refuses, connection.is_known) == (False, False)
+    assert (connection.has_nacked, connection.has_acknowledged) == (False, False)
 
 
 def test_what_a_proxy_that_goes_has_not_answered_is_told_once() -> None:
     connection = connected()
     connection.events = (1,)
-    connection.mark(7.0, {})
+    connection.mark_dirty(7.0, {})
     connection.begin()
     connection.events = (2, 3)
-    assert connection.take_unanswered() == (1, 2, 3)
-    assert (connection.take_unanswered(), connection.events, connection.under_way) == ((), (), ())
+    assert connection.take_unanswered_events() == (1, 2, 3)
+    assert (connection.take_unanswered_events(), connection.events, connection.pending_events) == ((), (), ())
 
 
 def test_a_connection_that_is_finished_wakes_who_writes_to_it() -> None:
@@ -348,7 +352,7 @@ def test_a_connection_that_is_finished_wakes_who_writes_to_it() -> None:
 
 def test_closing_gives_up_every_feed_once() -> None:
     connection, closed = connected(), list[Any]()
-    made: Any = {name: SimpleNamespace(watched=[SimpleNamespace(node=f"node of {name}")]) for name in ("x", "y")}
+    made: Any = {name: SimpleNamespace(watched_groups=[SimpleNamespace(node=f"node of {name}")]) for name in ("x", "y")}
     connection._feeds = made
     assert (connection.nodes(), dict(connection.feeds())) == (("node of x", "node of y"), made)
     feeds: Any = SimpleNamespace(close=lambda *given: closed.append(given))
@@ -368,9 +372,9 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
         await asyncio.sleep(0)
         (ending.abort if abort else ending.end)()
         await asyncio.sleep(0)
-        assert (reader.cancelled(), writer.cancelled(), ending.asked) == (True, abort, True)
+        assert (reader.cancelled(), writer.cancelled(), ending.is_requested) == (True, abort, True)
         writer.cancel()
-        assert await ending.wait() is False
+        assert await ending.wait_for_writer() is False
 
 
 @pytest.mark.parametrize("refused", ["objects", "question"])
@@ -385,15 +389,15 @@ async def test_who_is_refused_something_is_told_and_his_stream_ends(
     async def ask(type_url: str, names: Any, identity: str) -> Any:
         raise error
 
-    ads: Any = SimpleNamespace(_check_object_access=check, _ask=ask)
+    ads: Any = SimpleNamespace(options=AdsOptions(answer_debug_request=ask, check_object_access=check))
     connection = connected()
     request = discovery_pb2.DiscoveryRequest(type_url="istio.io/debug/syncz", response_nonce="mine")
 
     async def receive() -> None:
         if refused == "objects":
-            Ads._admit(ads, connection, request.type_url)
+            Ads._check_object_access(ads, connection, request.type_url)
         else:
-            await Ads._answer(ads, connection, request)
+            await Ads._answer_debug_request(ads, connection, request)
 
     with pytest.raises(_StreamError) as raised:
         await receive()
@@ -401,5 +405,5 @@ async def test_who_is_refused_something_is_told_and_his_stream_ends(
     [record] = caplog.records
     assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
     assert record.getMessage().startswith("ADS: denied istio.io/debug/syncz to web-0.a-3: ")
-    connection.answered.append("mine")
-    await Ads._answer(ads, connection, request)  # what acknowledges an answer is no question
+    connection.answer_nonces.append("mine")
+    await Ads._answer_debug_request(ads, connection, request)  # what acknowledges an answer is no question

@@ -237,7 +237,7 @@ async def test_a_bug_in_serving_ends_one_stream_alone(monkeypatch: pytest.Monkey
 async def test_a_bug_at_the_end_of_a_stream_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as server:
         server.set("cds", a="1")
-        monkeypatch.setattr(server.discovery, "closed", lambda _: 1 / 0)
+        monkeypatch.setattr(server.discovery, "remove", lambda _: 1 / 0)
         async with Client(server) as client:
             await client.ask("cds")
             await client.gets("cds", "a")
@@ -254,7 +254,7 @@ def watching(server: Server, *kinds: str) -> Connection:
         type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={}
     )
     connection = server.discovery.connect(NODE, proxy, "10.0.0.1:99", session)
-    connection.mark(0.0, {"config": 1})
+    connection.mark_dirty(0.0, {"config": 1})
     return connection
 
 

@@ -131,7 +131,7 @@ class Shaking:
         self.name, self._front, self.number = "", front, number
 
     def close(self) -> None:
-        self._front._closed(self)
+        self._front._on_close(self)
 
 
 class Listening:
@@ -155,12 +155,12 @@ def full_front(
     """A front to which connections come, at the time that is in the list; each begins a handshake and sends nothing more."""
     times, listening = [0.0], Listening(*errors)
     front = TlsFront(lambda: times[0])
-    front._listening = [listening]
+    front._listeners = [listening]
 
     def accepted(_: socket.socket, __: Any) -> None:
         front._handshakes[Shaking(front, len(front._handshakes))] = times[0]  # type: ignore[index]
 
-    monkeypatch.setattr(front, "_accepted", accepted)
+    monkeypatch.setattr(front, "_start_handshake", accepted)
     front._accept_from(listening)  # type: ignore[arg-type]
     return front, listening, times
 
@@ -177,11 +177,11 @@ def test_so_many_handshakes_are_under_way_at_once_and_more_once_half_are_over(
     for left in range(MAX_HANDSHAKES - 1, MAX_HANDSHAKES // 2 - 1, -1):
         assert (front._is_full, loop.readers) == (True, {})
         connection = next(iter(front._handshakes))
-        (front._closed if left % 2 else front._opened)(connection)
+        (front._on_close if left % 2 else front._on_open)(connection)
         assert len(front._handshakes) == left
     assert (front._is_full, list(loop.readers)) == (False, [listening])
     loop.readers.clear()
-    front._closed(next(iter(front._handshakes)))
+    front._on_close(next(iter(front._handshakes)))
     assert loop.readers == {}, "it was told so once"
 
 
@@ -196,7 +196,7 @@ def test_nothing_is_accepted_for_a_moment_where_there_are_no_more_files(
     loop.timers[0][1](listening)
     assert list(loop.readers) == [listening]
     front.stop_accepting()
-    assert (loop.readers, listening.closed, front._listening) == ({}, True, [])
+    assert (loop.readers, listening.closed, front._listeners) == ({}, True, [])
     loop.timers[0][1](listening)
     assert loop.readers == {}, "the port is closed"
 

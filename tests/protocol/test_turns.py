@@ -14,7 +14,7 @@ async def test_turns_end_with_the_slice_and_go_on_in_later_rounds() -> None:
 
     async def work(name: str, cost: float) -> None:
         nonlocal now
-        await turns.turn()
+        await turns.wait_turn()
         order.append(name)
         now += cost
 
@@ -32,7 +32,7 @@ async def test_many_light_turns_need_few_rounds() -> None:
 
     async def work() -> None:
         nonlocal done
-        await turns.turn()
+        await turns.wait_turn()
         done += 1
 
     tasks = [asyncio.create_task(work()) for _ in range(1000)]
@@ -45,8 +45,8 @@ async def test_many_light_turns_need_few_rounds() -> None:
 async def test_a_turn_that_nobody_takes_passes_on() -> None:
     now = 0.0
     turns = TimeSlicer(1.0, lambda: now)
-    await turns.turn()
+    await turns.wait_turn()
     now = 5.0
-    gone, waiting = asyncio.create_task(turns.turn()), asyncio.create_task(turns.turn())
+    gone, waiting = asyncio.create_task(turns.wait_turn()), asyncio.create_task(turns.wait_turn())
     gone.cancel()
     await asyncio.wait_for(waiting, 5)

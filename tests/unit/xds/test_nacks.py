@@ -237,7 +237,7 @@ class Blaming(NackRecorder):
         return ((ObjectRef(KIND, "a", name), revision) for name, revision in self._follows[resource.name].items())
 
     def names(self, message: str, since: int) -> list[str]:
-        return [ref.name for ref in self._blame(["group"], message, since)]
+        return [ref.name for ref in self._find_causes(["group"], message, since)]
 
 
 KIND = GroupKind("networking.istio.io", "VirtualService")

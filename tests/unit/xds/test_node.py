@@ -80,10 +80,10 @@ def test_another_name_of_a_cluster() -> None:
         (node("a~b~c~d~e"), "missing parts"),
         (node("Sidecar~10.0.0.1~pod.ns~ns.svc"), "invalid node type"),
         (node("sidecar~~pod.ns~ns.svc"), "no valid IP address"),
-        (node(LABELS="a=b"), "LABELS: a map"),
-        (node(LABELS={"a": 1}), "LABELS: a map"),
-        (node(ISTIO_VERSION=1.3), "ISTIO_VERSION: text"),
-        (node(INSTANCE_IPS=["10.0.0.1"]), "INSTANCE_IPS: text"),
+        (node(LABELS="a=b"), "LABELS: expected a map"),
+        (node(LABELS={"a": 1}), "LABELS: expected a map"),
+        (node(ISTIO_VERSION=1.3), "ISTIO_VERSION: expected a string"),
+        (node(INSTANCE_IPS=["10.0.0.1"]), "INSTANCE_IPS: expected a string"),
     ],
 )
 def test_what_cannot_be_understood(asked: base_pb2.Node, text: str) -> None:

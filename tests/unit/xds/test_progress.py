@@ -14,10 +14,10 @@ def test_an_event_is_told_when_every_proxy_has_answered_or_gone() -> None:
     clock = iter((0.0, 2.0)).__next__
     progress = EventProgress(told.append, clock)
     progress.begin(7, 3)
-    progress.acknowledged((7,), refused=False)
-    progress.gone((7,))
+    progress.count_response((7,), has_nacked=False)
+    progress.count_disconnect((7,))
     assert not told
-    progress.acknowledged((6, 7), refused=True)
+    progress.count_response((6, 7), has_nacked=True)
     assert told == [EventOutcome(7, 3, 1, 1, 1, 2.0)]
 
 
@@ -25,7 +25,7 @@ def test_an_event_that_concerns_nobody_is_not_followed() -> None:
     told: list[EventOutcome] = []
     progress = EventProgress(told.append)
     progress.begin(1, 0)
-    progress.acknowledged((1,), refused=False)
+    progress.count_response((1,), has_nacked=False)
     assert not told
 
 

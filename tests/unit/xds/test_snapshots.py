@@ -101,7 +101,7 @@ class TestFeeds:
         self.feeds: Feeds[str] = Feeds(self.db)
 
     def set(self, name: str, **contents: str) -> list[tuple[Group, ...]]:
-        return [feed.groups for feed in self.feeds.reached(self.db.commit([(self.db.mesh, name, contents)]))]
+        return [feed.groups for feed in self.feeds.mark_stale(self.db.commit([(self.db.mesh, name, contents)]))]
 
     def test_readers_share_a_feed_and_feeds_share_a_group(self) -> None:
         one, two = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A,), "two")

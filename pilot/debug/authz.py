@@ -1,4 +1,4 @@
-"""Which AuthorizationPolicies a proxy has, and which of them decides about a request."""
+"""The debug page authz: lists a proxy's AuthorizationPolicies and evaluates a request against them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
 from pilot.envoy.listener.authorization_filters import compiled_policy
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_keys
-from pilot.envoy.rbac.evaluate import RequestAttributes, meets
+from pilot.envoy.rbac.evaluate import RequestAttributes, rule_matches
 from pilot.lib.spiffe import PREFIX, identity
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.proxies.classify import inbound_facet
@@ -23,13 +23,15 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust import mesh_trust_domains
 
 _SPACE_DELIMITED = ("scope", "permission")
-_NO_CERTIFICATE = "denied", "PeerAuthentication: STRICT, and the client has no certificate of the mesh"
+_NO_CERTIFICATE = "denied", "PeerAuthentication is STRICT and the client has no mesh certificate"
 
 
-class AuthorizationQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A request, or a connection (`tcp`; None: by what the port speaks). `principal` is with or without `spiffe://`; `namespace` stands for some
-    account of a namespace; `ip` is the address that connects, `remote_ip` the client's behind proxies, `to_ip` the one that is called ("": the
-    proxy's first)."""
+class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A request to evaluate, or a TCP connection if `tcp` is true (None: according to the port's protocol).
+
+    `principal` may have the prefix `spiffe://`; `namespace` stands for the default service account of a namespace. `ip` is the
+    source address, `remote_ip` the client address behind proxies, and `to_ip` the destination (default: the proxy's first address).
+    """
 
     tcp: bool | None = None
     method: str = "GET"
@@ -47,7 +49,7 @@ class AuthorizationQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class Evaluated(NamedTuple):
-    """A policy, and the positions of its rules that the request meets."""
+    """A policy with the positions of its rules that match the request."""
 
     key: ObjectKey
     action: str
@@ -60,54 +62,54 @@ class Evaluated(NamedTuple):
 
 
 def authz(sources: Sources, query: Query) -> Any:
-    """Returns the policies of proxyID; with `request`, a question as JSON, also what they decide and why."""
+    """Return the policies of proxyID and, for a `request` in JSON, their decision with its reason."""
     db, connection = sources.db, asked_connection(sources, query)
     node_id = connection.proxy_key
     sidecar = connection.proxy.type is NodeType.SIDECAR
     keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY.id.name)
     if "request" not in query:
         return {"proxy": connection.proxy.id, "policies": [_show(e) for e in _evaluate(db, keys, False, None)]}
-    asked = _question(query["request"])
-    mode, speaks_tcp = _port(db, node_id, asked.port) if sidecar else ("", False)
-    tcp = speaks_tcp if asked.tcp is None else asked.tcp
-    own = connection.proxy.ips[0] if connection.proxy.ips else ""
-    call = _call(asked, mesh_trust_domains(db)[0], own, tcp)
-    found = _evaluate(db, keys, tcp, call)
-    decision, why = _NO_CERTIFICATE if mode == "STRICT" and not call.principal else decide(found)
+    request = _decode_request(query["request"])
+    mode, speaks_tcp = _port(db, node_id, request.port) if sidecar else ("", False)
+    tcp = speaks_tcp if request.tcp is None else request.tcp
+    own_address = connection.proxy.ips[0] if connection.proxy.ips else ""
+    call = _request_attributes(request, mesh_trust_domains(db)[0], own_address, tcp)
+    evaluated = _evaluate(db, keys, tcp, call)
+    decision, why = _NO_CERTIFICATE if mode == "STRICT" and not call.principal else decide(evaluated)
     head = {
         "proxy": connection.proxy.id,
         "protocol": "TCP" if tcp else "HTTP",
         "mutualTls": mode,
         "principal": call.principal,
     }
-    return {**head, "decision": decision, "why": why, "policies": [_show(e) for e in found]}
+    return {**head, "decision": decision, "why": why, "policies": [_show(e) for e in evaluated]}
 
 
 def decide(policies: list[Evaluated]) -> tuple[str, str]:
-    """Returns what policies decide together, "allowed", "denied" or "asked" (of an external authorizer), and why."""
+    """Return the joint decision of policies, "allowed", "denied" or "asked" (an external authorizer decides), with its reason."""
     in_force = [p for p in policies if not p.dry_run]
-    asked = next((p for p in in_force if p.action == "CUSTOM" and p.met), None)
+    delegating = next((p for p in in_force if p.action == "CUSTOM" and p.met), None)
     denied = next((p for p in in_force if p.action == "DENY" and p.met), None)
     if denied is not None:
-        return "denied", f"{denied} denies it by rule {denied.met[0]}"
+        return "denied", f"denied by rule {denied.met[0]} of {denied}"
     allowing = [p for p in in_force if p.action == "ALLOW"]
     allowed = next((p for p in allowing if p.met), None)
     if allowing and allowed is None:
-        return "denied", f"none of {len(allowing)} policies that allow has a rule for it"
-    if asked is not None:
-        return "asked", f"{asked} has the authorizer {asked.provider} decide by rule {asked.met[0]}"
+        return "denied", "the only ALLOW policy has no matching rule" if len(allowing) == 1 else f"none of the {len(allowing)} ALLOW policies has a matching rule"
+    if delegating is not None:
+        return "asked", f"rule {delegating.met[0]} of {delegating} delegates to the external authorizer {delegating.provider}"
     if allowed is not None:
-        return "allowed", f"{allowed} allows it by rule {allowed.met[0]}"
-    return "allowed", "no policy that allows is for this workload, and none denies it"
+        return "allowed", f"allowed by rule {allowed.met[0]} of {allowed}"
+    return "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
 
 
 def _evaluate(db: Mesh, keys: tuple[ObjectKey, ...], tcp: bool, call: RequestAttributes | None) -> list[Evaluated]:
-    found = []
+    evaluated = []
     for key in keys:
         if (policy := compiled_policy(db, key, tcp)) is not None:
-            met = tuple(_position(name) for name, rule in policy.rules if call is not None and meets(rule, call))
-            found.append(Evaluated(key, policy.action, policy.dry_run, policy.provider, met))
-    return found
+            met = tuple(_position(name) for name, rule in policy.rules if call is not None and rule_matches(rule, call))
+            evaluated.append(Evaluated(key, policy.action, policy.dry_run, policy.provider, met))
+    return evaluated
 
 
 def _position(rule_name: str) -> int:
@@ -129,46 +131,46 @@ def _show(policy: Evaluated) -> dict[str, Any]:
 
 
 def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
-    """Returns what a sidecar accepts on a port, and whether the port is known to speak something other than HTTP."""
+    """Return the mTLS mode that a sidecar accepts on a port, and whether the port is known not to be HTTP."""
     inbound = inbound_facet(db, node_id)
     spec = next((s for s in port_keys(db, inbound) if number and s.number == number), None)
     known_tcp = spec is not None and spec.protocol.name != "UNSUPPORTED" and not spec.protocol.is_http
     return accepted_mtls(db, inbound).at(number), known_tcp
 
 
-# -- the question ----------------------------------------------------------------------------------------------------------
+# -- the request -----------------------------------------------------------------------------------------------------------
 
 
-def _question(text: str) -> AuthorizationQuestion:
+def _decode_request(text: str) -> AuthorizationRequest:
     try:
-        asked = msgspec.json.decode(text, type=AuthorizationQuestion)
-        for address in filter(None, (asked.ip, asked.remote_ip, asked.to_ip)):
+        request = msgspec.json.decode(text, type=AuthorizationRequest)
+        for address in filter(None, (request.ip, request.remote_ip, request.to_ip)):
             ipaddress.ip_address(address)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Refused(400, f"request: {error}\n") from error
-    return asked
+    return request
 
 
-def _call(asked: AuthorizationQuestion, trust_domain: str, own_address: str, tcp: bool) -> RequestAttributes:
-    principal = PREFIX + asked.principal.removeprefix(PREFIX) if asked.principal else ""
-    if not principal and asked.namespace:
-        principal = identity(trust_domain, asked.namespace, "default")
-    envoys = {":method": asked.method, ":path": asked.path, **({":authority": asked.host} if asked.host else {})}
-    headers = {name.lower(): value for name, value in asked.headers.items()} | envoys
+def _request_attributes(request: AuthorizationRequest, trust_domain: str, own_address: str, tcp: bool) -> RequestAttributes:
+    principal = PREFIX + request.principal.removeprefix(PREFIX) if request.principal else ""
+    if not principal and request.namespace:
+        principal = identity(trust_domain, request.namespace, "default")
+    envoys = {":method": request.method, ":path": request.path, **({":authority": request.host} if request.host else {})}
+    headers = {name.lower(): value for name, value in request.headers.items()} | envoys
     return RequestAttributes(
         principal=principal,
-        peer=asked.ip,
-        client=asked.remote_ip,
-        destination=asked.to_ip or own_address,
-        port=asked.port,
-        server_name=asked.sni,
+        peer=request.ip,
+        client=request.remote_ip,
+        destination=request.to_ip or own_address,
+        port=request.port,
+        server_name=request.sni,
         headers={} if tcp else headers,
-        claims={} if tcp else _claims(asked.claims),
+        claims={} if tcp else _claims(request.claims),
     )
 
 
 def _claims(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the claims as policies see them: some are lists between blanks."""
+    """Return the claims as policies see them: some are space-delimited lists."""
     return {
         name: value.split() if name in _SPACE_DELIMITED and isinstance(value, str) else value
         for name, value in claims.items()

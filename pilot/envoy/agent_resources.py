@@ -67,8 +67,8 @@ def _answers(db: Mesh, import_key: ImportKey, resolver: ResolverFacet) -> tuple[
     ]
     near = [e for e in members if resolver.all_clusters or e.cluster_id == resolver.cluster_id]
     addresses = [a for e in near for a in e.addresses]
-    own = (_answer(row, row.hostname, addresses, row.name),) if addresses else ()
-    return (*_pods(row, members, resolver.cluster_id), *own) or None
+    service_entry = (_answer(row, row.hostname, addresses, row.name),) if addresses else ()
+    return (*_pods(row, members, resolver.cluster_id), *service_entry) or None
 
 
 def _pods(service: Service, members: list[Endpoint], cluster_id: str) -> Iterator[NameTableEntry]:
@@ -95,7 +95,7 @@ def _answer(service: Service, host: str, addresses: tuple[str, ...] | list[str],
 
 
 _by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[NameTableEntry, ...]] = Gather(
-    "names of services", _imports, _answers, passed=lambda scope, by: (by,)
+    "names of services", _imports, _answers, passed=lambda scope, resolver: (resolver,)
 )
 """The entries of each service, shared by proxies with different scopes."""
 

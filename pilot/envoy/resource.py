@@ -14,12 +14,12 @@ def varint(value: int) -> bytes:
         return _ONE_BYTE[value]
     if value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
-    out = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    out.append(value)
-    return bytes(out)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def length_delimited(number: int, payload: bytes) -> bytes:
@@ -129,6 +129,6 @@ class Resource:
         return f"<Resource {self.name} {self.size} bytes>"
 
 
-def _same_lengths(one: Resource, other: Resource) -> bool:
+def _same_lengths(first: Resource, second: Resource) -> bool:
     """Return whether the pieces have the same lengths. If so, the resources are equal only if each piece is equal."""
-    return [*map(len, one.pieces)] == [*map(len, other.pieces)]
+    return [*map(len, first.pieces)] == [*map(len, second.pieces)]

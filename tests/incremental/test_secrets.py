@@ -112,7 +112,7 @@ def content(world: World) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in PROXIES:
         node_id = world.connect(one)
-        waits = SECRET not in proxy_plan(world.mesh, node_id).named
+        waits = SECRET not in proxy_plan(world.mesh, node_id).by_name
         found[node_id] = "waits" if waits else world.secrets(node_id, *NAMES)
     return found
 

@@ -1,1 +1,1 @@
-"""EnvoyFilters: patches of what is built, as a step of its own behind it."""
+"""EnvoyFilters, which patch resources after they are built."""

@@ -1,4 +1,4 @@
-"""Derives the resources that patches add: clusters, listeners and extension configs."""
+"""Resources that patches add (clusters, listeners and extension configs), and the patches behind a resource."""
 
 from __future__ import annotations
 
@@ -18,44 +18,49 @@ _TYPES = {CLUSTER: "CLUSTER", LISTENER: "LISTENER"}
 
 @derived
 def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resource]:
-    """Returns the clusters or listeners that patches add, by patch. One for any context is not added to the inbound side."""
+    """Return the clusters or listeners that patches add, by patch.
+
+    Patches for any context are not added to the inbound side.
+    """
     return {p.key: as_resource(type_url, p.value) for p in patches(db, facet) if _adds(p, _TYPES[type_url], facet)}
 
 
-def _adds(found: ParsedPatch, apply_to: str, facet: PatchFacet) -> bool:
+def _adds(patch: ParsedPatch, apply_to: str, facet: PatchFacet) -> bool:
     return (
-        found.apply_to == apply_to
-        and found.operation == "ADD"
-        and (found.match.context != "ANY" or facet.context != "SIDECAR_INBOUND")
+        patch.apply_to == apply_to
+        and patch.operation == "ADD"
+        and (patch.match.context != "ANY" or facet.context != "SIDECAR_INBOUND")
     )
 
 
 @derived
 def _extension(db: Mesh, name: str, facet: PatchFacet) -> Resource | None:
-    """Returns the first extension config of a name that a patch adds."""
-    found = (p for key in facet.patches if (p := patch(db, key)) is not None and p.operation == "ADD")
-    return next((Resource.of(EXTENSION, p.value) for p in found if p.value.name == name), None)
+    """Return the first extension config with this name that a patch adds."""
+    additions = (p for key in facet.patches if (p := patch(db, key)) is not None and p.operation == "ADD")
+    return next((Resource.of(EXTENSION, p.value) for p in additions if p.value.name == name), None)
 
 
 added_extensions: Lookup[str, [frozenset[str], PatchFacet], Resource] = Lookup(
     "extension configs of EnvoyFilters", _extension
 )
-"""The extension configs that patches add, for proxies that ask for them by name."""
+"""The extension configs that patches add, for proxies that request them by name."""
 
 
 def find_patches(db: Mesh, fn: Any, args: tuple[Any, ...], name: str) -> tuple[PatchKey, ...]:
-    """Returns the patches that changed or added the resource of a name in a group `fn(db, *args)`, in their order."""
+    """Return the patches that changed or added a resource in a group `fn(db, *args)`, in order."""
     if fn is added:
         return tuple(key for key, resource in added(db, *args).items() if resource.name == name)[:1]
     if fn is added_extensions:
         return tuple(
-            k
-            for k in args[-1].patches
-            if (p := patch(db, k)) is not None and p.value is not None and p.value.name == name
+            key
+            for key in args[-1].patches
+            if (p := patch(db, key)) is not None and p.value is not None and p.value.name == name
         )[:1]
     if fn is not patched:
         return ()
-    found = (
-        one for one in patched_resources(db, *args).values() if one.resource is not None and one.resource.name == name
+    results = (
+        result
+        for result in patched_resources(db, *args).values()
+        if result.resource is not None and result.resource.name == name
     )
-    return next((one.applied for one in found), ())
+    return next((result.applied for result in results), ())

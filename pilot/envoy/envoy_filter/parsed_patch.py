@@ -1,4 +1,4 @@
-"""Derives a patch that is ready to be applied: its value as a message, once for all that it touches."""
+"""A patch that is ready to be applied. Its value is parsed once for all resources that it changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _ANYTHING = EnvoyConfigObjectMatch()
 
 
 class ParsedPatch(NamedTuple):
-    """A patch. `value` is shared by everything that is patched: it is copied, and never changed; None where something is removed.
+    """A patch.
 
-    An insertion where order does not matter is an addition.
+    `value` is shared by all patched resources: copy it, and never change it. It is None for removals. An insertion
+    where order is irrelevant becomes an addition.
     """
 
     key: PatchKey
@@ -30,44 +31,48 @@ class ParsedPatch(NamedTuple):
 
     @property
     def merges(self) -> bool:
-        """Returns whether the value is merged."""
+        """Return whether the value is merged."""
         return self.operation in MERGES
 
     @property
     def replaces_lists(self) -> bool:
-        """Returns whether lists of the value take the place of those that are there, instead of being appended."""
+        """Return whether lists of the value replace existing lists instead of being appended."""
         return self.operation == "MERGE_AND_REPLACE_LIST"
 
     @property
     def network_filter(self) -> FilterMatch | None:
-        """Returns the network filter that is asked for, None where any is."""
+        """The match for a network filter, or None if any filter matches."""
         listener = self.match.listener
         return listener.filter_chain.filter if listener is not None and listener.filter_chain is not None else None
 
     @property
     def listener_filter(self) -> str:
-        """Returns the name of the listener filter that is asked for, "" where any is."""
+        """The name of the matching listener filter, or "" if any matches."""
         return self.match.listener.listener_filter if self.match.listener is not None else ""
 
 
 @derived
 def patch(db: Mesh, key: PatchKey) -> ParsedPatch | None:
-    """Returns a patch; None for one whose value is wrong, which is left out."""
-    found = configured_patch(db, key)
-    if found is None or found.patch is None:
+    """Return a patch, or None if its value is invalid."""
+    configured = configured_patch(db, key)
+    if configured is None or configured.patch is None:
         return None
     operation = (
-        "ADD" if found.apply_to in _UNORDERED and found.patch.operation.startswith("INSERT_") else found.patch.operation
+        "ADD"
+        if configured.apply_to in _UNORDERED and configured.patch.operation.startswith("INSERT_")
+        else configured.patch.operation
     )
     value = None
     if operation != "REMOVE":
-        value, faults = read_patch_value(found.apply_to, operation, found.patch.value or {})
+        value, faults = read_patch_value(configured.apply_to, operation, configured.patch.value or {})
         if faults:
             return None
-    return ParsedPatch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)
+    return ParsedPatch(
+        key, configured.apply_to, operation, configured.match or _ANYTHING, value, configured.patch.filter_class
+    )
 
 
 @hub
 def patches(db: Mesh, facet: PatchFacet) -> tuple[ParsedPatch, ...]:
-    """Returns the patches of a facet that can be applied, in their order."""
-    return tuple(found for key in facet.patches if (found := patch(db, key)) is not None)
+    """Return the valid patches of a facet, in order."""
+    return tuple(parsed for key in facet.patches if (parsed := patch(db, key)) is not None)

@@ -1,4 +1,4 @@
-"""Patches clusters."""
+"""Applies patches to clusters."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ _SOCKET = "transport_socket"
 
 
 def patch_cluster(cluster: Any, patches: Iterable[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
-    """Patches a cluster in place; returns False where it is removed."""
+    """Patch a cluster in place. Return False if it is removed."""
     for patch in patches:
         if not matches_cluster(patch.match.cluster, cluster.name, facet):
             continue
         if patch.operation == "REMOVE":
-            effects.apply(patch)
+            effects.record_applied(patch)
             return False
         if patch.merges and _merge(cluster, patch, effects):
-            effects.apply(patch)
+            effects.record_applied(patch)
     return True
 
 
 def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merges a patch; its transport socket into that of the same name, which may be one of those that endpoints choose from."""
+    """Merge a patch.
+
+    Its transport socket is merged into the one with the same name, which may be one of several that endpoints select.
+    """
     socket = patch.value.transport_socket
     if not socket.name:
         return merge_value(cluster, patch.value, patch, effects)
-    rest = type(cluster)()
-    rest.CopyFrom(patch.value)
-    rest.ClearField(_SOCKET)
+    remainder = type(cluster)()
+    remainder.CopyFrom(patch.value)
+    remainder.ClearField(_SOCKET)
     merged = type(cluster)()
     merged.CopyFrom(cluster)
     if not _merge_socket(merged, socket, patch, effects) or (
-        rest.ListFields() and not merge_value(merged, rest, patch, effects)
+        remainder.ListFields() and not merge_value(merged, remainder, patch, effects)
     ):
         return False
     cluster.CopyFrom(merged)
@@ -50,15 +53,15 @@ def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
 
 def _merge_socket(cluster: Any, socket: Any, patch: ParsedPatch, effects: Effects) -> bool:
     if cluster.transport_socket_matches:
-        own: Message | None = next(
+        matching_socket: Message | None = next(
             (m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name),
             None,
         )
-        if own is None:
-            text = f"endpoints choose their transport socket here, and none of those is a {socket.name}"
-            effects.refuse(patch, Violation("no-such-socket", (_SOCKET, "name"), text))
+        if matching_socket is None:
+            text = f"the cluster selects transport sockets by endpoint, and none of them is named {socket.name}"
+            effects.record_misfit(patch, Violation("no-such-socket", (_SOCKET, "name"), text))
             return False
-        return merge_socket(own, socket, patch, effects, (_SOCKET,))
+        return merge_socket(matching_socket, socket, patch, effects, (_SOCKET,))
     if cluster.transport_socket.name == socket.name:
         return merge_socket(cluster.transport_socket, socket, patch, effects, (_SOCKET,))
     cluster.transport_socket.CopyFrom(socket)

@@ -1,4 +1,4 @@
-"""What became of patches: which of them changed something, and which do not fit what they were to change."""
+"""Records which patches changed something, and which do not fit the resource that they match."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pilot.mesh.model.facets import PatchKey
 
 
 class Misfit(NamedTuple):
-    """A patch that is left out of something that it matches; the place is in its value."""
+    """A patch that does not fit a resource that it matches. The fault is located in the patch's value."""
 
     patch: PatchKey
     fault: Violation
 
 
 class Effects:
-    """Gathers what becomes of patches while they are applied."""
+    """Collects the effects of patches while they are applied."""
 
     def __init__(self) -> None:
         self.applied: dict[PatchKey, None] = {}
         self.misfits: dict[Misfit, None] = {}
 
-    def apply(self, patch: ParsedPatch) -> None:
-        """Notes that a patch changed something."""
+    def record_applied(self, patch: ParsedPatch) -> None:
+        """Record that a patch changed something."""
         self.applied[patch.key] = None
 
-    def refuse(self, patch: ParsedPatch, fault: Violation) -> None:
-        """Notes that a patch is left out."""
+    def record_misfit(self, patch: ParsedPatch, fault: Violation) -> None:
+        """Record that a patch does not fit."""
         self.misfits[Misfit(patch.key, fault)] = None
 
-    def take(self, applied: Iterable[PatchKey], misfits: Iterable[Misfit]) -> None:
-        """Notes what became of patches elsewhere."""
+    def update(self, applied: Iterable[PatchKey], misfits: Iterable[Misfit]) -> None:
+        """Add effects that were recorded elsewhere."""
         self.applied.update(dict.fromkeys(applied))
         self.misfits.update(dict.fromkeys(misfits))

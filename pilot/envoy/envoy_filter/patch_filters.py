@@ -1,4 +1,4 @@
-"""Patches the network filters of a chain, and the HTTP filters of its connection managers."""
+"""Applies patches to the network filters of a chain, and to the HTTP filters of its connection managers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilot.lib.protobuf.constraints import unpack
 from pilot.lib.protobuf.types import name_in
 
 _NETWORK = "envoy.extensions.filters.network"
-_ENDS = frozenset(
+_TERMINAL_FILTERS = frozenset(
     (
         "envoy.extensions.filters.http.router.v3.Router",
         f"{_NETWORK}.http_connection_manager.v3.HttpConnectionManager",
@@ -28,63 +28,68 @@ _ENDS = frozenset(
         f"{_NETWORK}.direct_response.v3.Config",
     )
 )
-"""Filters that end what becomes of a connection or request: Envoy refuses a list in which one is not the last."""
+"""Filters that must be the last of their list. Envoy rejects a list with a filter after one of them."""
 _AUTHN = frozenset(("envoy.filters.http.jwt_authn", "istio_authn"))
 _AUTHZ = frozenset(("envoy.filters.http.rbac", "envoy.filters.http.ext_authz"))
 _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
 
 
 def _end(filters: Any) -> int:
-    """Returns the position behind which nothing may stand: before the filter that ends the list, where there is one."""
+    """Return the position at which filters can be appended, before the terminal filter if there is one."""
     last = len(filters)
-    return last - 1 if last and name_in(filters[-1].typed_config.type_url) in _ENDS else last
+    return last - 1 if last and name_in(filters[-1].typed_config.type_url) in _TERMINAL_FILTERS else last
 
 
-# -- network filters -------------------------------------------------------------------------------------------------------
+# -- network filters ---------------------------------------------------------------------------------------------------
 
 
 def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patches the filters of a chain in place: first which there are, then what they are, then what is in them."""
-    own = [patch for patch in patches if matches_chain(patch, listener, chain)]
-    network = [patch for patch in own if patch.apply_to == "NETWORK_FILTER"]
+    """Patch the filters of a chain in place: first the list, then each filter, then the HTTP filters inside."""
+    matching = [patch for patch in patches if matches_chain(patch, listener, chain)]
+    network = [patch for patch in matching if patch.apply_to == "NETWORK_FILTER"]
     for patch in network:
         if not patch.merges:
-            change_list(chain.filters, patch, _chosen(patch), effects, _end(chain.filters))
-    for item in chain.filters:
+            change_list(chain.filters, patch, _named_filter(patch), effects, _end(chain.filters))
+    for network_filter in chain.filters:
         for patch in network:
-            if patch.merges and _is_named(patch, item.name):
-                _merge_filter(item, patch, effects)
-        http = [patch for patch in own if patch.apply_to == "HTTP_FILTER" and _is_named(patch, item.name)]
-        if http and item.name == HTTP_MANAGER:
-            _patch_manager(item, http, effects)
+            if patch.merges and _is_named(patch, network_filter.name):
+                _merge_filter(network_filter, patch, effects)
+        http = [
+            patch for patch in matching if patch.apply_to == "HTTP_FILTER" and _is_named(patch, network_filter.name)
+        ]
+        if http and network_filter.name == HTTP_MANAGER:
+            _patch_manager(network_filter, http, effects)
 
 
 def _is_named(patch: ParsedPatch, name: str) -> bool:
     return patch.network_filter is None or patch.network_filter.name == name
 
 
-def _chosen(patch: ParsedPatch) -> Callable[[Any], bool] | None:
-    named = patch.network_filter
-    return None if named is None else lambda item: item.name == named.name
+def _named_filter(patch: ParsedPatch) -> Callable[[Any], bool] | None:
+    filter_match = patch.network_filter
+    return None if filter_match is None else lambda network_filter: network_filter.name == filter_match.name
 
 
-def _merge_filter(item: Any, patch: ParsedPatch, effects: Effects) -> None:
-    """Merges what a patch says of a filter's config, and gives the filter the patch's name. A config that is not known yet is not merged."""
-    if not item.HasField("typed_config"):
+def _merge_filter(target: Any, patch: ParsedPatch, effects: Effects) -> None:
+    """Merge a patch into a filter's config, and rename the filter if the patch has a name.
+
+    A config from discovery is not merged.
+    """
+    if not target.HasField("typed_config"):
         return
     if patch.value.HasField("typed_config") and not merge_packed(
-        item.typed_config, patch.value.typed_config, patch, effects
+        target.typed_config, patch.value.typed_config, patch, effects
     ):
         return
-    item.name = patch.value.name or item.name
-    effects.apply(patch)
+    target.name = patch.value.name or target.name
+    effects.record_applied(patch)
 
 
-# -- HTTP filters ----------------------------------------------------------------------------------------------------------
+# -- HTTP filters ------------------------------------------------------------------------------------------------------
 
 
-def _patch_manager(item: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    manager = unpack(item.typed_config)
+def _patch_manager(network_filter: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+    manager = unpack(network_filter.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
     for patch in patches:
@@ -94,29 +99,34 @@ def _patch_manager(item: Any, patches: Sequence[ParsedPatch], effects: Effects) 
                 if patch.network_filter is not None and patch.network_filter.sub_filter is not None
                 else None
             )
-            change_list(manager.http_filters, patch, _called(name), effects, _place(patch, manager.http_filters))
-    for found in manager.http_filters:
+            change_list(
+                manager.http_filters, patch, _has_name(name), effects, _insert_position(patch, manager.http_filters)
+            )
+    for http_filter in manager.http_filters:
         for patch in patches:
             sub = patch.network_filter.sub_filter if patch.network_filter is not None else None
-            if patch.merges and (sub is None or sub.name == found.name):
-                _merge_filter(found, patch, effects)
-    item.typed_config.value = manager.SerializeToString(deterministic=True)
+            if patch.merges and (sub is None or sub.name == http_filter.name):
+                _merge_filter(http_filter, patch, effects)
+    network_filter.typed_config.value = manager.SerializeToString(deterministic=True)
 
 
-def _called(name: str | None) -> Callable[[Any], bool] | None:
+def _has_name(name: str | None) -> Callable[[Any], bool] | None:
     return None if name is None else lambda item: item.name == name
 
 
-def _place(patch: ParsedPatch, filters: Any) -> int:
-    """Returns where a filter is added: by its class behind Istio's filters of that class, or before those that count; else at the end."""
+def _insert_position(patch: ParsedPatch, filters: Any) -> int:
+    """Return the position of an added filter.
+
+    Its class places it after Istio's filters of that class, or before statistics. Without a class it is appended.
+    """
     end = _end(filters)
     if patch.operation != "ADD" or patch.filter_class == "UNSPECIFIED":
         return end
-    named = [item.name for item in filters]
+    names = [item.name for item in filters]
     if patch.filter_class == "STATS":
-        return min((index for index, name in enumerate(named[:end]) if name in _STATS), default=end)
-    before = _AUTHN if patch.filter_class == "AUTHN" else _AUTHN | _AUTHZ
-    behind = [index for index, name in enumerate(named[:end]) if name in before]
-    if behind:
-        return behind[-1] + 1
-    return min((index for index, name in enumerate(named[:end]) if name in _AUTHZ), default=end)
+        return min((index for index, name in enumerate(names[:end]) if name in _STATS), default=end)
+    preceding = _AUTHN if patch.filter_class == "AUTHN" else _AUTHN | _AUTHZ
+    positions = [index for index, name in enumerate(names[:end]) if name in preceding]
+    if positions:
+        return positions[-1] + 1
+    return min((index for index, name in enumerate(names[:end]) if name in _AUTHZ), default=end)

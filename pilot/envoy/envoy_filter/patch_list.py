@@ -1,4 +1,4 @@
-"""Adds, inserts, replaces and removes items of the lists whose order matters: filters, and routes."""
+"""Adds, inserts, replaces and removes items of ordered lists: filters and routes."""
 
 from __future__ import annotations
 
@@ -9,52 +9,61 @@ from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.lib.protobuf.fault import Violation
 
-Chosen = Callable[[Any], bool]
-"""Tells whether an item is the one that a patch names."""
+IsTarget = Callable[[Any], bool]
+"""Returns whether an item is the one that a patch names."""
 
 
-def change_list(items: Any, patch: ParsedPatch, chosen: Chosen | None, effects: Effects, end: int | None = None) -> None:
-    """Applies a patch that does not merge. `chosen`: None where it names no item: then it inserts at the beginning or the end, and replaces
-    and removes nothing. `end`: the position behind which nothing may stand, where that is not the end of the list."""
-    last = len(items) if end is None else end
+def change_list(
+    items: Any, patch: ParsedPatch, is_target: IsTarget | None, effects: Effects, end: int | None = None
+) -> None:
+    """Apply a patch that does not merge.
+
+    `is_target` is None if the patch names no item: it then inserts at the beginning or the end, and replaces and
+    removes nothing. `end` is the last position at which items may be inserted, if that is not the end of the list.
+    """
+    end_position = len(items) if end is None else end
     if patch.operation == "REMOVE":
-        _remove(items, patch, chosen, effects)
+        _remove(items, patch, is_target, effects)
         return
-    if chosen is None:
-        at = {"ADD": last, "INSERT_AFTER": last, "INSERT_FIRST": 0, "INSERT_BEFORE": 0}.get(patch.operation)
+    if is_target is None:
+        positions = {"ADD": end_position, "INSERT_AFTER": end_position, "INSERT_FIRST": 0, "INSERT_BEFORE": 0}
+        position = positions.get(patch.operation)
     else:
-        found = next((index for index, item in enumerate(items) if chosen(item)), None)
-        at = _position(patch.operation, found, last)
-    if at is None:
+        target = next((index for index, item in enumerate(items) if is_target(item)), None)
+        position = _position(patch.operation, target, end_position)
+    if position is None:
         return
     if patch.operation == "REPLACE":
-        items[at].CopyFrom(patch.value)
-    elif at > last:
-        effects.refuse(
+        items[position].CopyFrom(patch.value)
+    elif position > end_position:
+        effects.record_misfit(
             patch,
             Violation(
                 "behind-last-filter",
                 (),
-                f"{items[last].name} ends what becomes of a request, nothing can stand behind it",
+                f"{items[end_position].name} is a terminal filter; no filter can follow it",
             ),
         )
         return
     else:
-        items.insert(at, patch.value)
-    effects.apply(patch)
+        items.insert(position, patch.value)
+    effects.record_applied(patch)
 
 
-def _position(operation: str, found: int | None, last: int) -> int | None:
-    """Returns where an item is put, or which one is replaced; None where the named one is not there. What is added or goes first needs none."""
+def _position(operation: str, target: int | None, end_position: int) -> int | None:
+    """Return the position of an insertion or replacement, or None if the named item does not exist.
+
+    ADD and INSERT_FIRST do not need it.
+    """
     if operation == "ADD":
-        return last
+        return end_position
     if operation == "INSERT_FIRST":
         return 0
-    return found if found is None or operation != "INSERT_AFTER" else found + 1
+    return target if target is None or operation != "INSERT_AFTER" else target + 1
 
 
-def _remove(items: Any, patch: ParsedPatch, chosen: Chosen | None, effects: Effects) -> None:
+def _remove(items: Any, patch: ParsedPatch, is_target: IsTarget | None, effects: Effects) -> None:
     for index in range(len(items) - 1, -1, -1):
-        if chosen is not None and chosen(items[index]):
+        if is_target is not None and is_target(items[index]):
             del items[index]
-            effects.apply(patch)
+            effects.record_applied(patch)

@@ -1,4 +1,4 @@
-"""Patches listeners: the listener itself, its listener filters, its filter chains, and in these the routes of a sidecar's inbound side."""
+"""Applies patches to listeners and their listener filters, filter chains and inline routes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SOCKET = "transport_socket"
 
 
 def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
-    """Patches a listener in place, from the outside inwards; returns False where it is removed."""
+    """Patch a listener in place, from the outside inwards. Return False if it is removed."""
     patch_inline_routes(listener, patches, facet, effects)
     for patch in _of("LISTENER", patches, listener):
         if patch.operation == "REMOVE":
-            effects.apply(patch)
+            effects.record_applied(patch)
             return False
         if patch.merges and merge_value(listener, patch.value, patch, effects):
-            effects.apply(patch)
+            effects.record_applied(patch)
     for patch in _of("LISTENER_FILTER", patches, listener):
         _patch_listener_filters(listener.listener_filters, patch, effects)
     _patch_chains(listener, patches, effects)
@@ -35,7 +35,7 @@ def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFa
 
 
 def _of(apply_to: str, patches: Iterable[ParsedPatch], listener: Any) -> list[ParsedPatch]:
-    """Returns the patches of one kind that are for a listener as it is now."""
+    """Return the patches of one kind that match a listener in its current state."""
     return [patch for patch in patches if patch.apply_to == apply_to and matches_listener(patch, listener)]
 
 
@@ -50,14 +50,14 @@ def _patch_listener_filters(filters: Any, patch: ParsedPatch, effects: Effects) 
             and item.HasField("typed_config")
             and merge_packed(item.typed_config, patch.value.typed_config, patch, effects)
         ):
-            effects.apply(patch)
+            effects.record_applied(patch)
 
 
-# -- filter chains ---------------------------------------------------------------------------------------------------------
+# -- filter chains -----------------------------------------------------------------------------------------------------
 
 
 def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patches the chains; those that are added are not patched."""
+    """Patch the chains. Added chains are not patched."""
     for index in range(len(listener.filter_chains) - 1, -1, -1):
         if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
             del listener.filter_chains[index]
@@ -68,53 +68,57 @@ def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effect
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD":
             listener.filter_chains.add().CopyFrom(patch.value)
-            effects.apply(patch)
+            effects.record_applied(patch)
 
 
 def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patches a chain in place; returns False where it is removed."""
+    """Patch a chain in place. Return False if it is removed."""
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
             continue
         if patch.operation == "REMOVE":
-            effects.apply(patch)
+            effects.record_applied(patch)
             return False
         if _merge_chain(chain, patch, effects):
-            effects.apply(patch)
+            effects.record_applied(patch)
     patch_network_filters(listener, chain, [p for p in patches if matches_listener(p, listener)], effects)
     return True
 
 
 def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merges a patch; its transport socket into that of the same name."""
+    """Merge a patch. Its transport socket is merged into the one with the same name."""
     socket = patch.value.transport_socket
     if not socket.name or socket.name != chain.transport_socket.name:
         return merge_value(chain, patch.value, patch, effects)
-    merged, rest = type(chain)(), type(chain)()
+    merged, remainder = type(chain)(), type(chain)()
     merged.CopyFrom(chain)
-    rest.CopyFrom(patch.value)
-    rest.ClearField(_SOCKET)
+    remainder.CopyFrom(patch.value)
+    remainder.ClearField(_SOCKET)
     if not merge_socket(merged.transport_socket, socket, patch, effects, (_SOCKET,)):
         return False
-    if rest.ListFields() and not merge_value(merged, rest, patch, effects):
+    if remainder.ListFields() and not merge_value(merged, remainder, patch, effects):
         return False
     chain.CopyFrom(merged)
     return True
 
 
 def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
-    """Patches the routes in a listener in place."""
-    own = [patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")]
-    for item in _managers(listener) if own else ():
-        manager = unpack(item.typed_config)
+    """Patch the inline routes of a listener in place."""
+    route_patches = [
+        patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")
+    ]
+    for network_filter in _managers(listener) if route_patches else ():
+        manager = unpack(network_filter.typed_config)
         if manager is None or not manager.HasField("route_config"):
             continue
-        asked = [
-            patch for patch in own if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)
+        matching = [
+            patch
+            for patch in route_patches
+            if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)
         ]
-        if asked:
-            patch_routes(manager.route_config, asked, facet, effects)
-            item.typed_config.value = manager.SerializeToString(deterministic=True)
+        if matching:
+            patch_routes(manager.route_config, matching, facet, effects)
+            network_filter.typed_config.value = manager.SerializeToString(deterministic=True)
 
 
 def _managers(listener: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Tells whether a patch is for something: by names alone, and by what is in it."""
+"""Decides whether a patch matches a resource, by its name and by its content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACTIONS = {"route": "ROUTE", "redirect": "REDIRECT", "direct_response": "DIRECT
 
 
 def can_touch(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
-    """Returns whether a patch can change a resource of a name. Where only the content tells, it can."""
+    """Return whether a patch can change a resource with this name. If only the content can tell, the result is True."""
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
     if type_url == LISTENER:
@@ -27,7 +27,10 @@ def can_touch(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -
 
 
 def touched_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
-    """Returns a text that every name has of resources that a patch can touch, "" where there is none; None for a patch that can touch all."""
+    """Return a text that occurs in the name of every resource that a patch can change.
+
+    The text is "" if there is none. The result is None for a patch that can change all resources.
+    """
     match = patch.match
     if type_url == CLUSTER:
         if match.cluster is None:
@@ -45,11 +48,11 @@ def _can_match_listener(match: ListenerMatch | None, name: str) -> bool:
     return match.name in ("", name) and (not match.port_number or port is None or port == match.port_number)
 
 
-# -- clusters --------------------------------------------------------------------------------------------------------------
+# -- clusters ----------------------------------------------------------------------------------------------------------
 
 
 def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) -> bool:
-    """Returns whether a cluster of a name is asked for. That of an inbound port is asked for by the services of the port, too."""
+    """Return whether a cluster with this name matches. An inbound cluster also matches by the services of its port."""
     if match is None or match.name:
         return match is None or match.name == name
     parsed = names.parse_cluster(name)
@@ -62,11 +65,14 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
     )
 
 
-# -- listeners -------------------------------------------------------------------------------------------------------------
+# -- listeners ---------------------------------------------------------------------------------------------------------
 
 
 def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
-    """Returns whether a listener, or something in it, is asked for. A port of a listener that captures all traffic is one of its chains'."""
+    """Return whether a listener or a part of it matches.
+
+    For a capture listener, the port is matched against its chains.
+    """
     match = patch.match.listener
     if match is None:
         return True
@@ -78,31 +84,34 @@ def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
 
 
 def matches_chain(patch: ParsedPatch, listener: Any, chain: Any) -> bool:
-    """Returns whether a filter chain of a listener that is asked for is asked for too."""
+    """Return whether a filter chain of a matching listener matches."""
     match = patch.match.listener
     if match is None:
         return True
-    own = chain.filter_chain_match
-    if listener.name in _CAPTURING and match.port_number and own.destination_port.value != match.port_number:
+    chain_match = chain.filter_chain_match
+    if listener.name in _CAPTURING and match.port_number and chain_match.destination_port.value != match.port_number:
         return False
-    asked = match.filter_chain
-    return asked is None or (
-        asked.name in ("", chain.name)
-        and (not asked.sni or asked.sni in own.server_names)
-        and asked.transport_protocol in ("", own.transport_protocol)
+    conditions = match.filter_chain
+    return conditions is None or (
+        conditions.name in ("", chain.name)
+        and (not conditions.sni or conditions.sni in chain_match.server_names)
+        and conditions.transport_protocol in ("", chain_match.transport_protocol)
         and (
-            not asked.application_protocols
-            or set(asked.application_protocols.split(",")) <= set(own.application_protocols)
+            not conditions.application_protocols
+            or set(conditions.application_protocols.split(",")) <= set(chain_match.application_protocols)
         )
-        and asked.destination_port in (0, own.destination_port.value)
+        and conditions.destination_port in (0, chain_match.destination_port.value)
     )
 
 
-# -- routes ----------------------------------------------------------------------------------------------------------------
+# -- routes ------------------------------------------------------------------------------------------------------------
 
 
 def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: PatchFacet) -> bool:
-    """Returns whether a route configuration of a name is asked for. A router's by the ports that its servers name, too."""
+    """Return whether a route configuration with this name matches.
+
+    A gateway's also matches by the ports of its servers.
+    """
     if match is None or match.name not in ("", name):
         return match is None
     if facet.context != "GATEWAY":
@@ -116,7 +125,7 @@ def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: Patc
 
 
 def matches_host(patch: ParsedPatch, host: Any) -> bool:
-    """Returns whether a virtual host of a route configuration that is asked for is asked for too."""
+    """Return whether a virtual host of a matching route configuration matches."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return match is None or (
         match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains)
@@ -124,19 +133,22 @@ def matches_host(patch: ParsedPatch, host: Any) -> bool:
 
 
 def host_texts(patch: ParsedPatch) -> tuple[bytes, ...]:
-    """Returns what stands in every virtual host that a patch asks for."""
+    """Return texts that occur in every virtual host that a patch matches."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 
 
 def names_route(patch: ParsedPatch) -> bool:
-    """Returns whether a patch asks for some route of a virtual host."""
+    """Return whether a patch matches specific routes of a virtual host."""
     match = patch.match.route_configuration
     return match is not None and match.vhost is not None and match.vhost.route is not None
 
 
 def matches_route(patch: ParsedPatch, route: Any) -> bool:
-    """Returns whether a route of a virtual host that is asked for is asked for too. A route of another action than a match can name has any."""
+    """Return whether a route of a matching virtual host matches.
+
+    An action that a match cannot name matches any action.
+    """
     host = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     match = host.route if host is not None else None
     if match is None:

@@ -1,4 +1,7 @@
-"""Merges the value of a patch into a message, unless it breaks what Envoy asks of it: then the message stays as it was."""
+"""Merges the value of a patch into a message.
+
+If the result would violate Envoy's constraints, the message stays unchanged.
+"""
 
 from __future__ import annotations
 
@@ -19,81 +22,93 @@ CONFIG: Place = ("typed_config",)
 
 
 def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = ()) -> bool:
-    """Merges a part of the patch's value, which is at `place` there, into a message of its type; returns whether it fits."""
-    tried = _fields_of(into, value)
-    if tried is not None:
-        merge(tried, value, patch.replaces_lists)
-        broken = next(find_broken(tried, touched=value), None)
-        if broken is not None:
-            effects.refuse(patch, broken._replace(place=(*place, *broken.place)))
+    """Merge a part of the patch's value, located at `place`, into a message of the same type.
+
+    Return whether it fits.
+    """
+    affected = _affected_fields(into, value)
+    if affected is not None:
+        merge(affected, value, patch.replaces_lists)
+        violation = next(find_broken(affected, touched=value), None)
+        if violation is not None:
+            effects.record_misfit(patch, violation._replace(place=(*place, *violation.place)))
             return False
     merge(into, value, patch.replaces_lists)
     return True
 
 
-def _fields_of(message: Any, value: Any) -> Any:
-    """Returns a copy of nothing but those messages and lists of a message that a value of its type sets too, because a message may be large and
-    a value is small. None where there are none: what is merged then is the value as it is, which is right alone."""
-    found = None
+def _affected_fields(message: Any, value: Any) -> Any:
+    """Return a copy of the messages and lists in a message that a value also sets, or None if there are none.
+
+    The message may be large and the value is small. Without common fields, the merged fields equal the value, which is
+    known to be valid.
+    """
+    affected = None
     for field, _ in value.ListFields():
-        if not _holds(message, field):
+        if not _is_set(message, field):
             continue
-        found = found if found is not None else type(message)()
-        part = getattr(found, field.name)
+        affected = affected if affected is not None else type(message)()
+        field_value = getattr(affected, field.name)
         if not field.is_repeated:
-            part.SetInParent()
-        part.MergeFrom(getattr(message, field.name))
-    return found
+            field_value.SetInParent()
+        field_value.MergeFrom(getattr(message, field.name))
+    return affected
 
 
-def _holds(message: Any, field: Any) -> bool:
-    """Returns whether a list, map or message is set in a message."""
+def _is_set(message: Any, field: Any) -> bool:
+    """Return whether a list, map or message field of a message is set."""
     if field.is_repeated:
         return bool(getattr(message, field.name))
     return field.message_type is not None and bool(message.HasField(field.name))
 
 
 def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = CONFIG) -> bool:
-    """Merges an Any of the patch's value into another Any, as the messages that are in them; returns whether it fits."""
-    inner, patched = unpack(into), _unpack_as(name_in(into.type_url), value)
-    if inner is None or patched is None or type(inner) is not type(patched):
-        text = f"{_named(value)} cannot be merged into {name_in(into.type_url)}"
-        effects.refuse(patch, Violation("wrong-type", (*place, "@type"), text))
+    """Merge an Any of the patch's value into another Any by merging the messages inside. Return whether it fits."""
+    message, patch_message = unpack(into), _unpack_as(name_in(into.type_url), value)
+    if message is None or patch_message is None or type(message) is not type(patch_message):
+        text = f"{_type_name(value)} cannot be merged into {name_in(into.type_url)}"
+        effects.record_misfit(patch, Violation("wrong-type", (*place, "@type"), text))
         return False
-    structured = name_in(value.type_url) in _TYPED_STRUCTS  # which could not be checked when it was read
-    broken = next(find_broken(patched, partial=True), None) if structured else None
-    if broken is not None:
-        effects.refuse(patch, broken._replace(place=(*place, *broken.place)))
+    structured = name_in(value.type_url) in _TYPED_STRUCTS  # was not checked when it was read
+    violation = next(find_broken(patch_message, partial=True), None) if structured else None
+    if violation is not None:
+        effects.record_misfit(patch, violation._replace(place=(*place, *violation.place)))
         return False
-    if not merge_value(inner, patched, patch, effects, place):
+    if not merge_value(message, patch_message, patch, effects, place):
         return False
-    into.value = inner.SerializeToString(deterministic=True)
+    into.value = message.SerializeToString(deterministic=True)
     return True
 
 
 def merge_socket(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place) -> bool:
-    """Merges a transport socket into one of the same name, as the messages that are in them."""
+    """Merge a transport socket into one with the same name by merging the messages inside."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)
     return merge_packed(into.typed_config, value.typed_config, patch, effects, (*place, "typed_config"))
 
 
 def _unpack_as(name: str, value: Any) -> Any:
-    """Returns the message in an Any; that of a TypedStruct, where a message of its own type is asked for."""
-    found = unpack(value)
+    """Return the message in an Any. A TypedStruct is converted to its own type if `name` requests it."""
+    message = unpack(value)
     if (
-        found is None
-        or found.DESCRIPTOR.full_name not in _TYPED_STRUCTS
+        message is None
+        or message.DESCRIPTOR.full_name not in _TYPED_STRUCTS
         or name in _TYPED_STRUCTS
-        or name_in(found.type_url) != name
+        or name_in(message.type_url) != name
     ):
-        return found
-    kind = find_type(name)
-    message, faults = read_message(kind, json_format.MessageToDict(found.value)) if kind is not None else (None, ())
-    return message if not faults else None
+        return message
+    message_type = find_type(name)
+    typed, faults = (
+        read_message(message_type, json_format.MessageToDict(message.value)) if message_type is not None else (None, ())
+    )
+    return typed if not faults else None
 
 
-def _named(value: Any) -> str:
-    found = unpack(value)
-    inner = getattr(found, "type_url", "") if found is not None and found.DESCRIPTOR.full_name in _TYPED_STRUCTS else ""
-    return name_in(inner or value.type_url)
+def _type_name(value: Any) -> str:
+    message = unpack(value)
+    type_url = (
+        getattr(message, "type_url", "")
+        if message is not None and message.DESCRIPTOR.full_name in _TYPED_STRUCTS
+        else ""
+    )
+    return name_in(type_url or value.type_url)

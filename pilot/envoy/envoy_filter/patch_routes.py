@@ -1,4 +1,4 @@
-"""Patches route configurations, their virtual hosts and routes."""
+"""Applies patches to route configurations, their virtual hosts and routes."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from pilot.mesh.model.facets import PatchFacet
 
 
 def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
-    """Patches a route configuration in place, from the outside inwards; virtual hosts that are added are not patched."""
-    own = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
-    patch_configuration(config, own, effects)
-    patch_hosts(config.virtual_hosts, own, effects)
-    add_hosts(config, own, effects)
+    """Patch a route configuration in place, from the outside inwards. Added virtual hosts are not patched."""
+    matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
+    patch_configuration(config, matching, effects)
+    patch_hosts(config.virtual_hosts, matching, effects)
+    add_hosts(config, matching, effects)
 
 
 def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Merges into a route configuration those patches that are for it as a whole."""
+    """Merge the patches for the route configuration itself."""
     for patch in patches:
         if (
             patch.apply_to == "ROUTE_CONFIGURATION"
             and patch.merges
             and merge_value(config, patch.value, patch, effects)
         ):
-            effects.apply(patch)
+            effects.record_applied(patch)
 
 
 def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patches virtual hosts in place, and the routes in them."""
-    of_hosts = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
-    of_routes = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
+    """Patch virtual hosts in place, including their routes."""
+    host_patches = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
+    route_patches = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
     for index in range(len(hosts) - 1, -1, -1):
-        if not _patch_host(hosts[index], of_hosts, of_routes, effects):
+        if not _patch_host(hosts[index], host_patches, route_patches, effects):
             del hosts[index]
 
 
 def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Adds the virtual hosts of patches to a route configuration."""
+    """Add the virtual hosts of patches to a route configuration."""
     for patch in patches:
         if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
             config.virtual_hosts.add().CopyFrom(patch.value)
-            effects.apply(patch)
+            effects.record_applied(patch)
 
 
 def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patches a virtual host in place; returns False where it is removed."""
+    """Patch a virtual host in place. Return False if it is removed."""
     for patch in hosts:
         if patch.operation == "ADD" or not matches_host(patch, host):
             continue
         if patch.operation == "REMOVE":
-            effects.apply(patch)
+            effects.record_applied(patch)
             return False
         if patch.operation == "REPLACE":
             host.CopyFrom(patch.value)
-            effects.apply(patch)
+            effects.record_applied(patch)
         elif merge_value(host, patch.value, patch, effects):
-            effects.apply(patch)
+            effects.record_applied(patch)
     _patch_host_routes(host, [patch for patch in routes if matches_host(patch, host)], effects)
     return True
 
 
 def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Removes and merges routes that are there, and then adds: what is added is not patched."""
+    """Remove and merge existing routes, and then add routes. Added routes are not patched."""
     for index in range(len(host.routes) - 1, -1, -1):
         if not _patch_route(host.routes[index], patches, effects):
             del host.routes[index]
@@ -81,15 +81,15 @@ def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -
         if not (patch.merges or patch.operation == "REMOVE") or not matches_route(patch, route):
             continue
         if patch.operation == "REMOVE":
-            effects.apply(patch)
+            effects.record_applied(patch)
             return False
         if merge_value(route, patch.value, patch, effects):
-            effects.apply(patch)
+            effects.record_applied(patch)
     return True
 
 
 def _add_route(routes: Any, patch: ParsedPatch, effects: Effects) -> None:
-    """Adds a route; one that is to be the first, and names another one, only where that is there."""
+    """Add a route. If INSERT_FIRST names another route, it takes effect only if that route exists."""
     if not names_route(patch):
         change_list(routes, patch, None, effects)
     elif patch.operation != "INSERT_FIRST" or any(matches_route(patch, route) for route in routes):

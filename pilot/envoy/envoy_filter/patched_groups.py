@@ -1,6 +1,7 @@
-"""Derives patched groups of resources from those that are built.
+"""Patched groups of resources.
 
-A resource that no patch can touch is the shared one itself, and what the same patches touch is shared by all proxies that have them.
+A resource that no patch can change is the shared original. A patched resource is shared by all proxies with the same
+patches.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.tables.database import Mesh
 
 ResourceKey = Any
-"""The key of a resource in its group, whatever that is made of."""
+"""The key of a resource in its group."""
 
 
 class PatchSourceKey(NamedTuple):
-    """Names the group that is patched, and the type of its resources."""
+    """The group that is patched, and the type of its resources."""
 
     type_url: str
     fn: Derived[Any, Any] | Gather[Any, Any, Any]
@@ -37,103 +38,106 @@ class PatchSourceKey(NamedTuple):
 
 
 class TouchedKey(NamedTuple):
-    """Names a resource that patches can touch. `facet` has nothing but these."""
+    """A resource that patches can change. `facet` contains only these patches."""
 
     key: ResourceKey
     facet: PatchFacet
 
 
 class PatchedMessage(NamedTuple):
-    """Holds what became of one resource. `resource` is None where it is removed; `misfits` are the patches that do not fit it."""
+    """A patched resource. `resource` is None if it is removed, and `misfits` are the patches that do not fit it."""
 
     resource: Resource | None
     applied: tuple[PatchKey, ...]
     misfits: tuple[Misfit, ...]
 
 
-# -- which resources -------------------------------------------------------------------------------------------------------
+# -- selection ---------------------------------------------------------------------------------------------------------
 
 
 @derived
 def _names(db: Mesh, source: PatchSourceKey) -> tuple[tuple[ResourceKey, str], ...]:
-    """Returns the resources of a group by name alone, which is all that an edit of one of them leaves as it was."""
+    """Return the names of the resources in a group. Edits of a resource do not change them."""
     return tuple((key, resource.name) for key, resource in source.fn(db, *source.args).items())
 
 
 @derived
 def _touched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> tuple[TouchedKey, ...]:
-    """Returns the resources that some patch of a facet can touch."""
-    found: list[TouchedKey] = []
+    """Return the resources that any patch of a facet can change."""
+    touched: list[TouchedKey] = []
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
-    ready = [(p, touched_text(p, source.type_url, facet)) for p in patches(db, facet)]
-    for key, name in _names(db, source) if ready else ():
+    candidates = [(row, touched_text(row, source.type_url, facet)) for row in patches(db, facet)]
+    for key, name in _names(db, source) if candidates else ():
         touching = tuple(
             [
-                p.key
-                for p, text in ready
-                if text is None or (text in name and can_touch(p, source.type_url, name, facet))
+                row.key
+                for row, text in candidates
+                if text is None or (text in name and can_touch(row, source.type_url, name, facet))
             ]
         )
         if touching:
-            found.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
-    return tuple(found)
+            touched.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
+    return tuple(touched)
 
 
-# -- what becomes of them --------------------------------------------------------------------------------------------------
+# -- patched groups ----------------------------------------------------------------------------------------------------
 
 
 def _items(source: PatchSourceKey, _: PatchFacet) -> tuple[PatchSourceKey]:
-    """Returns the source with the arguments that its items have, which groups of several classes of proxies have in common."""
+    """Return the source with the arguments of its items, which groups of several classes of proxies share."""
     return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
 
 
 def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | None:
-    """Returns a resource as it is built; that of a gather without reading the others."""
+    """Return a resource as it is built. An item of a Gather is read without the others."""
     if isinstance(items.fn, Gather):
-        found: Resource | None = items.fn.item(db, key, *items.args)
-        return found
+        resource: Resource | None = items.fn.item(db, key, *items.args)
+        return resource
     group: Mapping[Any, Resource] = items.fn(db, *items.args)
     return group.get(key)
 
 
 @derived
 def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> PatchedMessage | None:
-    """Returns a resource with all patches of a facet applied. `items`: its group, with the arguments of the items."""
+    """Return a resource with all patches of a facet applied. `items` is its group, with the arguments of the items."""
     original = _original(db, touched.key, items)
     if original is None:
         return None
-    found = [p for name in touched.facet.patches if (p := patch(db, name)) is not None]
+    parsed = [row for name in touched.facet.patches if (row := patch(db, name)) is not None]
     effects = Effects()
     if items.type_url == ROUTE:
-        resource: Resource | None = patch_pieces(db, original, found, touched.facet, effects)
+        resource: Resource | None = patch_pieces(db, original, parsed, touched.facet, effects)
     else:
-        resource = apply_patches(original, items.type_url, found, touched.facet, effects)
+        resource = apply_patches(original, items.type_url, parsed, touched.facet, effects)
     return PatchedMessage(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
 patched_resources: Gather[TouchedKey, [PatchSourceKey, PatchFacet], PatchedMessage]
 patched_resources = Gather("patched resources", _touched, patched_resource, passed=_items)
-"""What became of each resource of a group that patches can touch."""
+"""The patched resources of a group, as far as patches can change them."""
 
 
 @derived
 def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[ResourceKey, Resource]:
-    """Returns the resources of a group with the patches of a facet; what no patch can touch is the shared resource itself."""
+    """Return the resources of a group with the patches of a facet.
+
+    A resource that no patch can change is the shared original.
+    """
     group: Mapping[ResourceKey, Resource] = source.fn(db, *source.args)
     touched = _touched(db, source, facet)
     if not touched:
         return group
-    done, found = patched_resources(db, source, facet), dict(group)
-    for at in touched:
-        one = done.get(at)
-        if one is not None and one.resource is not None:
-            found[at.key] = one.resource
+    results, resources = patched_resources(db, source, facet), dict(group)
+    for touched_key in touched:
+        result = results.get(touched_key)
+        if result is not None and result.resource is not None:
+            resources[touched_key.key] = result.resource
         else:
-            found.pop(at.key, None)
-    return found
+            resources.pop(touched_key.key, None)
+    return resources
 
 
-# -- one resource ----------------------------------------------------------------------------------------------------------
+# -- one resource ------------------------------------------------------------------------------------------------------
 
 _PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effects], bool]] = {
     CLUSTER: patch_cluster,
@@ -142,17 +146,20 @@ _PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effect
 
 
 def apply_patches(
-    original: Resource, type_url: str, found: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
+    original: Resource, type_url: str, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
 ) -> Resource | None:
-    """Returns a cluster or listener with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
+    """Return a patched copy of a cluster or listener.
+
+    The result is the original if no patch changed it, or None if a patch removes it.
+    """
     message = unpack(any_pb2.Any.FromString(original.any))
-    if not _PATCHERS[type_url](message, found, facet, effects):
+    if not _PATCHERS[type_url](message, patches, facet, effects):
         return None
     return as_resource(type_url, message) if effects.applied else original
 
 
 def as_resource(type_url: str, message: Any) -> Resource:
-    """Returns the resource of a message; a cluster with endpoints by EDS is ready only with these."""
+    """Return the resource of a message. A cluster with EDS is ready only once its endpoints arrive."""
     eds = type_url == CLUSTER and message.HasField("eds_cluster_config")
     return Resource.of(
         type_url, message, warms=(message.eds_cluster_config.service_name or message.name) if eds else ""

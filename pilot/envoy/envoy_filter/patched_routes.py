@@ -1,6 +1,8 @@
-"""Patches route configurations piece by piece: virtual hosts that several configurations have in one piece are patched once for all of them.
+"""Patches route configurations piece by piece.
 
-Where nothing in a piece changed, neither by a patch nor by an edit, its bytes are those that were there before.
+Virtual hosts that several configurations share in one piece are patched once for all.
+
+A piece that neither a patch nor an edit changes keeps its bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class RoutePiece:
-    """Holds virtual hosts of a configuration, serialized as its fields; equal where the bytes are."""
+    """Virtual hosts of a configuration, serialized as its fields. Pieces are equal if their bytes are."""
 
     __slots__ = ("data",)
 
@@ -40,7 +42,7 @@ class RoutePiece:
 
 
 class PatchedPiece(NamedTuple):
-    """Holds what became of a piece."""
+    """The effects of patches on a piece."""
 
     data: bytes
     applied: tuple[PatchKey, ...]
@@ -48,57 +50,59 @@ class PatchedPiece(NamedTuple):
 
 
 def patch_pieces(
-    db: Mesh, original: Resource, found: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
+    db: Mesh, original: Resource, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
 ) -> Resource:
-    """Returns a route configuration with patches: the same one where none changed it. No node of its own."""
-    own = [one for one in found if matches_routes(one.match.route_configuration, original.name, facet)]
+    """Return a route configuration with patches applied, or the same one if none changed it. Not memoised."""
+    matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, original.name, facet)]
     first, *pieces = original.message_pieces
     head = route_pb2.RouteConfiguration.FromString(first)
     if any(
-        one.apply_to == "ROUTE_CONFIGURATION" and one.merges and one.value.virtual_hosts for one in own
-    ):  # whose place among the others counts
+        patch.apply_to == "ROUTE_CONFIGURATION" and patch.merges and patch.value.virtual_hosts for patch in matching
+    ):  # the order of virtual hosts matters
         for piece in pieces:
             head.MergeFromString(piece)
-        patch_routes(head, own, facet, effects)
+        patch_routes(head, matching, facet, effects)
         return Resource.of(ROUTE, head) if effects.applied else original
-    patch_configuration(head, own, effects)
-    inner = [
-        one
-        for one in own
-        if one.apply_to != "ROUTE_CONFIGURATION" and (one.apply_to, one.operation) != ("VIRTUAL_HOST", "ADD")
+    patch_configuration(head, matching, effects)
+    host_patches = [
+        patch
+        for patch in matching
+        if patch.apply_to != "ROUTE_CONFIGURATION" and (patch.apply_to, patch.operation) != ("VIRTUAL_HOST", "ADD")
     ]
     for index in range(len(pieces) - 1, -1, -1):
-        touching = _touching(pieces[index], inner)
-        if touching:
-            done = _patched_piece(db, RoutePiece(pieces[index]), tuple(one.key for one in touching))
-            effects.take(done.applied, done.misfits)
-            pieces[index] = done.data
-    patch_hosts(head.virtual_hosts, inner, effects)
-    more = route_pb2.RouteConfiguration()
-    add_hosts(more, own, effects)
+        applicable = _applicable_patches(pieces[index], host_patches)
+        if applicable:
+            patched = _patched_piece(db, RoutePiece(pieces[index]), tuple(patch.key for patch in applicable))
+            effects.update(patched.applied, patched.misfits)
+            pieces[index] = patched.data
+    patch_hosts(head.virtual_hosts, host_patches, effects)
+    added = route_pb2.RouteConfiguration()
+    add_hosts(added, matching, effects)
     if not effects.applied:
         return original
-    pieces.append(more.SerializeToString(deterministic=True))
+    pieces.append(added.SerializeToString(deterministic=True))
     return Resource(
         head.name, ROUTE, head.SerializeToString(deterministic=True), extra_pieces=tuple(filter(None, pieces))
     )
 
 
-def _touching(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequence[ParsedPatch]:
-    """Returns the patches that can change a piece: those that name no virtual host, or one whose name and domain stand in it. After one that may
-    give hosts other names that is all of them."""
-    found = [one for one in patches if all(text in piece for text in host_texts(one))]
+def _applicable_patches(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequence[ParsedPatch]:
+    """Return the patches that can change a piece: their virtual host's name and domain, if any, must occur in it.
+
+    If a patch may rename hosts, all patches are returned.
+    """
+    applicable = [patch for patch in patches if all(text in piece for text in host_texts(patch))]
     renames = any(
-        one.apply_to == "VIRTUAL_HOST" and one.value is not None and (one.value.name or one.value.domains)
-        for one in found
+        patch.apply_to == "VIRTUAL_HOST" and patch.value is not None and (patch.value.name or patch.value.domains)
+        for patch in applicable
     )
-    return patches if renames else found
+    return patches if renames else applicable
 
 
 @derived
 def _patched_piece(db: Mesh, piece: RoutePiece, patches: tuple[PatchKey, ...]) -> PatchedPiece:
-    """Returns a piece with patches, wherever it stands."""
+    """Return a piece with patches, wherever it occurs."""
     hosts, effects = route_pb2.RouteConfiguration.FromString(piece.data), Effects()
-    patch_hosts(hosts.virtual_hosts, [found for key in patches if (found := patch(db, key)) is not None], effects)
+    patch_hosts(hosts.virtual_hosts, [row for key in patches if (row := patch(db, key)) is not None], effects)
     data = hosts.SerializeToString(deterministic=True) if effects.applied else piece.data
     return PatchedPiece(data, tuple(effects.applied), tuple(effects.misfits))

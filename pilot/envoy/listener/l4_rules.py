@@ -38,14 +38,15 @@ class L4VirtualService(NamedTuple):
 class L4Chain(NamedTuple):
     """A chain for a rule.
 
-    `named` is set if the chain's metadata names the VirtualService. `terminal` is set if no later rule can match.
+    `records_source` is set if the chain's metadata names the VirtualService. `terminal` is set if no later rule can
+    match.
     """
 
     key: ObjectKey
     route: tuple[RouteDestination, ...]
     sni: tuple[str, ...] = ()
     cidrs: tuple[str, ...] = ()
-    named: bool = True
+    records_source: bool = True
     terminal: bool = False
 
 
@@ -134,7 +135,7 @@ def find_tcp_chains(
             chain = _tcp_chain(key, rule, client, port, cidrs)
             if chain is not None:
                 yield chain
-                if chain.terminal and chain.named:
+                if chain.terminal and chain.records_source:
                     return
 
 
@@ -150,4 +151,4 @@ def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidr
     subnets = tuple(subnet for match in conditions for subnet in match.destination_subnets)
     if not subnets:
         return None
-    return L4Chain(key, rule.route, cidrs=subnets, named=False, terminal=sorted(subnets) == sorted(cidrs))
+    return L4Chain(key, rule.route, cidrs=subnets, records_source=False, terminal=sorted(subnets) == sorted(cidrs))

@@ -45,7 +45,7 @@ class ListenerParts(msgspec.Struct, frozen=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Whether the listener contains a connection manager, so that each workload needs its own copy."""
+        """Return whether the listener contains a connection manager, so that each workload needs its own copy."""
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 

@@ -57,7 +57,7 @@ def gateway_plan(db: Mesh, node_id: str) -> ProxyPlan:
                 ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),), PatchSide.OUTBOUND),),
                 **agent_groups(db),
             },
-            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
+            by_name={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
     )
 

@@ -17,9 +17,7 @@ from pilot.mesh.tables.proxies import routers
 
 @derived
 def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
-    """Return the servers that are missing in a gateway's listeners, and the TLS matches that have no filter chain
-    there.
-    """
+    """Return the servers without listeners on a gateway, and the TLS matches without a filter chain there."""
     selection = gateway_selection_key(db, node_id)
     servers = (
         _warning("gateway-conflict", GATEWAY.id, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)

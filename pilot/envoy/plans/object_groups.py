@@ -1,4 +1,4 @@
-"""The groups for clients that request configuration objects by group/version/Kind, regardless of their kind of proxy."""
+"""The groups for clients of any kind that request configuration objects by group/version/Kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from pilot.mcp.object_types import MESH_CONFIG, parse_object_type
 
 @functools.lru_cache(1024)
 def object_groups(type_url: str) -> tuple[Group, ...] | None:
-    """Return the groups for a type URL, () for a kind that is not served, or None if it is not the type of an object."""
+    """Return the groups for a type URL.
+
+    The result is () for a kind that is not served, and None if the type is not that of an object.
+    """
     if not is_object(type_url):
         return None
     if type_url == MESH_CONFIG:

@@ -1,6 +1,4 @@
-"""Problems of EnvoyFilter patches that have no effect on any connected proxy, or that do not fit the resources that
-they match.
-"""
+"""Problems of EnvoyFilter patches that affect no connected proxy, or that do not fit the resources that they match."""
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ def _reach(db: Mesh) -> Reach:
 
 def _patched_groups(plan: ProxyPlan) -> Iterator[Group]:
     yield from (group for groups in plan.groups.values() for group in groups if group.fn in (patched, added))
-    yield from (group.of(frozenset()) for group in plan.named.get(EXTENSION, ()) if group.fn is added_extensions)
+    yield from (group.of(frozenset()) for group in plan.by_name.get(EXTENSION, ()) if group.fn is added_extensions)
 
 
 @derived
@@ -113,7 +111,7 @@ def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
     }
 
 
-# -- problems --------------------------------------------------------------------------------------------------------------
+# -- problems ----------------------------------------------------------------------------------------------------------
 
 
 @derived

@@ -24,7 +24,10 @@ _ADDED_TYPES = (CLUSTER, LISTENER)
 
 
 def patched_plan(db: Mesh, node_id: str, plan: ProxyPlan) -> ProxyPlan:
-    """Return the plan with every group that patches may change replaced. Without patches, return it unchanged. Not memoised."""
+    """Return the plan with every group that patches may change replaced. Not memoised.
+
+    Without patches, the plan is returned unchanged.
+    """
     patches = proxy_patches(db, node_id)
     if not patches:
         return plan
@@ -35,7 +38,7 @@ def patched_plan(db: Mesh, node_id: str, plan: ProxyPlan) -> ProxyPlan:
         patched_groups = (_patched(group, type_url, facets) for group in plan.groups[type_url])
         groups[type_url] = (*patched_groups, *(_added(type_url, facets) if type_url in _ADDED_TYPES else ()))
     extensions = patch_facet(db, node_id, patches, "extensions", contexts[PatchSide.OUTBOUND])
-    return ProxyPlan(groups, {**plan.named, **_extensions(plan, extensions)})
+    return ProxyPlan(groups, {**plan.by_name, **_extensions(plan, extensions)})
 
 
 def _patched(group: Group, type_url: str, facets: Mapping[PatchSide, PatchFacet]) -> Group:
@@ -53,4 +56,4 @@ def _added(type_url: str, facets: Mapping[PatchSide, PatchFacet]) -> Iterator[Gr
 def _extensions(plan: ProxyPlan, facet: PatchFacet) -> dict[str, tuple[NamedGroup, ...]]:
     if not facet.patches:
         return {}
-    return {EXTENSION: (*plan.named.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))}
+    return {EXTENSION: (*plan.by_name.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))}

@@ -19,7 +19,7 @@ def proxyless_plan(db: Mesh, node_id: str) -> ProxyPlan:
     client = proxyless_facet(db, node_id)
     return ProxyPlan(
         {},
-        named={
+        by_name={
             CLUSTER: (NamedGroup(clusters, (client,)),),
             ENDPOINT: (NamedGroup(cluster_endpoints, (client,)),),
             LISTENER: (

@@ -11,7 +11,10 @@ from pilot.derive import Derived, Gather, Lookup
 
 
 class PatchSide(enum.Enum):
-    """The side of a proxy to which a group belongs. It decides which context EnvoyFilters must match to patch the group."""
+    """The side of a proxy to which a group belongs.
+
+    It determines the match context of the EnvoyFilters that can patch the group.
+    """
 
     OUTBOUND = "outbound"
     """SIDECAR_OUTBOUND, or GATEWAY at a gateway."""
@@ -52,21 +55,22 @@ _NO_GROUPS: Mapping[str, tuple[NamedGroup, ...]] = MappingProxyType({})
 class ProxyPlan(NamedTuple):
     """The groups that a proxy receives, by type URL.
 
-    Within a type, `groups` come first and `named` follow. A resource name occurs only once in a type; if it repeats, the first one wins. The groups in
-    `explicit` replace all others of their type when the proxy subscribes to names instead of the wildcard.
+    Within a type, `groups` come first and `by_name` follow. If a resource name occurs more than once, the first one
+    wins. The groups in `explicit` replace all others of their type when the proxy subscribes to names instead of the
+    wildcard.
     """
 
     groups: Mapping[str, tuple[Group, ...]]
-    named: Mapping[str, tuple[NamedGroup, ...]] = _NO_GROUPS
+    by_name: Mapping[str, tuple[NamedGroup, ...]] = _NO_GROUPS
     explicit: Mapping[str, tuple[NamedGroup, ...]] = _NO_GROUPS
 
     def depends_on_names(self, type_url: str) -> bool:
         """Return whether the groups of a type depend on the names that the proxy requests."""
-        return type_url in self.named or type_url in self.explicit
+        return type_url in self.by_name or type_url in self.explicit
 
     def groups_of(self, type_url: str, names: frozenset[str], wildcard: bool = True) -> tuple[Group, ...] | None:
         """Return the groups of a type for a proxy that requests these names, or None if the plan lacks the type."""
         if not wildcard and (explicit := self.explicit.get(type_url)) is not None:
             return tuple(group.of(names) for group in explicit)
-        groups, named = self.groups.get(type_url), self.named.get(type_url)
-        return groups if named is None else (*(groups or ()), *(group.of(names) for group in named))
+        groups, by_name = self.groups.get(type_url), self.by_name.get(type_url)
+        return groups if by_name is None else (*(groups or ()), *(group.of(names) for group in by_name))

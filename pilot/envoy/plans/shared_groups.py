@@ -29,9 +29,10 @@ from pilot.mesh.tables.trust import has_trust_bundle
 
 @derived
 def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return the trusted CA certificates for the agent, if the mesh has a trust bundle, and the addresses of an ambient mesh.
+    """Return the trusted CA certificates for the agent, if the mesh has a trust bundle, and the addresses of an ambient
+    mesh.
 
-    Envoy looks up peers by address if the connection does not identify them.
+    With the addresses, Envoy identifies peers whose connections carry no identity.
     """
     roots = {PROXY_CONFIG: (Group(trusted_roots, (), PatchSide.NONE),)} if has_trust_bundle(db) else {}
     return {**roots, **address_groups(db)}

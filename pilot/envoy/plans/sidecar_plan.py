@@ -19,10 +19,10 @@ from pilot.envoy.listener.inbound.inbound_listeners import inbound_listeners
 from pilot.envoy.listener.listener_options import listener_defaults
 from pilot.envoy.listener.outbound.outbound_listeners import (
     addressing_facet,
+    has_own_pod_listener,
     http_listeners,
     http_listeners_except_own,
     route_names,
-    has_own_pod_listener,
     tcp_listeners,
     tcp_listeners_except_own,
     without_spans,
@@ -77,7 +77,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> ProxyPlan:
                 NAME_TABLE: (Group(name_table, (outbound.scope, resolver), PatchSide.NONE),),
                 **agent_groups(db),
             },
-            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
+            by_name={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
     )
 

@@ -26,7 +26,7 @@ from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, secret_groups
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from pilot.mesh.ambient.east_west import PassageKey, lets_in
+from pilot.mesh.ambient.east_west import EastWestKey, is_east_west_gateway
 from pilot.mesh.model.ambient_features import serves_waypoints
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.proxies.classify import outbound_facet
@@ -35,7 +35,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """Return the plan of a waypoint: the services and workloads attached to it, and nothing else in the mesh. Not memoised.
+    """Return the plan of a waypoint, which contains only the services and workloads attached to it. Not memoised.
 
     It has no resources if waypoints are disabled or the proxy's build has no internal listeners.
     """
@@ -43,7 +43,7 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
     if not (serves_waypoints(db.settings.ambient) and outbound.features.internal_listeners):
         return ProxyPlan(dict.fromkeys((CLUSTER, ENDPOINT, LISTENER, ROUTE), ()))
     waypoint = waypoint_of(db, node_id)
-    if lets_in(db, node_id):
+    if is_east_west_gateway(db, node_id):
         return _east_west_plan(db, node_id, waypoint, outbound)
     facet, vips = waypoint_facet(db, node_id, waypoint), VipListKey(waypoint, outbound)
     attached = replace(outbound, scope=replace(outbound.scope, waypoint=waypoint))
@@ -78,7 +78,7 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
                 ROUTE: (),
                 **agent_groups(db),
             },
-            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
+            by_name={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
     )
 
@@ -98,12 +98,12 @@ def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: Outbou
                 ENDPOINT: (Group(east_west_endpoints, (outbound,), PatchSide.NONE),),
                 LISTENER: (
                     Group(terminating_listeners, (facet.listening, facet.terminating, True), PatchSide.INBOUND),
-                    Group(east_west_listeners, (PassageKey(facet.listening, facet.families),), PatchSide.INBOUND),
+                    Group(east_west_listeners, (EastWestKey(facet.listening, facet.families),), PatchSide.INBOUND),
                     Group(forwarding_listeners, (originator_key(facet.listening),), PatchSide.NONE),
                 ),
                 ROUTE: (),
                 **agent_groups(db),
             },
-            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
+            by_name={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
     )

@@ -17,7 +17,7 @@ def ztunnel_plan(db: Mesh, node_id: str) -> ProxyPlan:
     location = (cluster_of(db, proxy), proxy.text("NODE_NAME"))
     return ProxyPlan(
         {AUTHORIZATION: policy_groups(db), **agent_groups(db)},
-        named=secret_groups(db, node_id),
+        by_name=secret_groups(db, node_id),
         explicit={
             ADDRESS: (NamedGroup(requested_addresses, location),),
             WORKLOAD: (NamedGroup(requested_workloads, location),),

@@ -1,4 +1,5 @@
-"""What gRPC's own xDS client is sent, which balances and routes without a proxy: it names each resource, and takes few fields of them.
+"""Resources for gRPC's own xDS client, which routes and balances without a proxy.
 
+It requests every resource by name, and reads only few fields.
 https://github.com/grpc/grpc/blob/master/doc/grpc_xds_features.md
 """

@@ -1,4 +1,4 @@
-"""Derives the listeners that gRPC clients ask for, one for each target `host:port`: they say which routes are the target's."""
+"""The listeners that gRPC clients request, one for each target `host:port`. They name the target's routes."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ ADS = config_source_pb2.ConfigSource(ads=config_source_pb2.AggregatedConfigSourc
 
 @derived
 def _client_listener(db: Mesh, name: str, client: ProxylessFacet) -> Resource | None:
-    """Returns the listener of a target; None where the client sees no such service, or it has no such port."""
+    """Return the listener of a target, or None if the client cannot see such a service or port."""
     target = parse_host_port(name)
-    imported = find_service_named(db, target.host, client) if target is not None else None
-    found = service(db, imported.ref) if imported is not None else None
-    if target is None or found is None or cluster_port(found, target.port) is None:
+    import_key = find_service_named(db, target.host, client) if target is not None else None
+    row = service(db, import_key.ref) if import_key is not None else None
+    if target is None or row is None or cluster_port(row, target.port) is None:
         return None
-    return Resource.of(LISTENER, build_client_listener(name, found, target.port))
+    return Resource.of(LISTENER, build_client_listener(name, row, target.port))
 
 
 client_listeners: Lookup[str, [ProxylessFacet], Resource] = Lookup("proxyless listeners", _client_listener)
 
 
-def build_client_listener(name: str, to: Service, port: int) -> listener_pb2.Listener:
-    """Returns the listener of a port of a service."""
+def build_client_listener(name: str, service: Service, port: int) -> listener_pb2.Listener:
+    """Return the listener of a service port."""
     manager = hcm_pb2.HttpConnectionManager(
-        rds=hcm_pb2.Rds(config_source=ADS, route_config_name=outbound_cluster(port, "", to.hostname)),
+        rds=hcm_pb2.Rds(config_source=ADS, route_config_name=outbound_cluster(port, "", service.hostname)),
         http_filters=[FAULT, build_router()],
     )
-    made = listener_pb2.Listener(name=name, api_listener=api_listener_pb2.ApiListener(api_listener=pack(manager)))
-    if to.addresses:
-        made.address.socket_address.address = to.addresses[0]
-        made.address.socket_address.port_value = port
-    return made
+    listener = listener_pb2.Listener(name=name, api_listener=api_listener_pb2.ApiListener(api_listener=pack(manager)))
+    if service.addresses:
+        listener.address.socket_address.address = service.addresses[0]
+        listener.address.socket_address.port_value = port
+    return listener

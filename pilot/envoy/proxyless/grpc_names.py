@@ -1,22 +1,22 @@
-"""The names of resources that gRPC's xDS client asks for."""
+"""Names of the resources that gRPC's xDS client requests."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 SERVER = "xds.istio.io/grpc/lds/inbound/"
-"""What the listeners of servers begin with; the address that they listen on follows."""
+"""Prefix of the names of server listeners. The address that the server listens on follows."""
 
 
 class HostPort(NamedTuple):
-    """A host, without brackets where it is an IPv6 address, and a port."""
+    """A host and a port. IPv6 addresses have no brackets."""
 
     host: str
     port: int
 
 
 def parse_host_port(text: str) -> HostPort | None:
-    """Returns the parts of `host:port`; None for what is none."""
+    """Return the parts of `host:port`, or None for any other text."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if (
@@ -30,5 +30,5 @@ def parse_host_port(text: str) -> HostPort | None:
 
 
 def parse_server(name: str) -> HostPort | None:
-    """Returns the address that a server listens on, by the name of its listener; None for other names."""
+    """Return the address in the name of a server listener, or None for any other name."""
     return parse_host_port(name.removeprefix(SERVER)) if name.startswith(SERVER) else None

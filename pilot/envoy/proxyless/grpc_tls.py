@@ -1,4 +1,7 @@
-"""Mutual TLS of gRPC: certificates come from the plugin instance `default` of its bootstrap, which reads files that the agent writes."""
+"""Mutual TLS of gRPC.
+
+Certificates come from the provider instance `default` of the gRPC bootstrap, which reads files that the agent writes.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ _Common = tls_pb2.CommonTlsContext
 
 
 def build_client_socket(accounts: Iterable[str]) -> base_pb2.TransportSocket:
-    """Returns the socket of a client; the server must prove one of the identities, or any where there are none."""
+    """Return the socket of a client. The server must have one of the identities, or any identity if there are none."""
     return _socket(tls_pb2.UpstreamTlsContext(common_tls_context=_build_common(accounts)))
 
 
 def build_server_socket() -> base_pb2.TransportSocket:
-    """Returns the socket of a server, to which clients show a certificate of the mesh."""
+    """Return the socket of a server, which requires client certificates of the mesh."""
     return _socket(
         tls_pb2.DownstreamTlsContext(
             common_tls_context=_build_common(()), require_client_certificate=wrappers_pb2.BoolValue(value=True)
@@ -32,7 +35,7 @@ def build_server_socket() -> base_pb2.TransportSocket:
 
 
 def _build_common(accounts: Iterable[str]) -> tls_pb2.CommonTlsContext:
-    """Returns the context in the fields of now and in those of clients before 2024: each reads its own."""
+    """Return the TLS context, with the current fields and those that clients before 2024 read."""
     validation = common_pb2.CertificateValidationContext(
         match_subject_alt_names=[exact_matcher(account) for account in accounts],
         ca_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(

@@ -1,4 +1,4 @@
-"""Derives the listeners that gRPC servers ask for by the address that they listen on: mutual TLS, and who may call."""
+"""The listeners that gRPC servers request by their address: mutual TLS, and authorization."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVERYTHING = route_components_pb2.Route(
 
 @derived
 def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | None:
-    """Returns the listener of a server; None where no service leads to its port."""
+    """Return the listener of a server, or None if no service targets its port."""
     address = parse_server(name)
     if address is None or all(target.target_port != address.port for target in inbound.targets):
         return None
@@ -46,26 +46,32 @@ server_listeners: Lookup[str, [InboundFacet], Resource] = Lookup("proxyless serv
 
 
 def build_server_listener(
-    name: str, address: HostPort, mutual: bool, filters: list[hcm_pb2.HttpFilter]
+    name: str, address: HostPort, mutual_tls: bool, filters: list[hcm_pb2.HttpFilter]
 ) -> listener_pb2.Listener:
-    """Returns the listener. gRPC cannot take TLS and plain text on one port: where both are allowed, plain text it is."""
+    """Return the listener.
+
+    gRPC does not support TLS and plaintext on the same port. If both are allowed, the listener uses plaintext.
+    """
     host = route_components_pb2.VirtualHost(domains=["*"], routes=[_EVERYTHING])
     manager = hcm_pb2.HttpConnectionManager(
         route_config=route_pb2.RouteConfiguration(name="inbound", virtual_hosts=[host]),
         http_filters=[*filters, build_router()],
     )
-    chain = listener_components_pb2.FilterChain(name="inbound-mtls" if mutual else "inbound-plaintext")
+    chain = listener_components_pb2.FilterChain(name="inbound-mtls" if mutual_tls else "inbound-plaintext")
     chain.filters.add(name="inbound-hcm", typed_config=pack(manager))
-    if mutual:
+    if mutual_tls:
         chain.transport_socket.CopyFrom(build_server_socket())
-    made = listener_pb2.Listener(name=name, filter_chains=[chain])
-    made.address.socket_address.address = address.host
-    made.address.socket_address.port_value = address.port
-    return made
+    listener = listener_pb2.Listener(name=name, filter_chains=[chain])
+    listener.address.socket_address.address = address.host
+    listener.address.socket_address.port_value = address.port
+    return listener
 
 
 def authorization_filters(policies: list[CompiledPolicy]) -> Iterator[hcm_pb2.HttpFilter]:
-    """Yields what denies and what allows. There are no authorizers that gRPC could ask: what a policy would ask about is denied."""
+    """Yield the filters that deny and allow requests.
+
+    A CUSTOM policy denies its requests, because gRPC cannot call authorizers.
+    """
     enforced = [policy for policy in policies if not policy.dry_run]
     denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]
     allowing = [policy for policy in enforced if policy.action == "ALLOW"]

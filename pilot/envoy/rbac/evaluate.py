@@ -1,4 +1,4 @@
-"""Tells which rules a request or connection meets, as Envoy would: for people who ask why a call is refused."""
+"""Evaluates RBAC rules for a request or connection, as Envoy would, to explain why access is denied."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _SEGMENT = "[-a-zA-Z0-9._~%!$&'()+,;:@=]"
 
 
 class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What Envoy knows of a request, or of a connection; what is not known is "", 0 or empty. `principal`: the URI of the client's certificate;
-    `peer`: the address that connects, `client` the one that trusted proxies tell of; `headers`: by names in lower case, with Envoy's own such as
-    `:path`; `claims`: of the token."""
+    """The attributes of a request or connection that Envoy knows. Unknown ones are "", 0 or empty.
+
+    `principal` is the URI in the client certificate. `peer` is the address that connects, and `client` the one that
+    trusted proxies report. `headers` have names in lower case and include pseudo-headers such as `:path`. `claims` are
+    those of the token.
+    """
 
     principal: str = ""
     peer: str = ""
@@ -37,71 +40,74 @@ class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
+        """The path without the query."""
         return re.split("[?#]", self.headers.get(":path", ""), maxsplit=1)[0]
 
 
-def meets(rule: rbac_pb2.Policy, call: RequestAttributes) -> bool:
-    """Returns whether a call meets a rule."""
-    return any(_permits(p, call) for p in rule.permissions) and any(_is_one(p, call) for p in rule.principals)
+def rule_matches(rule: rbac_pb2.Policy, request: RequestAttributes) -> bool:
+    """Return whether a request matches a rule."""
+    return any(_permission_matches(p, request) for p in rule.permissions) and any(
+        _principal_matches(p, request) for p in rule.principals
+    )
 
 
-def _permits(permission: rbac_pb2.Permission, call: RequestAttributes) -> bool:
+def _permission_matches(permission: rbac_pb2.Permission, request: RequestAttributes) -> bool:
     kind = permission.WhichOneof("rule")
-    said: Any = getattr(permission, kind)
+    value: Any = getattr(permission, kind)
     match kind:
         case "any":
-            return bool(said)
+            return bool(value)
         case "and_rules":
-            return all(_permits(p, call) for p in said.rules)
+            return all(_permission_matches(p, request) for p in value.rules)
         case "or_rules":
-            return any(_permits(p, call) for p in said.rules)
+            return any(_permission_matches(p, request) for p in value.rules)
         case "not_rule":
-            return not _permits(said, call)
+            return not _permission_matches(value, request)
         case "header":
-            return _header(said, call)
+            return _header(value, request)
         case "url_path":
-            return _text(said.path, call.path)
+            return _text(value.path, request.path)
         case "uri_template":
-            return _template(said, call.path)
+            return _template(value, request.path)
         case "destination_port":
-            return bool(said == call.port)
+            return bool(value == request.port)
         case "destination_ip":
-            return _within(said, call.destination)
+            return _within(value, request.destination)
         case "requested_server_name":
-            return _text(said, call.server_name)
+            return _text(value, request.server_name)
         case "metadata":
-            return _metadata(said, call)
-    raise ValueError(f"a permission by {kind} is none of ours")
+            return _metadata(value, request)
+    raise ValueError(f"cannot evaluate a permission by {kind}")
 
 
-def _is_one(principal: rbac_pb2.Principal, call: RequestAttributes) -> bool:
+def _principal_matches(principal: rbac_pb2.Principal, request: RequestAttributes) -> bool:
     kind = principal.WhichOneof("identifier")
-    said: Any = getattr(principal, kind)
+    value: Any = getattr(principal, kind)
     match kind:
         case "any":
-            return bool(said)
+            return bool(value)
         case "and_ids":
-            return all(_is_one(p, call) for p in said.ids)
+            return all(_principal_matches(p, request) for p in value.ids)
         case "or_ids":
-            return any(_is_one(p, call) for p in said.ids)
+            return any(_principal_matches(p, request) for p in value.ids)
         case "not_id":
-            return not _is_one(said, call)
+            return not _principal_matches(value, request)
         case "authenticated":
-            return bool(call.principal) and _text(said.principal_name, call.principal)
+            return bool(request.principal) and _text(value.principal_name, request.principal)
         case "filter_state":
-            return bool(call.principal) and _text(said.string_match, call.principal)
+            return bool(request.principal) and _text(value.string_match, request.principal)
         case "direct_remote_ip":
-            return _within(said, call.peer)
+            return _within(value, request.peer)
         case "remote_ip":
-            return _within(said, call.client or call.peer)
+            return _within(value, request.client or request.peer)
         case "header":
-            return _header(said, call)
+            return _header(value, request)
         case "metadata":
-            return _metadata(said, call)
-    raise ValueError(f"a principal by {kind} is none of ours")
+            return _metadata(value, request)
+    raise ValueError(f"cannot evaluate a principal by {kind}")
 
 
-# -- values ----------------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 def _text(matcher: string_pb2.StringMatcher, value: str) -> bool:
@@ -116,8 +122,8 @@ def _text(matcher: string_pb2.StringMatcher, value: str) -> bool:
     )
 
 
-def _header(matcher: route_components_pb2.HeaderMatcher, call: RequestAttributes) -> bool:
-    value = call.headers.get(matcher.name.lower())
+def _header(matcher: route_components_pb2.HeaderMatcher, request: RequestAttributes) -> bool:
+    value = request.headers.get(matcher.name.lower())
     return value is not None and (
         matcher.WhichOneof("header_match_specifier") == "present_match" or _text(matcher.string_match, value)
     )
@@ -130,27 +136,27 @@ def _within(block: address_pb2.CidrRange, address: str) -> bool:
     return ipaddress.ip_address(address) in network
 
 
-def _template(config: extension_pb2.TypedExtensionConfig, path: str) -> bool:
-    found = uri_template_match_pb2.UriTemplateMatchConfig.FromString(config.typed_config.value)
-    return re2.fullmatch(_template_regex(found.path_template), path) is not None
+def _template(extension: extension_pb2.TypedExtensionConfig, path: str) -> bool:
+    config = uri_template_match_pb2.UriTemplateMatchConfig.FromString(extension.typed_config.value)
+    return re2.fullmatch(_template_regex(config.path_template), path) is not None
 
 
 @functools.lru_cache(maxsize=256)
 def _template_regex(template: str) -> str:
-    """Returns a template of Envoy's, of `*` and `**`, as a regular expression."""
-    one, rest = f"{_SEGMENT}+", f"(?:{_SEGMENT}|/)*"
-    return "".join({"*": one, "**": rest}.get(part, re2.escape(part)) for part in re.split(r"(\*\*|\*)", template))
+    """Return one of Envoy's URI templates, which may contain `*` and `**`, as a regular expression."""
+    segment, path = f"{_SEGMENT}+", f"(?:{_SEGMENT}|/)*"
+    return "".join({"*": segment, "**": path}.get(part, re2.escape(part)) for part in re.split(r"(\*\*|\*)", template))
 
 
-def _metadata(matcher: metadata_pb2.MetadataMatcher, call: RequestAttributes) -> bool:
-    """Returns whether the claims of the token have a value; what other filters leave behind is not known."""
+def _metadata(matcher: metadata_pb2.MetadataMatcher, request: RequestAttributes) -> bool:
+    """Return whether the token's claims match. The metadata of other filters is unknown."""
     keys = [segment.key for segment in matcher.path]
     if matcher.filter != JWT_AUTHN_FILTER or keys[:1] != [JWT_PAYLOAD]:
         return False
-    found: Any = call.claims
+    claim: Any = request.claims
     for key in keys[1:]:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return _value(matcher.value, found)
+        claim = claim.get(key) if isinstance(claim, Mapping) else None
+    return _value(matcher.value, claim)
 
 
 def _value(matcher: value_pb2.ValueMatcher, value: Any) -> bool:
@@ -158,7 +164,7 @@ def _value(matcher: value_pb2.ValueMatcher, value: Any) -> bool:
         case "string_match":
             return isinstance(value, str) and _text(matcher.string_match, value)
         case "or_match":
-            return any(_value(one, value) for one in matcher.or_match.value_matchers)
+            return any(_value(item, value) for item in matcher.or_match.value_matchers)
         case "list_match":
             items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
             return any(_value(matcher.list_match.one_of, item) for item in items)

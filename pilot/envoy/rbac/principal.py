@@ -1,4 +1,4 @@
-"""Builds principals: who asks, by the certificate of the connection, its address, and the token and the headers of the request."""
+"""Builds principals, which match the client's certificate and address, and the token and headers of the request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envoy.type.matcher.v3 import filter_state_pb2, string_pb2
 
 from pilot.config.security.authorization_policy import Condition, Source
 from pilot.envoy.filter_state import PEER_PRINCIPAL
-from pilot.envoy.rbac.rule_field import Build, RbacField, build_fields, each, unsayable
+from pilot.envoy.rbac.rule_field import Build, RbacField, build_fields, each, inexpressible
 from pilot.envoy.rbac.string_matchers import ANY, build_header, build_regex, build_text, quote
 from pilot.envoy.rbac.token_principal import any_of, build_claim, build_request_principals
 from pilot.envoy.well_known_types import build_cidr
@@ -25,8 +25,10 @@ _BRACKETS = re.compile(r"(?:\[[^\[\]]*\])+")
 
 
 class RuleContext(NamedTuple):
-    """Says where a rule stands: the namespace of its policy, the trust domains of the mesh, and whether it is for TCP. `tunnelled`: who a connection
-    is from was noted where its tunnel ended."""
+    """The context of a rule: its policy's namespace, the mesh's trust domains, and whether it applies to TCP.
+
+    `tunnelled` is set if the client's identity was recorded when its tunnel was terminated.
+    """
 
     namespace: str
     trust_domains: tuple[str, ...]
@@ -35,37 +37,36 @@ class RuleContext(NamedTuple):
 
 
 def build_principal(
-    source: Source | None, when: Iterable[Condition], place: RuleContext, allows: bool
+    source: Source | None, when: Iterable[Condition], context: RuleContext, allows: bool
 ) -> rbac_pb2.Principal | None:
-    """Returns the principal of one source under the conditions that are about who asks; None for one that cannot be said whole (`allows`,
-    as in `build_fields`)."""
-    builders = _builders(place)
+    """Return the principal of one source with its conditions. See `build_fields` for those that cannot be expressed."""
+    builders = _builders(context)
     fields = [
         *_source_fields(source or Source(), builders),
-        *(_condition_field(condition, builders, place) for condition in when),
+        *(_condition_field(condition, builders, context) for condition in when),
     ]
-    found = build_fields(fields, lambda m: Principal(not_id=m), allows)
-    return None if found is None else Principal(and_ids=Principal.Set(ids=found or [ANYBODY]))
+    principals = build_fields(fields, lambda m: Principal(not_id=m), allows)
+    return None if principals is None else Principal(and_ids=Principal.Set(ids=principals or [ANYBODY]))
 
 
-def _builders(place: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
-    """Returns the builder of each attribute."""
-    domains = place.trust_domains
+def _builders(context: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
+    """Return the builder of each attribute."""
+    domains = context.trust_domains
 
-    def named(one: Callable[[str], string_pb2.StringMatcher | None]) -> Build[rbac_pb2.Principal]:
-        return _each(lambda value: _identified(one(value), place.tunnelled))
+    def by_name(build_name: Callable[[str], string_pb2.StringMatcher | None]) -> Build[rbac_pb2.Principal]:
+        return _each(lambda value: _identity(build_name(value), context.tunnelled))
 
-    principals, trust_domains = named(_principal), named(_trust_domain)
+    principals, trust_domains = by_name(_principal), by_name(_trust_domain)
 
     def http(build: Build[rbac_pb2.Principal]) -> Build[rbac_pb2.Principal]:
-        return unsayable if place.tcp else build
+        return inexpressible if context.tcp else build
 
     return {
         "source.principal": lambda values: principals(in_all_domains(values, domains)),
         "request.auth.principal": http(build_request_principals),
-        "source.serviceAccount": named(lambda value: _service_account(value, place.namespace)),
+        "source.serviceAccount": by_name(lambda value: _service_account(value, context.namespace)),
         "source.trustDomain": lambda values: trust_domains(with_aliases(values, domains)),
-        "source.namespace": named(_namespace),
+        "source.namespace": by_name(_namespace),
         "remote.ip": _each(_remote_address),
         "source.ip": _each(_peer_address),
         "request.auth.audiences": http(lambda values: build_claim(("aud",), values)),
@@ -86,26 +87,28 @@ def _source_fields(
 
 
 def _condition_field(
-    condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], place: RuleContext
+    condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], context: RuleContext
 ) -> RbacField[rbac_pb2.Principal]:
-    """Returns the field of a condition; of an attribute that there is not, one that cannot be said."""
-    key, build = condition.key, builders.get(condition.key, unsayable)
-    if key.startswith(HEADERS) and not place.tcp:
+    """Return the field of a condition. An unknown attribute cannot be expressed."""
+    key, build = condition.key, builders.get(condition.key, inexpressible)
+    if key.startswith(HEADERS) and not context.tcp:
         name = key[len(HEADERS) :]
         build = (
             _each(lambda value: _header(name[1:-1], value))
             if name.startswith("[") and name.endswith("]")
-            else unsayable
+            else inexpressible
         )
-    elif key.startswith(CLAIMS) and not place.tcp:
+    elif key.startswith(CLAIMS) and not context.tcp:
         path = claim_path(key[len(CLAIMS) :])
-        build = (lambda values: build_claim(path, values)) if path else unsayable
+        build = (lambda values: build_claim(path, values)) if path else inexpressible
     return RbacField(condition.values, condition.not_values, build)
 
 
 def claim_path(text: str) -> tuple[str, ...]:
-    """Returns the names of a claim and of those that it is in: `[a][b]`; of what is bracketed in no such way the one name `[…]` has, and ()
-    where that is none or a name is empty."""
+    """Return the names of a claim and its enclosing claims from `[a][b]`.
+
+    Brackets in any other form are part of a single name. The result is () if there is no name or one is empty.
+    """
     if _BRACKETS.fullmatch(text):
         names = tuple(text[1:-1].split("]["))
     else:
@@ -113,15 +116,15 @@ def claim_path(text: str) -> tuple[str, ...]:
     return names if all(names) else ()
 
 
-def _each(one: Callable[[str], rbac_pb2.Principal | None]) -> Build[rbac_pb2.Principal]:
-    return each(one, any_of)
+def _each(build_one: Callable[[str], rbac_pb2.Principal | None]) -> Build[rbac_pb2.Principal]:
+    return each(build_one, any_of)
 
 
-# -- who a connection is from ----------------------------------------------------------------------------------------------
+# -- attributes of the connection --------------------------------------------------------------------------------------
 
 
-def _identified(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_pb2.Principal | None:
-    """Returns the principal of an identity: of the connection's certificate, or as it was noted of the tunnel that the connection came out of."""
+def _identity(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_pb2.Principal | None:
+    """Return the principal with an identity, from the connection's certificate or as recorded for its tunnel."""
     if name is None:
         return None
     if tunnelled:
@@ -130,7 +133,7 @@ def _identified(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_
 
 
 def _principal(value: str) -> string_pb2.StringMatcher | None:
-    """Returns the principal of `DOMAIN/ns/NAMESPACE/sa/ACCOUNT`."""
+    """Return the matcher for `DOMAIN/ns/NAMESPACE/sa/ACCOUNT`."""
     if value == ANY:
         return build_text(value)
     if value.startswith(ANY):
@@ -139,11 +142,11 @@ def _principal(value: str) -> string_pb2.StringMatcher | None:
 
 
 def _service_account(value: str, namespace: str) -> string_pb2.StringMatcher | None:
-    """Returns the principal of `ACCOUNT` of the policy's own namespace, or of `NAMESPACE/ACCOUNT`, in any trust domain."""
-    where, slash, account = value.partition("/")
+    """Return the matcher for `ACCOUNT` in the policy's namespace, or `NAMESPACE/ACCOUNT`, in any trust domain."""
+    account_namespace, slash, account = value.partition("/")
     if not slash:
-        where, account = namespace, value
-    return build_regex(f"{PREFIX}.+/ns/{quote(where)}/(.+/|)sa/{quote(account)}(/.+)?")
+        account_namespace, account = namespace, value
+    return build_regex(f"{PREFIX}.+/ns/{quote(account_namespace)}/(.+/|)sa/{quote(account)}(/.+)?")
 
 
 def _trust_domain(value: str) -> string_pb2.StringMatcher | None:
@@ -161,7 +164,7 @@ def _namespace(value: str) -> string_pb2.StringMatcher | None:
 
 
 def _remote_address(value: str) -> rbac_pb2.Principal | None:
-    """Returns the principal of the client, as trusted proxies on the way tell of it."""
+    """Return the principal with the client address that trusted proxies report."""
     cidr = build_cidr(value)
     return Principal(remote_ip=cidr) if cidr is not None else None
 
@@ -175,38 +178,49 @@ def _header(name: str, value: str) -> rbac_pb2.Principal | None:
     return Principal(header=build_header(name, value)) if _HEADER_NAME.fullmatch(name) else None
 
 
-LOCAL = "cluster.local"  # stands for the trust domain of the mesh, whatever it is
+# -- trust domains -----------------------------------------------------------------------------------------------------
+
+LOCAL = "cluster.local"  # stands for the trust domain of the mesh
 _PARTS = 5  # DOMAIN/ns/NAMESPACE/sa/ACCOUNT
 
 
 def in_all_domains(principals: Iterable[str], domains: Sequence[str]) -> list[str]:
-    """Returns the principals, each of them in all trust domains of the mesh if it is in one of them; those of foreign domains, and what is no
-    whole principal, as they are."""
-    found: list[str] = []
+    """Return the principals, with each one of the mesh repeated for all its trust domains.
+
+    Principals of foreign domains and incomplete principals are returned unchanged.
+    """
+    result: list[str] = []
     for principal in principals:
-        domain, *rest = principal.split("/")
-        if len(rest) != _PARTS - 1 or domain == "*" or not _is_known(domain, domains):
-            found.append(principal)
+        domain, *path = principal.split("/")
+        if len(path) != _PARTS - 1 or domain == "*" or not _is_of_mesh(domain, domains):
+            result.append(principal)
             continue
-        named = (principal if _ends_as(known, domain) else "/".join((known, *rest)) for known in domains)
-        found.extend(dict.fromkeys(named))
-    return found
+        variants = (
+            principal if _matches_suffix(mesh_domain, domain) else "/".join((mesh_domain, *path))
+            for mesh_domain in domains
+        )
+        result.extend(dict.fromkeys(variants))
+    return result
 
 
 def with_aliases(values: Iterable[str], domains: Sequence[str]) -> list[str]:
-    """Returns trust domains, and with one of the mesh its others."""
+    """Return the trust domains. If one belongs to the mesh, include all trust domains of the mesh."""
     return list(dict.fromkeys(domain for value in values for domain in (domains if value in domains else (value,))))
 
 
-def _is_known(domain: str, domains: Iterable[str]) -> bool:
+def _is_of_mesh(domain: str, domains: Iterable[str]) -> bool:
     return domain == LOCAL or any(
-        domain == known or _covers(domain, known) or _covers(known, domain) for known in domains
+        domain == mesh_domain or _covers(domain, mesh_domain) or _covers(mesh_domain, domain) for mesh_domain in domains
     )
 
 
 def _covers(pattern: str, domain: str) -> bool:
-    return pattern == "*" or _ends_as(domain, pattern) or (pattern.endswith("*") and domain.startswith(pattern[:-1]))
+    return (
+        pattern == "*"
+        or _matches_suffix(domain, pattern)
+        or (pattern.endswith("*") and domain.startswith(pattern[:-1]))
+    )
 
 
-def _ends_as(domain: str, pattern: str) -> bool:
+def _matches_suffix(domain: str, pattern: str) -> bool:
     return pattern.startswith("*") and domain.endswith(pattern[1:])

@@ -1,4 +1,4 @@
-"""A field of a rule and what it becomes: one of its values has to hold, and none of its negative ones may."""
+"""A field of an authorization rule. One of its values must match, and none of its negative values may."""
 
 from __future__ import annotations
 
@@ -7,43 +7,46 @@ from typing import Generic, NamedTuple, TypeVar
 
 M = TypeVar("M")
 Build = Callable[[Sequence[str]], M | None]
-"""Returns what any of the values meets; None where some of them cannot be said to Envoy."""
+"""Builds the message that any of the values matches. Returns None if Envoy cannot express some of the values."""
 
 
 class RbacField(NamedTuple, Generic[M]):
-    """Holds the values of a field, and what builds its message."""
+    """The values of a field, and the builder of its message."""
 
     values: Sequence[str]
     not_values: Sequence[str]
     build: Build[M]
 
 
-def each(one: Callable[[str], M | None], any_of: Callable[[list[M]], M]) -> Build[M]:
-    """Returns the builder of values that are built one by one."""
+def each(build_one: Callable[[str], M | None], match_any: Callable[[list[M]], M]) -> Build[M]:
+    """Return a builder that builds each value separately."""
 
     def build(values: Sequence[str]) -> M | None:
-        built = [m for value in values if (m := one(value)) is not None]
-        return any_of(built) if len(built) == len(values) else None
+        messages = [m for value in values if (m := build_one(value)) is not None]
+        return match_any(messages) if len(messages) == len(values) else None
 
     return build
 
 
-def unsayable(_: Sequence[str]) -> None:
-    """Builds what Envoy cannot be told here, such as the path of a connection."""
+def inexpressible(_: Sequence[str]) -> None:
+    """Builder for fields that do not apply, such as the path of a connection."""
     return
 
 
-def build_fields(fields: Iterable[RbacField[M]], negated: Callable[[M], M], allows: bool) -> list[M] | None:
-    """Returns what all of the fields become. `allows`: the rule lets something through, so that one that cannot be said whole is None;
-    of any other rule the condition that cannot be said is left out."""
-    found: list[M] = []
+def build_fields(fields: Iterable[RbacField[M]], negate: Callable[[M], M], allows: bool) -> list[M] | None:
+    """Return the messages of all fields.
+
+    `allows` is set for rules that grant access: the result is None if any field cannot be expressed. For other rules
+    such fields are omitted.
+    """
+    messages: list[M] = []
     for field in fields:
         for values, positive in ((field.values, True), (field.not_values, False)):
             if not values:
                 continue
-            built = field.build(values)
-            if built is not None:
-                found.append(built if positive else negated(built))
+            message = field.build(values)
+            if message is not None:
+                messages.append(message if positive else negate(message))
             elif allows:
                 return None
-    return found
+    return messages

@@ -1,6 +1,6 @@
-"""Builds matchers of the texts in AuthorizationPolicies: exact, `prefix*`, `*suffix`, or `*` for whatever is there.
+"""Matchers for the values in AuthorizationPolicies: exact, `prefix*`, `*suffix`, or `*` for any non-empty value.
 
-A part of a text that becomes part of a regular expression is quoted, so that its dots are dots.
+Values that become part of a regular expression are quoted, so that a dot matches only a dot.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 def quote(text: str) -> str:
-    """Returns a text as a regular expression (RE2) that matches it alone."""
+    """Return a regular expression (RE2) that matches only this text."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def build_regex(pattern: str) -> string_pb2.StringMatcher | None:
-    """Returns the matcher of a regular expression; None for one that Envoy would refuse or that is too large."""
+    """Return the matcher of a regular expression, or None if Envoy would reject it or it is too large."""
     return None if find_fault(pattern) else StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=pattern))
 
 
@@ -32,7 +32,7 @@ PRESENT = StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=".+"))
 
 
 def build_text(pattern: str, ignore_case: bool = False) -> string_pb2.StringMatcher:
-    """Returns the matcher of a text."""
+    """Return the matcher of a value."""
     if pattern == ANY:
         return PRESENT
     if pattern.startswith(ANY):
@@ -43,14 +43,14 @@ def build_text(pattern: str, ignore_case: bool = False) -> string_pb2.StringMatc
 
 
 def build_header(name: str, pattern: str, ignore_case: bool = False) -> route_components_pb2.HeaderMatcher:
-    """Returns the matcher of a header's value; `*` asks only whether the header is there."""
+    """Return the matcher of a header. `*` only requires that the header is present."""
     if pattern == ANY:
         return route_components_pb2.HeaderMatcher(name=name, present_match=True)
     return route_components_pb2.HeaderMatcher(name=name, string_match=build_text(pattern, ignore_case))
 
 
-def build_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMatcher:
-    """Returns the matcher that any of at least one matcher meets."""
+def build_any_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMatcher:
+    """Return a matcher that succeeds if any of the given matchers does. There must be at least one."""
     return (
         matchers[0]
         if len(matchers) == 1
@@ -59,10 +59,10 @@ def build_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMa
 
 
 def build_text_value(pattern: str) -> value_pb2.ValueMatcher:
-    """Returns the matcher of a value of metadata that is a text."""
+    """Return the matcher of a metadata value that is a string."""
     return value_pb2.ValueMatcher(string_match=build_text(pattern))
 
 
-def build_item(item: value_pb2.ValueMatcher) -> value_pb2.ValueMatcher:
-    """Returns the matcher of a list of which one item is met."""
-    return value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=item))
+def build_list_value(item_matcher: value_pb2.ValueMatcher) -> value_pb2.ValueMatcher:
+    """Return the matcher of a list with at least one matching item."""
+    return value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=item_matcher))

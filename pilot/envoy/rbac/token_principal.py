@@ -1,4 +1,4 @@
-"""Builds principals of JSON web tokens, from the metadata that the filter of tokens leaves behind a valid one."""
+"""Principals that match claims of a JSON web token, which the jwt_authn filter stores in dynamic metadata."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from envoy.config.rbac.v3 import rbac_pb2
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 
 from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
-from pilot.envoy.rbac.string_matchers import ANY, PRESENT, build_item, build_text_value, build_value
+from pilot.envoy.rbac.string_matchers import ANY, PRESENT, build_any_value, build_list_value, build_text_value
 
 Principal, StringMatcher = rbac_pb2.Principal, string_pb2.StringMatcher
 
 
-def any_of(found: Sequence[rbac_pb2.Principal]) -> rbac_pb2.Principal:
-    """Returns the principal that any of some meets."""
-    return Principal(or_ids=Principal.Set(ids=found))
+def any_of(principals: Sequence[rbac_pb2.Principal]) -> rbac_pb2.Principal:
+    """Return a principal that matches if any of the given principals does."""
+    return Principal(or_ids=Principal.Set(ids=principals))
 
 
 def build_claim(path: Sequence[str], values: Sequence[str]) -> rbac_pb2.Principal:
-    """Returns the principal with one of the values in a claim, which is a text or a list of texts. `path`: the names of the claims that it is
-    in, and its own."""
-    value = build_value([build_text_value(v) for v in values])
+    """Return the principal with one of the values in a claim, which is a string or a list of strings.
+
+    `path` has the names of the enclosing claims, followed by the claim's own name.
+    """
+    value = build_any_value([build_text_value(v) for v in values])
     return _metadata(
-        path, value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[build_item(value), value]))
+        path, value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[build_list_value(value), value]))
     )
 
 
 def build_request_principals(values: Sequence[str]) -> rbac_pb2.Principal:
-    """Returns the principal of any of `ISSUER/SUBJECT`, of which one part may have a wildcard."""
-    found = [_request_principal(value) for value in values]
-    return found[0] if len(found) == 1 else any_of(found)
+    """Return the principal of any `ISSUER/SUBJECT`. One of the two parts may have a wildcard."""
+    principals = [_request_principal(value) for value in values]
+    return principals[0] if len(principals) == 1 else any_of(principals)
 
 
 def _request_principal(value: str) -> rbac_pb2.Principal:
@@ -42,7 +44,10 @@ def _request_principal(value: str) -> rbac_pb2.Principal:
 
 
 def _issuer_and_subject(value: str) -> tuple[string_pb2.StringMatcher, string_pb2.StringMatcher]:
-    """Returns the matchers of both claims. The last slash is between them, for issuers are URLs; only one of the two has a wildcard."""
+    """Return the matchers of both claims.
+
+    The last slash separates them, because issuers are URLs. Only one of them may have a wildcard.
+    """
     issuer, slash, subject = value.rpartition("/")
     if not slash:
         issuer, subject = value, ""

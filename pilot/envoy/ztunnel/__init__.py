@@ -1,1 +1,1 @@
-"""Builds what ztunnels are sent: workloads, services, and the policies that they enforce."""
+"""Resources for ztunnels: workloads, services, and the policies that they enforce."""

@@ -1,4 +1,4 @@
-"""Builds workloads."""
+"""Builds the messages for workloads and services of an ambient mesh."""
 
 from __future__ import annotations
 
@@ -14,65 +14,6 @@ from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.waypoint import WaypointAddress
 from protos.istio import workload_pb2
 
-
-@functools.lru_cache(4096)
-def packed(ip: str) -> bytes:
-    """Returns the 4 or 16 bytes of an IP address."""
-    return ipaddress.ip_address(ip).packed
-
-
-def build_gateway_address(at: WaypointAddress | None) -> workload_pb2.GatewayAddress | None:
-    """Returns where a waypoint or a gateway takes HBONE, None for nowhere."""
-    if at is None:
-        return None
-    if at.hostname:
-        name = workload_pb2.NamespacedHostname(namespace=at.namespace, hostname=at.hostname)
-        return workload_pb2.GatewayAddress(hostname=name, hbone_mtls_port=at.port)
-    return workload_pb2.GatewayAddress(
-        address=workload_pb2.NetworkAddress(network=at.network, address=packed(at.ip)), hbone_mtls_port=at.port
-    )
-
-
-def build_workload(w: WorkloadAddress) -> workload_pb2.Workload:
-    """Returns the message of a workload."""
-    made = workload_pb2.Workload(
-        uid=w.uid,
-        name=w.name,
-        namespace=w.namespace,
-        addresses=[packed(ip) for ip in w.addresses],
-        hostname=w.hostname,
-        network=w.network,
-        tunnel_protocol=workload_pb2.HBONE if w.tunnels else workload_pb2.NONE,
-        trust_domain=w.trust_domain,
-        service_account=w.service_account,
-        waypoint=build_gateway_address(w.waypoint),
-        network_gateway=build_gateway_address(w.gateway),
-        node=w.node,
-        canonical_name=w.canonical[0],
-        canonical_revision=w.canonical[1],
-        workload_name=w.workload,
-        # Older ztunnels need a type of everything that runs; Istio calls all of them Pods.
-        workload_type=workload_pb2.POD if w.is_compute else workload_pb2.DEPLOYMENT,
-        native_tunnel=w.native,
-        authorization_policies=w.policies,
-        status=workload_pb2.HEALTHY if w.healthy else workload_pb2.UNHEALTHY,
-        cluster_id=w.cluster,
-        network_mode=workload_pb2.HOST_NETWORK if w.host_network else workload_pb2.STANDARD,
-        capacity=wrappers_pb2.UInt32Value(value=w.capacity) if w.capacity else None,
-    )
-    if w.locality != Locality():
-        made.locality.CopyFrom(
-            workload_pb2.Locality(region=w.locality.region, zone=w.locality.zone, subzone=w.locality.subzone)
-        )
-    if w.tunnel is not None:
-        made.application_tunnel.CopyFrom(workload_pb2.ApplicationTunnel(protocol=w.tunnel.protocol, port=w.tunnel.port))
-    for one in w.services:
-        made.services[one.service].ports.extend(
-            workload_pb2.Port(service_port=number, target_port=target) for number, target in one.ports
-        )
-    return made
-
-
 _APP_PROTOCOLS = {
     Protocol.HTTP: workload_pb2.HTTP11,
     Protocol.HTTP2: workload_pb2.HTTP2,
@@ -83,42 +24,110 @@ _APP_PROTOCOLS = {
 }
 
 
-def build_service(s: ServiceAddress, identities: Collection[str] = ()) -> workload_pb2.Service:
-    """Returns the message of a service; `identities` are those of workloads that ztunnels are not told of one by one."""
-    return workload_pb2.Service(
-        name=s.name,
-        namespace=s.namespace,
-        hostname=s.hostname,
-        addresses=[_address(one) for one in s.addresses],
-        ports=[_port(one) for one in s.ports],
-        subject_alt_names=sorted({*s.subject_alt_names, *identities}) if identities else s.subject_alt_names,
-        waypoint=build_gateway_address(s.waypoint),
-        load_balancing=_balancing(s.balancing) if s.balancing is not None else None,
-        ip_families=workload_pb2.IPFamilies.Value(s.families),
-        canonical=s.canonical,
-        ingress_use_waypoint=s.ingress,
-        weighted_waypoints=[
-            workload_pb2.WeightedWaypoint(destination=build_gateway_address(one.address), weight=one.weight)
-            for one in s.weighted
-        ],
-        visibility=workload_pb2.Service.NAMESPACE if s.private else workload_pb2.Service.PUBLIC,
+@functools.lru_cache(4096)
+def packed(ip: str) -> bytes:
+    """Return the 4 or 16 bytes of an IP address."""
+    return ipaddress.ip_address(ip).packed
+
+
+def build_gateway_address(address: WaypointAddress | None) -> workload_pb2.GatewayAddress | None:
+    """Return the address at which a waypoint or gateway accepts HBONE, or None."""
+    if address is None:
+        return None
+    if address.hostname:
+        name = workload_pb2.NamespacedHostname(namespace=address.namespace, hostname=address.hostname)
+        return workload_pb2.GatewayAddress(hostname=name, hbone_mtls_port=address.port)
+    return workload_pb2.GatewayAddress(
+        address=workload_pb2.NetworkAddress(network=address.network, address=packed(address.ip)),
+        hbone_mtls_port=address.port,
     )
 
 
-def _address(one: NetworkAddress) -> workload_pb2.NetworkAddress:
-    return workload_pb2.NetworkAddress(network=one.network, address=packed(one.ip), length=one.prefix)
+def build_workload(workload: WorkloadAddress) -> workload_pb2.Workload:
+    """Return the message for a workload."""
+    message = workload_pb2.Workload(
+        uid=workload.uid,
+        name=workload.name,
+        namespace=workload.namespace,
+        addresses=[packed(ip) for ip in workload.addresses],
+        hostname=workload.hostname,
+        network=workload.network,
+        tunnel_protocol=workload_pb2.HBONE if workload.tunnels else workload_pb2.NONE,
+        trust_domain=workload.trust_domain,
+        service_account=workload.service_account,
+        waypoint=build_gateway_address(workload.waypoint),
+        network_gateway=build_gateway_address(workload.gateway),
+        node=workload.node,
+        canonical_name=workload.canonical[0],
+        canonical_revision=workload.canonical[1],
+        workload_name=workload.workload,
+        # Older ztunnels require a type for everything that runs. Istio uses POD for all of them.
+        workload_type=workload_pb2.POD if workload.is_compute else workload_pb2.DEPLOYMENT,
+        native_tunnel=workload.native,
+        authorization_policies=workload.policies,
+        status=workload_pb2.HEALTHY if workload.healthy else workload_pb2.UNHEALTHY,
+        cluster_id=workload.cluster,
+        network_mode=workload_pb2.HOST_NETWORK if workload.host_network else workload_pb2.STANDARD,
+        capacity=wrappers_pb2.UInt32Value(value=workload.capacity) if workload.capacity else None,
+    )
+    if workload.locality != Locality():
+        message.locality.CopyFrom(
+            workload_pb2.Locality(
+                region=workload.locality.region, zone=workload.locality.zone, subzone=workload.locality.subzone
+            )
+        )
+    if workload.tunnel is not None:
+        message.application_tunnel.CopyFrom(
+            workload_pb2.ApplicationTunnel(protocol=workload.tunnel.protocol, port=workload.tunnel.port)
+        )
+    for service in workload.services:
+        message.services[service.service].ports.extend(
+            workload_pb2.Port(service_port=number, target_port=target) for number, target in service.ports
+        )
+    return message
 
 
-def _port(one: AddressPort) -> workload_pb2.Port:
-    protocol = _APP_PROTOCOLS.get(one.protocol, workload_pb2.UNKNOWN)
-    return workload_pb2.Port(service_port=one.number, target_port=one.target, app_protocol=protocol)
+def build_service(service: ServiceAddress, identities: Collection[str] = ()) -> workload_pb2.Service:
+    """Return the message for a service.
+
+    `identities` are those of workloads that are not sent to ztunnels individually.
+    """
+    return workload_pb2.Service(
+        name=service.name,
+        namespace=service.namespace,
+        hostname=service.hostname,
+        addresses=[_address(item) for item in service.addresses],
+        ports=[_port(item) for item in service.ports],
+        subject_alt_names=sorted({*service.subject_alt_names, *identities})
+        if identities
+        else service.subject_alt_names,
+        waypoint=build_gateway_address(service.waypoint),
+        load_balancing=_balancing(service.balancing) if service.balancing is not None else None,
+        ip_families=workload_pb2.IPFamilies.Value(service.families),
+        canonical=service.canonical,
+        ingress_use_waypoint=service.ingress,
+        weighted_waypoints=[
+            workload_pb2.WeightedWaypoint(destination=build_gateway_address(item.address), weight=item.weight)
+            for item in service.weighted
+        ],
+        visibility=workload_pb2.Service.NAMESPACE if service.private else workload_pb2.Service.PUBLIC,
+    )
 
 
-def _balancing(one: LoadBalancing) -> workload_pb2.LoadBalancing:
+def _address(address: NetworkAddress) -> workload_pb2.NetworkAddress:
+    return workload_pb2.NetworkAddress(network=address.network, address=packed(address.ip), length=address.prefix)
+
+
+def _port(port: AddressPort) -> workload_pb2.Port:
+    protocol = _APP_PROTOCOLS.get(port.protocol, workload_pb2.UNKNOWN)
+    return workload_pb2.Port(service_port=port.number, target_port=port.target, app_protocol=protocol)
+
+
+def _balancing(balancing: LoadBalancing) -> workload_pb2.LoadBalancing:
     return workload_pb2.LoadBalancing(
-        routing_preference=one.scopes,
-        mode=one.mode,
+        routing_preference=balancing.scopes,
+        mode=balancing.mode,
         health_policy=workload_pb2.LoadBalancing.ALLOW_ALL
-        if one.all_healths
+        if balancing.all_healths
         else workload_pb2.LoadBalancing.ONLY_HEALTHY,
     )

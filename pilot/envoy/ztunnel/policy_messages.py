@@ -1,7 +1,8 @@
-"""Builds policies of connections, which ztunnels enforce.
+"""Builds the L4 policies that ztunnels enforce.
 
-What a policy asks for that only requests show, a ztunnel does not know. A rule that allows and asks for it allows nothing; one that denies
-denies whatever meets the rest of it. So does a policy whose action is CUSTOM, for a ztunnel has nobody to ask.
+A ztunnel does not know the attributes of requests. An ALLOW rule that requires one is dropped, and a DENY rule denies
+everything that matches its remaining conditions. The same applies to CUSTOM policies, because a ztunnel cannot call an
+authorizer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOTHING = pb.Match()
 
 
 def build_authorization(row: Object[AuthorizationPolicy], root_namespace: str) -> pb.Authorization:
-    """Returns the message of an AuthorizationPolicy."""
+    """Return the message for an AuthorizationPolicy."""
     scope = (
         pb.WORKLOAD_SELECTOR if is_selective(row) else pb.GLOBAL if row.namespace == root_namespace else pb.NAMESPACE
     )
@@ -40,45 +41,48 @@ def build_authorization(row: Object[AuthorizationPolicy], root_namespace: str) -
 
 
 def _clauses(rule: Rule, namespace: str) -> Iterator[pb.Rules]:
-    """Yields what has to hold for a rule. A list of which one part is met by everything a ztunnel sees is met by everything: it is left out, for in a
-    match without any field ztunnels see one that never holds."""
+    """Yield the clauses of a rule, all of which must match.
+
+    A clause is omitted if one of its matches is empty, and therefore always true. ztunnels treat an empty match as
+    never true.
+    """
     lists = (
         [_operation(to.operation or Operation()) for to in rule.to],
-        [_source(one.source or Source(), namespace) for one in rule.from_],
-        *([_condition(one)] for one in rule.when if one.key in CONNECTION_CONDITIONS),
+        [_source(item.source or Source(), namespace) for item in rule.from_],
+        *([_condition(item)] for item in rule.when if item.key in CONNECTION_CONDITIONS),
     )
     for matches in lists:
         if matches and _NOTHING not in matches:
             yield pb.Rules(matches=matches)
 
 
-def _operation(o: Operation) -> pb.Match:
-    return pb.Match(destination_ports=_ports(o.ports), not_destination_ports=_ports(o.not_ports))
+def _operation(operation: Operation) -> pb.Match:
+    return pb.Match(destination_ports=_ports(operation.ports), not_destination_ports=_ports(operation.not_ports))
 
 
-def _source(s: Source, namespace: str) -> pb.Match:
+def _source(source: Source, namespace: str) -> pb.Match:
     return pb.Match(
-        source_ips=_ranges(s.ip_blocks),
-        not_source_ips=_ranges(s.not_ip_blocks),
-        namespaces=_texts(s.namespaces),
-        not_namespaces=_texts(s.not_namespaces),
-        service_accounts=_accounts(s.service_accounts, namespace),
-        not_service_accounts=_accounts(s.not_service_accounts, namespace),
-        principals=_texts(s.principals),
-        not_principals=_texts(s.not_principals),
+        source_ips=_ranges(source.ip_blocks),
+        not_source_ips=_ranges(source.not_ip_blocks),
+        namespaces=_texts(source.namespaces),
+        not_namespaces=_texts(source.not_namespaces),
+        service_accounts=_accounts(source.service_accounts, namespace),
+        not_service_accounts=_accounts(source.not_service_accounts, namespace),
+        principals=_texts(source.principals),
+        not_principals=_texts(source.not_principals),
     )
 
 
-def _condition(c: Condition) -> pb.Match:
-    if c.key == "destination.port":
-        return pb.Match(destination_ports=_ports(c.values), not_destination_ports=_ports(c.not_values))
-    if c.key == "destination.ip":
-        return pb.Match(destination_ips=_ranges(c.values), not_destination_ips=_ranges(c.not_values))
-    if c.key == "source.ip":
-        return pb.Match(source_ips=_ranges(c.values), not_source_ips=_ranges(c.not_values))
-    if c.key == "source.namespace":
-        return pb.Match(namespaces=_texts(c.values), not_namespaces=_texts(c.not_values))
-    return pb.Match(principals=_texts(c.values), not_principals=_texts(c.not_values))
+def _condition(condition: Condition) -> pb.Match:
+    if condition.key == "destination.port":
+        return pb.Match(destination_ports=_ports(condition.values), not_destination_ports=_ports(condition.not_values))
+    if condition.key == "destination.ip":
+        return pb.Match(destination_ips=_ranges(condition.values), not_destination_ips=_ranges(condition.not_values))
+    if condition.key == "source.ip":
+        return pb.Match(source_ips=_ranges(condition.values), not_source_ips=_ranges(condition.not_values))
+    if condition.key == "source.namespace":
+        return pb.Match(namespaces=_texts(condition.values), not_namespaces=_texts(condition.not_values))
+    return pb.Match(principals=_texts(condition.values), not_principals=_texts(condition.not_values))
 
 
 def _texts(values: Iterable[str]) -> list[pb.StringMatch]:
@@ -95,7 +99,10 @@ def _text(value: str) -> pb.StringMatch:
 
 def _accounts(values: Iterable[str], namespace: str) -> list[pb.ServiceAccountMatch]:
     parts = (value.rpartition("/") for value in values)
-    return [pb.ServiceAccountMatch(namespace=before or namespace, serviceAccount=name) for before, _, name in parts]
+    return [
+        pb.ServiceAccountMatch(namespace=account_namespace or namespace, serviceAccount=name)
+        for account_namespace, _, name in parts
+    ]
 
 
 def _ports(values: Iterable[str]) -> list[int]:
@@ -103,31 +110,33 @@ def _ports(values: Iterable[str]) -> list[int]:
 
 
 def _ranges(values: Iterable[str]) -> list[pb.Address]:
-    found = (ipaddress.ip_interface(value) for value in values)
-    return [pb.Address(address=one.ip.packed, length=one.network.prefixlen) for one in found]
+    interfaces = (ipaddress.ip_interface(value) for value in values)
+    return [pb.Address(address=interface.ip.packed, length=interface.network.prefixlen) for interface in interfaces]
 
 
-# -- policies that follow from others --------------------------------------------------------------------------------------
+# -- derived policies --------------------------------------------------------------------------------------------------
 
 
 def build_static_strict(root_namespace: str) -> pb.Authorization:
-    """Returns the policy that workloads name which take mutual TLS alone."""
+    """Return the policy for workloads that require mutual TLS."""
     return _strict(STATIC_STRICT, root_namespace, [[_NO_IDENTITY]])
 
 
-def build_port_policy(p: PortPolicy) -> pb.Authorization:
-    """Returns the policy that a PeerAuthentication with ports becomes."""
-    if not p.strict:
-        groups = [[pb.Match(not_principals=_NO_IDENTITY.not_principals, destination_ports=[port])] for port in p.ports]
-        return _strict(CONVERTED + p.key.name, p.key.namespace, groups)
-    others = [pb.Match(not_destination_ports=[port]) for port in p.ports]
-    clauses = [_NO_IDENTITY, *others] if p.first else [*others, _NO_IDENTITY]
-    return _strict(CONVERTED + p.key.name, p.key.namespace, [clauses])
+def build_port_policy(policy: PortPolicy) -> pb.Authorization:
+    """Return the policy for a PeerAuthentication with port-level settings."""
+    if not policy.strict:
+        groups = [
+            [pb.Match(not_principals=_NO_IDENTITY.not_principals, destination_ports=[port])] for port in policy.ports
+        ]
+        return _strict(CONVERTED + policy.key.name, policy.key.namespace, groups)
+    others = [pb.Match(not_destination_ports=[port]) for port in policy.ports]
+    clauses = [_NO_IDENTITY, *others] if policy.first else [*others, _NO_IDENTITY]
+    return _strict(CONVERTED + policy.key.name, policy.key.namespace, [clauses])
 
 
 def build_waypoint_policy(name: str, namespace: str, principals: Iterable[str]) -> pb.Authorization:
-    """Returns the policy that lets the proxies of a waypoint in."""
-    match = pb.Match(principals=[pb.StringMatch(exact=one) for one in principals])
+    """Return the policy that allows connections from the proxies of a waypoint."""
+    match = pb.Match(principals=[pb.StringMatch(exact=principal) for principal in principals])
     return pb.Authorization(
         name=name,
         namespace=namespace,
@@ -138,5 +147,7 @@ def build_waypoint_policy(name: str, namespace: str, principals: Iterable[str]) 
 
 
 def _strict(name: str, namespace: str, groups: Iterable[Iterable[pb.Match]]) -> pb.Authorization:
-    made = [pb.Group(rules=[pb.Rules(matches=[match]) for match in matches]) for matches in groups]
-    return pb.Authorization(name=name, namespace=namespace, scope=pb.WORKLOAD_SELECTOR, action=pb.DENY, groups=made)
+    rule_groups = [pb.Group(rules=[pb.Rules(matches=[match]) for match in matches]) for matches in groups]
+    return pb.Authorization(
+        name=name, namespace=namespace, scope=pb.WORKLOAD_SELECTOR, action=pb.DENY, groups=rule_groups
+    )

@@ -1,4 +1,4 @@
-"""The policies that ztunnels enforce as resources."""
+"""The policies that ztunnels enforce."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pilot.mesh.tables.mesh_config import root_namespace
 from protos.istio import authorization_pb2 as pb
 
 
-def _resource(made: pb.Authorization) -> Resource:
-    return Resource.of(AUTHORIZATION, made, f"{made.namespace}/{made.name}")
+def _resource(authorization: pb.Authorization) -> Resource:
+    return Resource.of(AUTHORIZATION, authorization, f"{authorization.namespace}/{authorization.name}")
 
 
 @derived
@@ -41,7 +41,7 @@ def _authorization(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 authorizations: Gather[ObjectKey, [], Resource] = Gather("authorizations", _authorization_keys, _authorization)
-"""AuthorizationPolicies."""
+"""Policies from AuthorizationPolicies."""
 
 
 @derived
@@ -51,21 +51,21 @@ def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def _port_policy(db: Mesh, key: ObjectKey) -> Resource | None:
-    found = port_policy(db, key)
-    return _resource(build_port_policy(found)) if found is not None else None
+    policy = port_policy(db, key)
+    return _resource(build_port_policy(policy)) if policy is not None else None
 
 
 port_policies: Gather[ObjectKey, [], Resource] = Gather("policies of ports", _peer_keys, _port_policy)
-"""PeerAuthentications that say something of ports."""
+"""Policies from PeerAuthentications with port-level settings."""
 
 
 @derived
 def strict_policy(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the policy that asks for mutual TLS, which is there where there is any PeerAuthentication."""
+    """Return the policy that requires mutual TLS, which exists if there is any PeerAuthentication."""
     if not has_peer_authentications(db):
         return {}
-    made = _resource(build_static_strict(root_namespace(db)))
-    return {made.name: made}
+    resource = _resource(build_static_strict(root_namespace(db)))
+    return {resource.name: resource}
 
 
 @derived
@@ -83,4 +83,4 @@ def _waypoint_policy(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 waypoint_policies: Gather[ObjectKey, [], Resource] = Gather("policies of waypoints", _waypoint_keys, _waypoint_policy)
-"""Policies that let waypoints in."""
+"""Policies that allow connections from waypoints."""

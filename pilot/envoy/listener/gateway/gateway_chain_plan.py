@@ -127,17 +127,17 @@ class BoundL4Rules(NamedTuple):
 
 
 def plan_listeners(
-    gateway: MergedGateway, everywhere: str, unprivileged: bool
+    gateway: MergedGateway, wildcard: str, unprivileged: bool
 ) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     """Return the listeners of a gateway, with the merged ports that share each of them with different protocols.
 
-    `everywhere` is the wildcard address, for servers that name no address. Unprivileged pods cannot bind low ports.
+    `wildcard` is the address of servers that name none. Unprivileged pods cannot bind low ports.
     """
     listeners: dict[GatewayListenerKey, tuple[MergedPort, ...]] = {}
     for port in gateway.ports:
         if unprivileged and port.number < FIRST_UNPRIVILEGED_PORT:
             continue
-        bind = port.bind or everywhere
+        bind = port.bind or wildcard
         for listener in (GatewayListenerKey(port.number, bind), GatewayListenerKey(port.number, bind, True)):
             if port.quic or not listener.quic:
                 listeners[listener] = (*listeners.get(listener, ()), port)

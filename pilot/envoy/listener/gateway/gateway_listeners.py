@@ -68,8 +68,8 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 def _planned_listeners(
     db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
-    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
-    return plan_listeners(merged_gateway(db, selection), everywhere, facet.listening.unprivileged)
+    wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    return plan_listeners(merged_gateway(db, selection), wildcard, facet.listening.unprivileged)
 
 
 @derived
@@ -164,9 +164,9 @@ def _plain_chain(
 ) -> GatewayChain | None:
     kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
     template = manager(db, facet, kind, extension_port(db, facet.listening, listener.number))
-    own = over_rds(_stat_prefix(listener), route_name(chain.route))
+    routes = over_rds(_stat_prefix(listener), route_name(chain.route))
     filters = build_first_filters(listener_options(db, facet.listening).network, listener.number)
-    return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
+    return build_gateway_chain((), filters, template + routes, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _https_chain(
@@ -176,13 +176,13 @@ def _https_chain(
     if row is None:
         return None
     template = manager(db, facet, ManagerKey(http3=listener.quic), extension_port(db, facet.listening, listener.number))
-    own = over_rds(row.name or _stat_prefix(listener), route_name(chain.route))
+    routes = over_rds(row.name or _stat_prefix(listener), route_name(chain.route))
     socket = _socket(db, chain.server, facet, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
     filters = (
         build_first_filters(listener_options(db, facet.listening).network, listener.number) if not listener.quic else []
     )
     return build_gateway_chain(
-        sni_hosts(row), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout
+        sni_hosts(row), filters, template + routes, socket=socket, timeout=db.settings.gateways.handshake_timeout
     )
 
 

@@ -30,8 +30,8 @@ def passthrough_keys(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsK
     mtls = accepted_mtls(db, inbound)
     pattern = listener_defaults(db).inbound_stat_name
     yield _passthrough(0, mtls.mode, pattern)
-    named = declared_port_numbers(db, inbound)
-    for number in sorted(mtls.ports.keys() - named):
+    declared = declared_port_numbers(db, inbound)
+    for number in sorted(mtls.ports.keys() - declared):
         yield _passthrough(number, mtls.at(number), pattern)
 
 
@@ -101,11 +101,11 @@ def _ingress_key(
     key, number, port = inbound_port.declared_by, inbound_port.number, inbound_port.port
     assert key is not None
     defaults, listening = listener_defaults(db), inbound.listening
-    everywhere = wildcards(listening.ipv4, listening.ipv6)
+    all_addresses = wildcards(listening.ipv4, listening.ipv6)
     to_port = (
         listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
     )
-    takes_all = listener.bind == everywhere[0] or (not listener.bind and port.protocol.is_http)
+    takes_all = listener.bind == all_addresses[0] or (not listener.bind and port.protocol.is_http)
     captures = (
         to_port and listening.interception != "NONE" and number in (defaults.outbound_port, defaults.inbound_port)
     )
@@ -122,7 +122,7 @@ def _ingress_key(
         stat_prefix=build_stat_name(pattern, placeholder_service(source, port), port, target_port=None)
         if pattern
         else cluster,
-        bind=(listener.bind,) if listener.bind else _reachable_address(inbound.ips, everywhere),
+        bind=(listener.bind,) if listener.bind else _reachable_address(inbound.ips, all_addresses),
         to_port=to_port,
         tls=listener.tls if db.settings.listeners.ingress_tls else None,
         source=source,
@@ -133,7 +133,7 @@ def _is_privileged(number: int, to_port: bool, listening: ListeningFacet) -> boo
     return to_port and listening.unprivileged and 0 < number < FIRST_UNPRIVILEGED_PORT
 
 
-def _reachable_address(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tuple[str, ...]:
+def _reachable_address(ips: tuple[str, ...], all_addresses: tuple[str, ...]) -> tuple[str, ...]:
     """Return the first address of a proxy that others can reach, or else all addresses."""
     for text in ips:
         ip = ipaddress.ip_address(text)
@@ -141,4 +141,4 @@ def _reachable_address(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tup
             ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local or text == "255.255.255.255"
         ):
             return (text,)
-    return everywhere
+    return all_addresses

@@ -55,16 +55,16 @@ def inbound_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) 
     PERMISSIVE accepts mesh TLS, identified by ALPN, and any other connection unchanged. If the protocol is unknown, the
     ALPN of clients' proxies tells what they detected, and inspection detects the protocol of other connections.
     """
-    known = protocol is not Protocol.UNSUPPORTED
+    is_known = protocol is not Protocol.UNSUPPORTED
     http = protocol.is_http
     if mode == "STRICT":
-        if known:
+        if is_known:
             return (InboundMatch(http, TLS, terminates_tls=True),)
         return InboundMatch(True, TLS, MESH_HTTP_ALPNS, True), InboundMatch(False, TLS, terminates_tls=True)
     if mode == "PERMISSIVE":
         if http:
             return InboundMatch(True, TLS, MESH_ALPNS, True), InboundMatch(True, RAW_BUFFER)
-        if known:
+        if is_known:
             return InboundMatch(False, TLS, MESH_ALPNS, True), InboundMatch(False, TLS), InboundMatch(False, RAW_BUFFER)
         return (
             InboundMatch(True, TLS, MESH_HTTP_ALPNS, True),
@@ -73,7 +73,7 @@ def inbound_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) 
             InboundMatch(False, RAW_BUFFER),
             InboundMatch(False, TLS),
         )
-    if known:
+    if is_known:
         return (InboundMatch(http, RAW_BUFFER),)
     return InboundMatch(True, RAW_BUFFER, plaintext), InboundMatch(False, RAW_BUFFER)
 
@@ -100,7 +100,7 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
     @property
     def exchanges_metadata(self) -> bool:
-        """Whether HTTP peers may exchange metadata.
+        """Return whether HTTP peers may exchange metadata.
 
         They cannot through a tunnel, unless it is unknown whether they speak HTTP.
         """
@@ -108,7 +108,7 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
     @property
     def passthrough(self) -> bool:
-        """Whether the chains are for ports that no service or Sidecar names."""
+        """Return whether the chains are for ports that no service or Sidecar names."""
         return not self.host
 
     @property

@@ -57,8 +57,8 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
         """Return whether it may bind a port. A reserved port is allowed only on a specific address."""
         if self.to_port and self.unprivileged and 0 < port < FIRST_UNPRIVILEGED_PORT:
             return False
-        everywhere = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
-        return not (everywhere and port in self.reserved)
+        on_wildcard = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
+        return not (on_wildcard and port in self.reserved)
 
 
 class AddressClaim(NamedTuple):
@@ -112,23 +112,27 @@ def binding_of(
 
 @derived
 def claims(
-    db: Mesh, import_key: ImportKey, index: int, binding: BindingKey, own: SidecarPort | None
+    db: Mesh, import_key: ImportKey, index: int, binding: BindingKey, listener_port: SidecarPort | None
 ) -> tuple[AddressClaim, ...]:
     """Return the claims of an imported service through egress listener `index`.
 
-    They are for the listener's `own` port, or else for the service's ports.
+    They are for the listener's own port, or else for the service's ports.
     """
     row = service(db, import_key.ref)
     if row is None or row.resolution is Resolution.ALIAS:
         return ()
     ports = import_key.visible_ports(row)
-    listen_ports = (Port(own.name, own.number, parse_protocol(own.protocol)),) if own is not None else ports
+    listen_ports = (
+        (Port(listener_port.name, listener_port.number, parse_protocol(listener_port.protocol)),)
+        if listener_port is not None
+        else ports
+    )
     single_port = ports[0].number if len(ports) == 1 else 0
     result: list[AddressClaim] = []
     for port in listen_ports:
         if port.protocol is Protocol.UDP or not binding.allows(port.number, port.protocol):
             continue
-        if own is None and not binding.binds and is_headless(row, port, binding):
+        if listener_port is None and not binding.binds and is_headless(row, port, binding):
             result += _pod_claims(db, row, port, index, binding, single_port)
         else:
             result += _claims(row, port, index, binding, single_port)

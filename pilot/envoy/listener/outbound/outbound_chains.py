@@ -31,10 +31,10 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 def http_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
     """Return the HTTP chain. `detected` limits it to connections on which HTTP is detected."""
     row = service(db, claim.ref)
-    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
+    wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
     if not claim.port.number:
         routes = claim.binds[0]
-    elif claim.port.protocol is Protocol.UNSUPPORTED and claim.binds[:1] != everywhere:
+    elif claim.port.protocol is Protocol.UNSUPPORTED and claim.binds[:1] != wildcard:
         routes = f"{claim.ref.hostname}:{claim.port.number}"
     else:
         routes = str(claim.port.number)
@@ -79,7 +79,7 @@ def _rule_chain(db: Mesh, chain: L4Chain, claim: AddressClaim, facet: OutboundLi
     else:
         clusters = tuple((_cluster(db, d, claim.port, facet), d.weight) for d in chain.route if d.weight > 0)
         route = TcpRoute(f"{chain.key.name}.{chain.key.namespace}", clusters, weighted=True, settings=settings)
-    source = chain.key if chain.named else None
+    source = chain.key if chain.records_source else None
     return OutboundChainKey(sni=chain.sni, cidrs=chain.cidrs, tcp=route, protocol=claim.port.protocol, source=source)
 
 
@@ -105,8 +105,8 @@ def _default_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet)
 
 def _sni(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
     """Return the SNI names that distinguish the service's TLS connections, or () if the address is sufficient."""
-    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
-    shared = claim.address == everywhere and claim.binds[:1] == (everywhere,)
+    wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    shared = claim.address == wildcard and claim.binds[:1] == (wildcard,)
     if claim.per_pod or not (claim.cidrs or not claim.address or shared or dynamic):
         return ()
     return (claim.ref.hostname, *_alias_names(db, claim, facet))

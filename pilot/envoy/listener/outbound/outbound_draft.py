@@ -43,7 +43,7 @@ class OutboundChainKey(NamedTuple):
 
     @property
     def matches_all(self) -> bool:
-        """Whether the chain matches every connection."""
+        """Return whether the chain matches every connection."""
         return not (self.alpns or self.transport or self.cidrs) and (not self.sni or "*" in self.sni)
 
     @property

@@ -47,12 +47,12 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Whether the listener may receive HTTP."""
+        """Return whether the listener may receive HTTP."""
         return any(c.port.protocol.is_http or c.port.protocol is Protocol.UNSUPPORTED for c in self.claims)
 
     @property
     def of_pod(self) -> bool:
-        """Whether it is the address of a pod, claimed only by headless services."""
+        """Return whether it is the address of a pod, claimed only by headless services."""
         return all(c.of_pod for c in self.claims)
 
 
@@ -165,9 +165,9 @@ def outbound_listener_key(
 ) -> OutboundListenerKey | None:
     """Return the listener at an address, after the claims of all services are merged."""
     draft = ListenerDraft()
-    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in address.claims:
-        _merge_claim(db, draft, claim, facet, everywhere)
+        _merge_claim(db, draft, claim, facet, wildcard)
     if draft.port is None:
         return None
     return OutboundListenerKey(
@@ -176,31 +176,33 @@ def outbound_listener_key(
 
 
 def _merge_claim(
-    db: Mesh, draft: ListenerDraft, claim: AddressClaim, facet: OutboundListenersFacet, everywhere: str
+    db: Mesh, draft: ListenerDraft, claim: AddressClaim, facet: OutboundListenersFacet, wildcard: str
 ) -> None:
     """Merge a claim into a listener.
 
     HTTP and TCP at the same address are distinguished by inspection. An unknown protocol gets a chain for each.
     """
-    protocol, before = claim.port.protocol, draft.protocol
+    protocol, draft_protocol = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
         draft.reset(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
         return
-    if (protocol.is_http and before is not None and not before.is_tcp) or not draft.can_share(protocol):
+    if (protocol.is_http and draft_protocol is not None and not draft_protocol.is_tcp) or not draft.can_share(protocol):
         return
-    detected = not protocol.is_http or claim.binds[0] == everywhere
+    detected = not protocol.is_http or claim.binds[0] == wildcard
     if protocol.is_http:
         chains = [http_chain(db, claim, facet, detected)]
     else:
         chains = tcp_chains(db, claim, facet)
-        if protocol is Protocol.UNSUPPORTED and (before is None or before.is_http or before.is_tcp):
+        if protocol is Protocol.UNSUPPORTED and (
+            draft_protocol is None or draft_protocol.is_http or draft_protocol.is_tcp
+        ):
             chains.append(http_chain(db, claim, facet, detected=True))
-    if before is None or (protocol is Protocol.UNSUPPORTED and before.is_http):
+    if draft_protocol is None or (protocol is Protocol.UNSUPPORTED and draft_protocol.is_http):
         chain_protocol = Protocol.UNSUPPORTED if protocol.is_http and detected else protocol
         draft.reset(claim.port, claim.binds, claim.to_port, chain_protocol, chains)
         return
     draft.merge(chains)
-    if not (before.is_tcp and protocol.is_tcp):
+    if not (draft_protocol.is_tcp and protocol.is_tcp):
         draft.protocol = Protocol.UNSUPPORTED
 
 

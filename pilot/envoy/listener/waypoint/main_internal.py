@@ -182,8 +182,8 @@ def build_waypoint_inspectors(
 
 
 @derived
-def _served(db: Mesh, by: ServingKey) -> tuple[ServiceRef, ...]:
-    return served_services(db, by.waypoint)
+def _served(db: Mesh, key: ServingKey) -> tuple[ServiceRef, ...]:
+    return served_services(db, key.waypoint)
 
 
 _chains_of: Gather[ServiceRef, [ServingKey], ServiceChains] = Gather("chains at a waypoint", _served, service_chains)

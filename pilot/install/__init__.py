@@ -1,1 +1,1 @@
-"""What an IstioOperator means, put into a cluster: applied in order, waited for, and what is no longer meant taken away."""
+"""Installation of an IstioOperator into a cluster: applies objects in order, waits for readiness, and prunes."""

@@ -1,4 +1,4 @@
-"""What a cluster is seen to be and to have, as far as an installation depends on it."""
+"""Properties of the cluster that affect an installation."""
 
 from __future__ import annotations
 
@@ -14,23 +14,32 @@ _CALICO = ResourceKey(VersionedKind("crd.projectcalico.org/v1", "FelixConfigurat
 
 
 async def detect_platform(objects: ObjectClient) -> str:
-    """Returns the name of a platform that needs other defaults, "" for all others. KubeError where the server cannot be asked."""
+    """Return the name of a platform with its own defaults, or "" for any other platform. Raises KubeError."""
     return "gke" if "-gke" in await objects.version() else ""
 
 
 async def cni_warnings(objects: ObjectClient, plan: InstallPlan) -> AsyncIterator[str]:
-    """Yields what other network plugins are set to that the mesh's own does not work beside."""
+    """Yield a warning for each setting of another CNI plugin that conflicts with the mesh's plugin."""
     if not any(step.component == "Cni" for step in plan.steps):
         return
     try:
         cilium, calico = await objects.get(_CILIUM), await objects.get(_CALICO)
-    except KubeError:  # whoever installs may not look there
+    except KubeError:  # the user may lack permission to read these objects
         return
     data = (cilium or {}).get("data") or {}
     if data.get("cni-exclusive") == "true":
-        yield "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
+        yield (
+            "Cilium removes the CNI configuration of other plugins; "
+            "set cni-exclusive to false in the ConfigMap kube-system/cilium-config"
+        )
     if data.get("bpf-lb-sock") == "true" and data.get("bpf-lb-sock-hostns-only") != "true":
-        yield "Cilium balances in the sockets of pods, past their proxies: set bpf-lb-sock-hostns-only to true in kube-system/cilium-config"
+        yield (
+            "Cilium's socket load balancing bypasses the proxies of pods; "
+            "set bpf-lb-sock-hostns-only to true in the ConfigMap kube-system/cilium-config"
+        )
     spec = value_at(calico, "spec", {})
     if spec.get("bpfEnabled") and spec.get("bpfConnectTimeLoadBalancing", "TCP") != "Disabled":
-        yield "Calico's eBPF balances when pods connect, past their proxies: set bpfConnectTimeLoadBalancing to Disabled"
+        yield (
+            "Calico's connect-time load balancing bypasses the proxies of pods; "
+            "set bpfConnectTimeLoadBalancing to Disabled in the FelixConfiguration"
+        )

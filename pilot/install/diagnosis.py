@@ -1,8 +1,8 @@
-"""Why a workload does not come up: which pod, what its containers and the events about it say, and what one can do."""
+"""Diagnosis of workloads that do not become ready, from the states of their pods and from events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from pilot.kube.errors import KubeError
@@ -11,48 +11,52 @@ from pilot.kube.object_client import ObjectClient, VersionedKind
 Plain = dict[str, Any]
 POD = VersionedKind("v1", "Pod")
 EVENT = VersionedKind("v1", "Event")
-_MOST = 3
-"""Pods and events that are told of."""
+_MAX_SHOWN = 3
+"""Maximum number of pods, and of events per object, in a diagnosis."""
+_IMAGE_ADVICE = "check that the image exists and that nodes can pull it: hub, tag and values.global.imagePullSecrets"
 _ADVICE = {
-    "ImagePullBackOff": "name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets",
-    "ErrImagePull": "name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets",
+    "ImagePullBackOff": _IMAGE_ADVICE,
+    "ErrImagePull": _IMAGE_ADVICE,
     "InvalidImageName": "correct hub and tag",
-    "CrashLoopBackOff": "look at what it logged: kubectl logs -n {namespace} {pod} --previous",
-    "CreateContainerConfigError": "something that the pod mounts or reads is missing",
-    "Unschedulable": "no node takes the pod: look at its requests, nodeSelector, affinity and tolerations",
-    "FailedMount": "something that the pod mounts is missing",
-    "FailedCreate": "the pod cannot be made: look at quotas, webhooks and pod security",
+    "CrashLoopBackOff": "check the logs of the last run: kubectl logs -n {namespace} {pod} --previous",
+    "CreateContainerConfigError": "check that the ConfigMaps and Secrets that the pod refers to exist",
+    "Unschedulable": "no node fits the pod: check its resource requests, nodeSelector, affinity and tolerations",
+    "FailedMount": "check that the ConfigMaps, Secrets and volumes that the pod mounts exist",
+    "FailedCreate": "the pod could not be created: check quotas, admission webhooks and Pod Security",
 }
 
 
-async def causes(objects: ObjectClient, workload: Plain) -> list[str]:
-    """Returns what is known about why a workload is not ready, a line each; none where it cannot be read."""
+async def diagnose(objects: ObjectClient, workload: Plain) -> list[str]:
+    """Return the likely causes why a workload is not ready, one per line, or none if they cannot be read."""
     try:
-        return [line async for line in _causes(objects, workload)]
+        return [line async for line in _diagnose(objects, workload)]
     except KubeError:
         return []
 
 
-async def _causes(objects: ObjectClient, workload: Plain) -> Any:
+async def _diagnose(objects: ObjectClient, workload: Plain) -> AsyncIterator[str]:
     namespace = workload["metadata"].get("namespace") or ""
     labels = (workload.get("spec") or {}).get("selector", {}).get("matchLabels") or {}
     pods = await objects.list(POD, ",".join(f"{k}={v}" for k, v in sorted(labels.items())), namespace)
-    late = [pod for pod in pods if not _is_ready(pod)]
-    for pod in late[:_MOST]:
+    unready = [pod for pod in pods if not _is_ready(pod)]
+    for pod in unready[:_MAX_SHOWN]:
         name = pod["metadata"]["name"]
-        for place, reason, message in _states(pod):
-            yield f"pod {namespace}/{name}{place}: {': '.join(filter(None, (reason, message)))}"
+        for location, reason, message in _problems(pod):
+            yield f"pod {namespace}/{name}{location}: {': '.join(filter(None, (reason, message)))}"
             if advice := _ADVICE.get(reason):
                 yield f"  {advice.format(namespace=namespace, pod=name)}"
-        for line in await _events(objects, namespace, name):
+        for line in await _warning_events(objects, namespace, name):
             yield f"  {line}"
     if not pods:
         for condition in (workload.get("status") or {}).get("conditions") or ():
             if condition.get("type") == "ReplicaFailure" or condition.get("status") == "False":
                 yield f"{condition.get('reason', condition['type'])}: {condition.get('message', '')}"
-        for line in await _events(objects, namespace, workload["metadata"]["name"]):
+        for line in await _warning_events(objects, namespace, workload["metadata"]["name"]):
             yield line
-        yield f"there is no pod yet: kubectl describe -n {namespace} {workload['kind'].lower()} {workload['metadata']['name']}"
+        yield (
+            "no pods have been created; for details, run "
+            f"kubectl describe -n {namespace} {workload['kind'].lower()} {workload['metadata']['name']}"
+        )
 
 
 def _is_ready(pod: Plain) -> bool:
@@ -62,29 +66,33 @@ def _is_ready(pod: Plain) -> bool:
     )
 
 
-def _states(pod: Plain) -> Iterator[tuple[str, str, str]]:
-    """Yields what keeps a pod from being ready: where, the reason and a message."""
+def _problems(pod: Plain) -> Iterator[tuple[str, str, str]]:
+    """Yield the location, reason and message of each problem of an unready pod."""
     status = pod.get("status") or {}
-    told = False
+    has_problem = False
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         state = container.get("state") or {}
-        held = state.get("waiting") or (
+        problem = state.get("waiting") or (
             state.get("terminated") if (state.get("terminated") or {}).get("exitCode") else None
         )
-        if held and held.get("reason") not in ("PodInitializing", "ContainerCreating"):
-            told = True
-            yield f", container {container['name']}", str(held.get("reason") or ""), str(held.get("message") or "")
+        if problem and problem.get("reason") not in ("PodInitializing", "ContainerCreating"):
+            has_problem = True
+            yield (
+                f", container {container['name']}",
+                str(problem.get("reason") or ""),
+                str(problem.get("message") or ""),
+            )
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            told = True
+            has_problem = True
             yield "", str(condition.get("reason") or ""), str(condition.get("message") or "")
-    if not told:
+    if not has_problem:
         yield "", str(status.get("phase") or "Pending"), "not ready"
 
 
-async def _events(objects: ObjectClient, namespace: str, name: str) -> list[str]:
-    """Returns the last warnings about an object."""
+async def _warning_events(objects: ObjectClient, namespace: str, name: str) -> list[str]:
+    """Return the last warning events of an object."""
     events = await objects.list(EVENT, "", namespace, f"involvedObject.name={name}")
     warnings = [event for event in events if event.get("type") != "Normal"]
     warnings.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-    return [f"{event.get('reason', '')}: {event.get('message', '')}" for event in warnings[-_MOST:]]
+    return [f"{event.get('reason', '')}: {event.get('message', '')}" for event in warnings[-_MAX_SHOWN:]]

@@ -1,4 +1,4 @@
-"""Webhooks of injection: which of them would inject the same pods, and how one is put out of action."""
+"""Injection webhooks: conflicts between their configurations, and their deactivation."""
 
 from __future__ import annotations
 
@@ -16,80 +16,85 @@ VALIDATING = VersionedKind("admissionregistration.k8s.io/v1", "ValidatingWebhook
 DEFAULT_TAG = "istio-revision-tag-default"
 NEVER = {"matchLabels": {"istio.io/deactivated": "never-match"}}
 _SUFFIX = "sidecar-injector.istio.io"
-_ENABLED, _ASKED = "istio-injection", "sidecar.istio.io/inject"
+_NAMESPACE_LABEL, _POD_LABEL = "istio-injection", "sidecar.istio.io/inject"
 
 
 def is_injector(plain: Plain) -> bool:
-    """Returns whether an object has webhooks of injection."""
+    """Return whether an object is a configuration of injection webhooks."""
     return plain["kind"] == MUTATING.name and any(w["name"].endswith(_SUFFIX) for w in plain.get("webhooks") or ())
 
 
 def revision_of(plain: Plain) -> str:
-    """Returns the revision that an object is of."""
+    """Return the revision in an object's labels."""
     return str((plain["metadata"].get("labels") or {}).get(REVISION) or DEFAULT)
 
 
 def tag_of(plain: Plain) -> str:
-    """Returns the tag that a configuration of webhooks is for, "" for that of a revision."""
+    """Return the tag in an object's labels, or "" if the object belongs to a revision."""
     return str((plain["metadata"].get("labels") or {}).get(TAG) or "")
 
 
 def deactivated(plain: Plain) -> Plain:
-    """Returns a configuration whose webhooks are called for nothing."""
+    """Return a webhook configuration that never matches."""
     return {
         **plain,
         "webhooks": [{**w, "namespaceSelector": NEVER, "objectSelector": NEVER} for w in plain.get("webhooks") or ()],
     }
 
 
-def injection_conflicts(ours: Iterable[Plain], others: Iterable[Plain]) -> list[str]:
-    """Returns where two configurations would both inject, a sentence for each pair. `others` are those that stay beside ours."""
-    found = []
-    there = [plain for plain in others if is_injector(plain)]
-    for one in filter(is_injector, ours):
-        for other in there:
-            where = next((said for said in _cases(one, other)), None)
-            if where:
-                found.append(
-                    f"{one['metadata']['name']} and {other['metadata']['name']} (revision {revision_of(other)}) would both inject {where}"
+def injection_conflicts(planned: Iterable[Plain], existing: Iterable[Plain]) -> list[str]:
+    """Return a message for each planned webhook configuration that would inject the same pods as an existing one."""
+    conflicts = []
+    existing_injectors = [plain for plain in existing if is_injector(plain)]
+    for one in filter(is_injector, planned):
+        for other in existing_injectors:
+            example = next(iter(_conflicting_pods(one, other)), None)
+            if example:
+                conflicts.append(
+                    f"{one['metadata']['name']} and {other['metadata']['name']} (revision {revision_of(other)}) "
+                    f"would both inject {example}"
                 )
-    return found
+    return conflicts
 
 
-def _cases(one: Plain, other: Plain) -> Iterator[str]:
-    """Yields the pods that two configurations both inject."""
-    revisions: list[str | None] = [None, *sorted(_revisions(one) | _revisions(other))]
-    for switch, of_namespace, asked, of_pod in itertools.product(
+def _conflicting_pods(one: Plain, other: Plain) -> Iterator[str]:
+    """Yield descriptions of pods that two configurations both inject."""
+    revisions: list[str | None] = [None, *sorted(_selected_revisions(one) | _selected_revisions(other))]
+    for namespace_switch, namespace_revision, pod_switch, pod_revision in itertools.product(
         (None, "enabled", "disabled"), revisions, (None, "true", "false"), revisions
     ):
-        namespace = _labels({_ENABLED: switch, REVISION: of_namespace, "kubernetes.io/metadata.name": "any"})
-        pod = _labels({_ASKED: asked, REVISION: of_pod})
+        namespace = _without_none(
+            {_NAMESPACE_LABEL: namespace_switch, REVISION: namespace_revision, "kubernetes.io/metadata.name": "any"}
+        )
+        pod = _without_none({_POD_LABEL: pod_switch, REVISION: pod_revision})
         if _injects(one, namespace, pod) and _injects(other, namespace, pod):
             shown = {key: value for key, value in namespace.items() if not key.startswith("kubernetes.io/")}
-            yield f"pods labelled {_said(pod)} in namespaces labelled {_said(shown)}"
+            yield f"pods {_describe_labels(pod)} in namespaces {_describe_labels(shown)}"
 
 
-def _labels(found: Mapping[str, str | None]) -> dict[str, str]:
-    return {key: value for key, value in found.items() if value is not None}
+def _without_none(labels: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if value is not None}
 
 
-def _said(labels: Labels) -> str:
-    return ", ".join(f"{key}={value}" for key, value in labels.items()) or "with neither"
+def _describe_labels(labels: Labels) -> str:
+    if not labels:
+        return "without injection labels"
+    return "labelled " + ", ".join(f"{key}={value}" for key, value in labels.items())
 
 
-def _revisions(plain: Plain) -> set[str]:
-    """Returns the revisions that the selectors of a configuration name."""
+def _selected_revisions(plain: Plain) -> set[str]:
+    """Return the revisions in the selectors of a webhook configuration."""
     selectors = [
         w.get(name) or {} for w in plain.get("webhooks") or () for name in ("namespaceSelector", "objectSelector")
     ]
-    named = {
+    in_expressions = {
         value
         for s in selectors
         for e in s.get("matchExpressions") or ()
         if e.get("key") == REVISION
         for value in e.get("values") or ()
     }
-    return named | {s["matchLabels"][REVISION] for s in selectors if REVISION in (s.get("matchLabels") or {})}
+    return in_expressions | {s["matchLabels"][REVISION] for s in selectors if REVISION in (s.get("matchLabels") or {})}
 
 
 def _injects(plain: Plain, namespace: Labels, pod: Labels) -> bool:
@@ -102,17 +107,17 @@ def _injects(plain: Plain, namespace: Labels, pod: Labels) -> bool:
 
 
 def selects(selector: Plain, labels: Labels) -> bool:
-    """Returns whether a label selector selects what has some labels."""
+    """Return whether a label selector matches labels."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     for expression in selector.get("matchExpressions") or ():
         value, values = labels.get(expression["key"]), expression.get("values") or ()
-        fits = {
+        matches = {
             "In": value in values,
             "NotIn": value not in values,
             "Exists": value is not None,
             "DoesNotExist": value is None,
         }
-        if not fits.get(expression["operator"], False):
+        if not matches.get(expression["operator"], False):
             return False
     return True

@@ -1,4 +1,4 @@
-"""The steps of an installation: the objects of each component, and which component comes after which."""
+"""The plan of an installation: its steps, with the objects of each component, and their dependencies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from deploy.operator.settings_tree import Plain, value_at
 from pilot.install.installation_labels import OperatorOwner, owner_of, with_ownership_labels
 from pilot.kube.object_client import ResourceKey, resource_key
 
-AFTER: Mapping[str, str] = {
+DEPENDENCIES: Mapping[str, str] = {
     "Pilot": "Base",
     "Cni": "Base",
     "Ztunnel": "Cni",
     "IngressGateways": "Pilot",
     "EgressGateways": "Pilot",
 }
-"""The component that each waits for; one that is not installed is not waited for, but what it would wait for is."""
-_OF_CLUSTER = frozenset(
+"""The component that each component depends on. A component that is not installed is replaced by its own dependency."""
+_CLUSTER_SCOPED = frozenset(
     {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -38,7 +38,7 @@ _OF_CLUSTER = frozenset(
 
 
 class Step(NamedTuple):
-    """One component, or one gateway: `name` is that of its main object."""
+    """The installation of one component or one gateway. `name` is the name of its main object."""
 
     component: str
     name: str
@@ -47,12 +47,15 @@ class Step(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Returns how it is called in reports: "Pilot", "IngressGateways istio-ingressgateway"."""
+        """Return the title for reports, such as "Pilot" or "IngressGateways istio-ingressgateway"."""
         return f"{self.component} {self.name}" if self.component.endswith("Gateways") else self.component
 
 
 class InstallPlan(NamedTuple):
-    """An installation as it is to be in a cluster. `network` is a label of the system namespace."""
+    """The desired state of an installation.
+
+    `system` is the namespace of the control plane, and `network` the value of its network label, if any.
+    """
 
     operator: Plain
     owner: OperatorOwner
@@ -61,37 +64,37 @@ class InstallPlan(NamedTuple):
     steps: tuple[Step, ...]
 
     def keys(self) -> frozenset[ResourceKey]:
-        """Returns which objects there are to be."""
+        """Return the keys of all objects."""
         return frozenset(resource_key(plain) for step in self.steps for plain in step.objects)
 
     def namespaces(self) -> list[str]:
-        """Returns the namespaces that must be there, that of the control plane first."""
+        """Return the namespaces that must exist, starting with the control plane's."""
         used = (plain["metadata"].get("namespace") for step in self.steps for plain in step.objects)
         return list(dict.fromkeys(filter(None, (self.system, *used))))
 
-    def waits_for(self, step: Step) -> Iterator[Step]:
-        """Yields the steps that come before one."""
-        before = AFTER.get(step.component)
-        while before:
-            found = [other for other in self.steps if other.component == before]
-            if found:
-                yield from found
+    def dependencies_of(self, step: Step) -> Iterator[Step]:
+        """Yield the steps that must be complete before a step starts."""
+        dependency = DEPENDENCIES.get(step.component)
+        while dependency:
+            steps = [other for other in self.steps if other.component == dependency]
+            if steps:
+                yield from steps
                 return
-            before = AFTER.get(before)
+            dependency = DEPENDENCIES.get(dependency)
 
 
 def build_install_plan(installation: Installation) -> InstallPlan:
-    """Returns the plan of an installation. SettingsError where its name cannot be used."""
+    """Return the plan of an installation. Raises SettingsError if its name is invalid."""
     operator = installation.operator
     owner = owner_of(operator)
     steps = []
     for chosen, objects in installation.components:
         component = chosen.component.name
-        made = tuple(
-            with_ownership_labels(_placed(plain, chosen.namespace), owner, component)
+        prepared = tuple(
+            with_ownership_labels(_with_namespace(plain, chosen.namespace), owner, component)
             for plain in in_apply_order(objects)
         )
-        steps.append(Step(component, chosen.name, chosen.namespace, made))
+        steps.append(Step(component, chosen.name, chosen.namespace, prepared))
     steps.sort(key=lambda step: [c.name for c in COMPONENTS].index(step.component))
     return InstallPlan(
         operator,
@@ -102,8 +105,8 @@ def build_install_plan(installation: Installation) -> InstallPlan:
     )
 
 
-def _placed(plain: Plain, namespace: str) -> Plain:
-    """Returns an object with the namespace that it goes to."""
-    if plain["kind"] in _OF_CLUSTER or plain["metadata"].get("namespace"):
+def _with_namespace(plain: Plain, namespace: str) -> Plain:
+    """Return an object with its namespace, unless it is cluster-scoped."""
+    if plain["kind"] in _CLUSTER_SCOPED or plain["metadata"].get("namespace"):
         return plain
     return {**plain, "metadata": {**plain["metadata"], "namespace": namespace}}

@@ -1,4 +1,4 @@
-"""The labels by which the objects of an installation are found again: there is no other record of it."""
+"""The labels that identify the objects of an installation. There is no other record of it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ REVISION = "istio.io/rev"
 TAG = "istio.io/tag"
 DEFAULT = "default"
 UNKNOWN = "unknown"
-_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 class OperatorOwner(NamedTuple):
-    """Whose an object is: the name and namespace of an IstioOperator, and the revision that it installs."""
+    """The owner of an object: the name and namespace of an IstioOperator, and the revision that it installs."""
 
     name: str
     namespace: str
     revision: str
 
     def labels(self) -> dict[str, str]:
-        """Returns the labels that all of its objects have."""
+        """Return the labels that all objects of the owner have."""
         return {
             OWNER: self.name,
             **({OWNER_NAMESPACE: self.namespace} if self.namespace else {}),
@@ -38,25 +38,28 @@ class OperatorOwner(NamedTuple):
         }
 
     def selector(self) -> str:
-        """Returns what selects its objects."""
-        none = [] if self.namespace else [f"!{OWNER_NAMESPACE}"]
-        return ",".join([COMPONENT, *(f"{key}={value}" for key, value in self.labels().items()), *none])
+        """Return the label selector for the objects of the owner."""
+        without_namespace = [] if self.namespace else [f"!{OWNER_NAMESPACE}"]
+        return ",".join([COMPONENT, *(f"{key}={value}" for key, value in self.labels().items()), *without_namespace])
 
 
 def owner_of(operator: Plain) -> OperatorOwner:
-    """Returns the owner of what an IstioOperator, with its profile, installs. SettingsError where its name cannot be a label."""
+    """Return the owner of the objects of an IstioOperator.
+
+    Raises SettingsError if its name is not a valid label value.
+    """
     metadata = operator.get("metadata") or {}
     name = str(metadata.get("name") or UNKNOWN)
-    if not _VALUE.fullmatch(name):
+    if not _LABEL_VALUE.fullmatch(name):
         raise SettingsError(
-            f"metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and ."
+            f"metadata.name: {name} is not a valid label value; use at most 63 letters, digits, -, _ and ."
         )
     revision = ((operator.get("spec") or {}).get("values") or {}).get("revision")
     return OperatorOwner(name, str(metadata.get("namespace") or ""), str(revision or DEFAULT))
 
 
 def with_ownership_labels(plain: Plain, owner: OperatorOwner, component: str) -> Plain:
-    """Returns an object as it is put into a cluster."""
+    """Return an object with the labels of its owner and component."""
     metadata = plain["metadata"]
     labels = {
         **(metadata.get("labels") or {}),

@@ -1,14 +1,14 @@
-"""An installation put into a cluster: components in their order, each applied and waited for; then what is left over is taken away."""
+"""The installer: applies components in the order of their dependencies, waits until they are ready, and prunes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
 from deploy.operator.settings_tree import value_at
-from pilot.install.diagnosis import causes
+from pilot.install.diagnosis import diagnose
 from pilot.install.injectors import (
     DEFAULT_TAG,
     VALIDATING,
@@ -20,7 +20,7 @@ from pilot.install.injectors import (
 )
 from pilot.install.install_plan import InstallPlan, Step
 from pilot.install.installation_labels import DEFAULT
-from pilot.install.object_readiness import WAITED_FOR, WORKLOADS, unready_reason
+from pilot.install.object_readiness import KINDS_WITH_READINESS, WORKLOADS, unready_reason
 from pilot.install.prune import prune
 from pilot.install.tag_webhooks import (
     NAMESPACE,
@@ -39,27 +39,31 @@ NETWORK = "topology.istio.io/network"
 
 
 class StepProgress(NamedTuple):
-    """How far a step is: `done` of `total` objects are applied and ready; `now` says what it does or waits for. `seconds` is since its begin."""
+    """The progress of a step.
+
+    `done` of `total` objects are applied and ready. `message` is the object in progress, or the reason for waiting.
+    `seconds` is the time since the start of the step.
+    """
 
     step: str
     done: int
     total: int
-    now: str
+    message: str
     seconds: float
     finished: bool = False
     failed: bool = False
 
 
 class StepFailure(NamedTuple):
-    """Why a step, named by its title, failed; `causes` are what is known about it, a line each."""
+    """The failure of a step, which is identified by its title. `details` are the likely causes, one per line."""
 
     step: str
     reason: str
-    causes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 class InstallOutcome(NamedTuple):
-    """What became of an installation: the steps that failed, what was pruned, and what could not be done although all components are there."""
+    """The outcome of an installation. `warnings` are failures after all components were ready, such as in pruning."""
 
     failures: tuple[StepFailure, ...]
     pruned: tuple[ResourceKey, ...]
@@ -67,123 +71,128 @@ class InstallOutcome(NamedTuple):
 
 
 class WaitOptions(NamedTuple):
-    """Seconds: how long each component may take to come up, and between two looks."""
+    """Limits for waiting, in seconds: the time for each component to become ready, and the polling interval."""
 
-    ready: float = 300.0
-    look: float = 2.0
+    timeout: float = 300.0
+    interval: float = 2.0
 
 
 def _ignore(_: StepProgress) -> None:
-    """Shows nothing."""
+    """Discard progress."""
 
 
 class Installer:
-    """Puts plans into one cluster. `report` is told of progress. `namespaces`: objects are looked for in these alone, None for everywhere."""
+    """Installs plans into one cluster.
+
+    `report` receives progress. `namespaces` restricts the search for obsolete objects; None means all namespaces.
+    """
 
     def __init__(
         self,
         objects: ObjectClient,
-        waits: WaitOptions = WaitOptions(),
+        wait: WaitOptions = WaitOptions(),
         report: Callable[[StepProgress], None] = _ignore,
         package: Traversable | None = None,
         namespaces: Sequence[str] | None = None,
     ) -> None:
-        self._objects, self._waits, self._report, self._package, self._namespaces = (
-            objects,
-            waits,
-            report,
-            package,
-            namespaces,
-        )
+        self._objects, self._wait, self._report = objects, wait, report
+        self._package, self._namespaces = package, namespaces
 
     async def find_conflicts(self, plan: InstallPlan) -> list[str]:
-        """Returns which injection webhooks that are there would inject what those of the plan do."""
-        ours = [plain for step in plan.steps for plain in step.objects]
-        there = await list_injectors(self._objects)
-        own = {plain["metadata"]["name"] for plain in ours}
-        if await self._takes_default(plan):
-            own |= {
+        """Return a message for each existing webhook configuration that would inject the same pods as the plan's."""
+        planned = [plain for step in plan.steps for plain in step.objects]
+        injectors = await list_injectors(self._objects)
+        replaced = {plain["metadata"]["name"] for plain in planned}
+        if await self._becomes_default(plan):
+            replaced |= {
                 plain["metadata"]["name"]
-                for plain in there
+                for plain in injectors
                 if tag_of(plain) == DEFAULT or revision_of(plain) == DEFAULT
             }
-        return injection_conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
+        return injection_conflicts(planned, [plain for plain in injectors if plain["metadata"]["name"] not in replaced])
 
     async def install(self, plan: InstallPlan, keep: frozenset[ResourceKey] = frozenset()) -> InstallOutcome:
-        """Applies a plan, waits for it, and prunes. What `keep` names is not pruned. KubeError where namespaces cannot be made."""
-        takes_default = await self._takes_default(plan)
+        """Apply a plan, wait until it is ready, and prune all obsolete objects except those in `keep`.
+
+        Raises KubeError if the namespaces cannot be created.
+        """
+        becomes_default = await self._becomes_default(plan)
         plan = await self.with_webhook_state(plan)
-        await self._make_namespaces(plan)
-        failures = await self._run(plan)
+        await self._create_namespaces(plan)
+        failures = await self._run_steps(plan)
         if failures:
             return InstallOutcome(tuple(failures), (), ())
         warnings = []
-        if takes_default:
+        if becomes_default:
             try:
-                await self._set_default(plan)
+                await self._set_default_tag(plan)
             except (TagError, KubeError) as error:
-                warnings.append(f"the tag default is not set: {error}")
+                warnings.append(f"cannot set the tag default: {error}")
         try:
             pruned = await prune(self._objects, plan.owner.selector(), plan.keys() | keep, self._namespaces)
         except KubeError as error:
             pruned = []
-            warnings.append(f"what is left over is not pruned: {error}")
+            warnings.append(f"cannot prune obsolete objects: {error}")
         return InstallOutcome((), tuple(pruned), tuple(warnings))
 
-    # -- before --------------------------------------------------------------------------------------------------------
+    # -- preparation ---------------------------------------------------------------------------------------------------
 
-    async def _takes_default(self, plan: InstallPlan) -> bool:
-        """Returns whether the plan's control plane becomes the one of namespaces that name no revision: it has no revision, or is alone."""
-        ours = [plain for step in plan.steps for plain in step.objects if is_injector(plain)]
-        if not ours or value_at(plan.operator, "spec.values.global.operatorManageWebhooks"):
+    async def _becomes_default(self, plan: InstallPlan) -> bool:
+        """Return whether the control plane becomes the default: its revision is `default`, or it is the only one."""
+        injectors = [plain for step in plan.steps for plain in step.objects if is_injector(plain)]
+        if not injectors or value_at(plan.operator, "spec.values.global.operatorManageWebhooks"):
             return False
         if plan.owner.revision == DEFAULT:
             return True
-        there = await list_injectors(self._objects)
-        return all(revision_of(plain) == plan.owner.revision for plain in there)
+        existing = await list_injectors(self._objects)
+        return all(revision_of(plain) == plan.owner.revision for plain in existing)
 
     async def with_webhook_state(self, plan: InstallPlan) -> InstallPlan:
-        """Returns the plan with what has become of webhooks since, so that it is not undone: the control plane makes those of validation strict,
-        and the tag `default` takes the place of the revision of that name."""
+        """Return the plan with later changes of webhooks preserved.
+
+        These are the failure policies of validating webhooks, and the deactivation of injectors by the tag `default`.
+        """
         steps = []
         has_injectors = any(is_injector(plain) for step in plan.steps for plain in step.objects)
-        has_tag = has_injectors and any(tag_of(plain) == DEFAULT for plain in await list_injectors(self._objects))
+        has_default_tag = has_injectors and any(
+            tag_of(plain) == DEFAULT for plain in await list_injectors(self._objects)
+        )
         for step in plan.steps:
             objects = []
             for plain in step.objects:
                 if plain["kind"] == VALIDATING.name:
                     plain = with_existing_policies(plain, await self._objects.get(resource_key(plain)))
-                elif has_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
+                elif has_default_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
                     plain = deactivated(plain)
                 objects.append(plain)
             steps.append(step._replace(objects=tuple(objects)))
         return plan._replace(steps=tuple(steps))
 
-    async def _make_namespaces(self, plan: InstallPlan) -> None:
+    async def _create_namespaces(self, plan: InstallPlan) -> None:
         for name in plan.namespaces():
-            found = await self._objects.get(ResourceKey(NAMESPACE, "", name))
+            namespace = await self._objects.get(ResourceKey(NAMESPACE, "", name))
             labels = {NETWORK: plan.network} if plan.network and name == plan.system else {}
-            if found is not None and (missing := unready_reason(found)):
-                raise KubeError(f"the namespace {name} is {missing}")
-            if found is None or not labels.items() <= (found["metadata"].get("labels") or {}).items():
+            if namespace is not None and (reason := unready_reason(namespace)):
+                raise KubeError(f"the namespace {name} is {reason}")
+            if namespace is None or not labels.items() <= (namespace["metadata"].get("labels") or {}).items():
                 metadata = {"name": name, **({"labels": labels} if labels else {})}
                 await self._objects.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
-    # -- components ----------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
-    async def _run(self, plan: InstallPlan) -> list[StepFailure]:
-        """Installs all steps, each after those that it waits for; returns those that failed."""
-        ended = {step.title: asyncio.get_running_loop().create_future() for step in plan.steps}
+    async def _run_steps(self, plan: InstallPlan) -> list[StepFailure]:
+        """Run all steps, each after its dependencies, and return the failures."""
+        completed = {step.title: asyncio.get_running_loop().create_future() for step in plan.steps}
 
         async def run(step: Step) -> StepFailure | None:
-            before = [await ended[other.title] for other in plan.waits_for(step)]
-            broken = [failure.step for failure in before if failure is not None]
+            results = [await completed[dependency.title] for dependency in plan.dependencies_of(step)]
+            failed = [failure.step for failure in results if failure is not None]
             failure = (
-                StepFailure(step.title, f"it waits for {', '.join(broken)}")
-                if broken
+                StepFailure(step.title, f"not installed, because {', '.join(failed)} failed")
+                if failed
                 else await self.install_step(step)
             )
-            ended[step.title].set_result(failure)
+            completed[step.title].set_result(failure)
             return failure
 
         tasks = [asyncio.create_task(run(step), name=f"install {step.title}") for step in plan.steps]
@@ -195,77 +204,77 @@ class Installer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def install_step(self, step: Step) -> StepFailure | None:
-        """Applies the objects of one step, and waits until they have come up; returns why they have not."""
-        begun = asyncio.get_running_loop().time()
+        """Apply the objects of one step and wait until they are ready. Returns the failure, if any."""
+        start_time = asyncio.get_running_loop().time()
         total = len(step.objects)
-        waiting: dict[ResourceKey, Plain] = {}
+        unready: dict[ResourceKey, Plain] = {}
         done = 0
 
-        def tell(now: str, finished: bool = False, failed: bool = False) -> None:
-            self._report(
-                StepProgress(step.title, done, total, now, asyncio.get_running_loop().time() - begun, finished, failed)
-            )
+        def report(message: str, finished: bool = False, failed: bool = False) -> None:
+            seconds = asyncio.get_running_loop().time() - start_time
+            self._report(StepProgress(step.title, done, total, message, seconds, finished, failed))
 
         for plain in step.objects:
             key = resource_key(plain)
-            tell(str(key))
+            report(str(key))
             try:
                 applied = await self._objects.apply(plain)
             except KubeError as error:
-                if self._objects.dry_run and isinstance(
-                    error, NotFound | UnknownKind
-                ):  # its namespace or definition is not made in a dry run
+                # A dry run creates neither the namespace nor the definition of the object.
+                if self._objects.dry_run and isinstance(error, NotFound | UnknownKind):
                     done += 1
                     continue
-                tell(str(error), failed=True)
+                report(str(error), failed=True)
                 return StepFailure(step.title, f"{key}: {error}", _advice(error, key))
-            if key.kind.name in WAITED_FOR and not self._objects.dry_run and unready_reason(applied):
-                waiting[key] = applied
+            if key.kind.name in KINDS_WITH_READINESS and not self._objects.dry_run and unready_reason(applied):
+                unready[key] = applied
             else:
                 done += 1
-        while waiting:
-            for key in list(waiting):
-                found = await self._look(key)
-                if found is not None:
-                    waiting[key] = found
-                    if not unready_reason(found):
-                        del waiting[key]
+        while unready:
+            for key in list(unready):
+                current = await self._poll(key)
+                if current is not None:
+                    unready[key] = current
+                    if not unready_reason(current):
+                        del unready[key]
                         done += 1
-            if not waiting:
+            if not unready:
                 break
-            said = ", ".join(f"{key}: {unready_reason(plain)}" for key, plain in waiting.items())
-            if asyncio.get_running_loop().time() - begun > self._waits.ready:
-                tell(said, failed=True)
+            reasons = ", ".join(f"{key}: {unready_reason(plain)}" for key, plain in unready.items())
+            if asyncio.get_running_loop().time() - start_time > self._wait.timeout:
+                report(reasons, failed=True)
                 return StepFailure(
                     step.title,
-                    f"not ready after {self._waits.ready:g} s: {said}",
-                    tuple(await self._causes(waiting.values())),
+                    f"not ready after {self._wait.timeout:g} s: {reasons}",
+                    tuple(await self._diagnose(unready.values())),
                 )
-            tell(said)
-            await asyncio.sleep(self._waits.look)
-        tell("", finished=True)
+            report(reasons)
+            await asyncio.sleep(self._wait.interval)
+        report("", finished=True)
         return None
 
-    async def _look(self, key: ResourceKey) -> Plain | None:
+    async def _poll(self, key: ResourceKey) -> Plain | None:
         try:
             return await self._objects.get(key)
-        except KubeError:  # the next look may succeed
+        except KubeError:  # polled again
             return None
 
-    async def _causes(self, late: Any) -> list[str]:
-        return [line for plain in late if plain["kind"] in WORKLOADS for line in await causes(self._objects, plain)]
+    async def _diagnose(self, unready: Iterable[Plain]) -> list[str]:
+        return [
+            line for plain in unready if plain["kind"] in WORKLOADS for line in await diagnose(self._objects, plain)
+        ]
 
-    # -- after ---------------------------------------------------------------------------------------------------------
+    # -- completion ----------------------------------------------------------------------------------------------------
 
-    async def _set_default(self, plan: InstallPlan) -> None:
+    async def _set_default_tag(self, plan: InstallPlan) -> None:
         everywhere = bool(value_at(plan.operator, "spec.values.sidecarInjectorWebhook.enableNamespacesByDefault"))
-        wanted = RevisionTag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
+        tag = RevisionTag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
         if not self._objects.dry_run:
-            await apply_tag(self._objects, await build_tag_objects(self._objects, wanted, self._package))
+            await apply_tag(self._objects, await build_tag_objects(self._objects, tag, self._package))
 
 
 def _advice(error: KubeError, key: ResourceKey) -> tuple[str, ...]:
     if isinstance(error, ApiError) and error.code == 403:
-        where = f"in the namespace {key.namespace}" if key.namespace else "in the cluster"
-        return (f"whoever installs needs the right to create and patch {key.kind.name} {where}",)
+        location = f"in the namespace {key.namespace}" if key.namespace else "in the cluster"
+        return (f"the user needs permission to create and patch {key.kind.name} objects {location}",)
     return ()

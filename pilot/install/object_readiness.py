@@ -1,4 +1,4 @@
-"""Whether what was applied has come up: what is still missing of an object, in words."""
+"""Readiness of applied objects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 Plain = Mapping[str, Any]
 WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet"})
-WAITED_FOR = WORKLOADS | {"CustomResourceDefinition", "Namespace"}
+KINDS_WITH_READINESS = WORKLOADS | {"CustomResourceDefinition", "Namespace"}
 
 
 def unready_reason(plain: Plain) -> str:
-    """Returns what an object lacks, "" where it is ready. Objects of other kinds than `WAITED_FOR` always are."""
+    """Return the reason why an object is not ready, or "". Objects of kinds without readiness are always ready."""
     status: Plain = plain.get("status") or {}
     kind = plain["kind"]
     if kind == "CustomResourceDefinition":
@@ -25,17 +25,18 @@ def unready_reason(plain: Plain) -> str:
     if kind not in WORKLOADS:
         return ""
     if (status.get("observedGeneration") or 0) < (plain["metadata"].get("generation") or 0):
-        return "not noticed yet"
+        return "not observed by its controller yet"
     if kind == "DaemonSet":
-        wanted, updated, ready = (
+        desired, updated, ready = (
             status.get(name) or 0 for name in ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady")
         )
     else:
         replicas: Any = (plain.get("spec") or {}).get("replicas")
-        wanted = 1 if replicas is None else replicas
+        desired = 1 if replicas is None else replicas
         updated, ready = status.get("updatedReplicas") or 0, status.get("readyReplicas") or 0
-    return "" if min(updated, ready) >= wanted else f"{min(updated, ready)} of {wanted} pods ready"
+    return "" if min(updated, ready) >= desired else f"{min(updated, ready)} of {desired} pods ready"
 
 
-def _condition(status: Plain, name: str) -> str:
-    return next((str(c.get("status")) for c in status.get("conditions") or () if c.get("type") == name), "")
+def _condition(status: Plain, condition_type: str) -> str:
+    conditions = status.get("conditions") or ()
+    return next((str(c.get("status")) for c in conditions if c.get("type") == condition_type), "")

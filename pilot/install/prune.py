@@ -1,4 +1,4 @@
-"""What an installation has left in a cluster that it does not consist of any more, by its labels."""
+"""Listing and pruning of installed objects, which are identified by labels."""
 
 from __future__ import annotations
 
@@ -34,36 +34,38 @@ NAMESPACED_KINDS = (
     VersionedKind(_RBAC, "Role"),
     VersionedKind("v1", "ServiceAccount"),
 )
-"""Kinds of objects that installations have, in the order in which they are to go: what calls the control plane before the control plane."""
+"""Kinds of installed objects in deletion order: webhooks, which call the control plane, are deleted before it."""
 DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 async def list_installed(
     objects: ObjectClient, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()
 ) -> list[Plain]:
-    """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
-    none is always looked at. `kinds` are looked at too, after the others.
+    """Return the objects that match a label selector, in deletion order.
 
-    What a controller has made is left out: it goes with what it was made for.
+    `namespaces` restricts namespaced objects; None means all namespaces. `kinds` are additional cluster-scoped kinds.
+    Objects with owner references are omitted, because they are garbage-collected with their owners.
     """
-    found: list[Plain] = []
+    installed: list[Plain] = []
     for kind in (*CLUSTER_KINDS, *(NAMESPACED_KINDS if namespaces is None else ()), *kinds):
-        found += await objects.list(kind, selector)
+        installed += await objects.list(kind, selector)
     if namespaces is not None:
         for kind in NAMESPACED_KINDS:
             for namespace in namespaces:
-                found += await objects.list(kind, selector, namespace)
-    return [plain for plain in found if not plain["metadata"].get("ownerReferences")]
+                installed += await objects.list(kind, selector, namespace)
+    return [plain for plain in installed if not plain["metadata"].get("ownerReferences")]
 
 
 async def prune(
     objects: ObjectClient, selector: str, keep: Collection[ResourceKey], namespaces: Sequence[str] | None = None
 ) -> list[ResourceKey]:
-    """Deletes the objects that labels select and that are not to be kept; returns which they were. Definitions are never deleted, nor what says
-    that it is not to be."""
-    gone = []
+    """Delete the objects that match a label selector, except those in `keep`, and return their keys.
+
+    CustomResourceDefinitions and objects that are labelled as not to be pruned are never deleted.
+    """
+    pruned = []
     for plain in await list_installed(objects, selector, namespaces):
         key = resource_key(plain)
         if key not in keep and plain["metadata"]["labels"].get(NOT_PRUNED) != "true" and await objects.delete(key):
-            gone.append(key)
-    return gone
+            pruned.append(key)
+    return pruned

@@ -1,5 +1,8 @@
-"""Tags: further names of revisions, which namespaces can be labelled with. A tag is a configuration of injection webhooks; the tag `default` is
-that of namespaces and pods that name no revision, and has a validating webhook too."""
+"""Revision tags: additional names of revisions, for labels on namespaces.
+
+A tag is a configuration of injection webhooks. The tag `default` applies to namespaces and pods that select no
+revision, and also has a validating webhook.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,15 @@ _VALIDATOR = "istiod-default-validator"
 
 
 class TagError(Exception):
-    """A tag cannot be set or removed; the text says why."""
+    """A tag cannot be set or removed. The message is for the user."""
 
 
 class RevisionTag(NamedTuple):
-    """A tag to be set. `name` is that of its webhook configuration, "" for the usual one; `everywhere`: namespaces that say nothing are
-    injected too, which concerns the tag `default` alone."""
+    """A tag to set.
+
+    `system` is the namespace of the control plane. `name` is the name of the webhook configuration, or "" for the
+    chart's. If `everywhere`, the tag `default` also injects into namespaces without injection labels.
+    """
 
     tag: str
     revision: str
@@ -33,93 +39,104 @@ class RevisionTag(NamedTuple):
 
 
 async def list_injectors(objects: ObjectClient) -> list[Plain]:
-    """Returns all configurations of injection webhooks of a cluster."""
+    """Return all configurations of injection webhooks in a cluster."""
     return [plain for plain in await objects.list(MUTATING) if is_injector(plain)]
 
 
 async def build_tag_objects(
-    objects: ObjectClient, wanted: RevisionTag, package: Traversable | None = None, taken: bool = True
+    objects: ObjectClient, tag: RevisionTag, package: Traversable | None = None, overwrite: bool = True
 ) -> list[Plain]:
-    """Returns the objects that a tag consists of. TagError where its revision is not installed, or where `taken` is false and there is one of
-    that name."""
-    there = await list_injectors(objects)
-    own = [plain for plain in there if not tag_of(plain) and revision_of(plain) == wanted.revision]
-    if not own:
-        known = sorted({revision_of(plain) for plain in there if not tag_of(plain)})
-        raise TagError(f"there is no revision {wanted.revision}; there are: {', '.join(known) or 'none'}")
-    if wanted.tag != DEFAULT and any(revision_of(plain) == wanted.tag and not tag_of(plain) for plain in there):
-        raise TagError(f"{wanted.tag} is the name of a revision; a tag needs another one")
-    before = [plain for plain in there if tag_of(plain) == wanted.tag]
-    if before and not taken:
+    """Return the objects of a tag.
+
+    Raises TagError if the revision is not installed, if the tag has the name of a revision, or if it exists and may not
+    be overwritten.
+    """
+    injectors = await list_injectors(objects)
+    of_revision = [plain for plain in injectors if not tag_of(plain) and revision_of(plain) == tag.revision]
+    if not of_revision:
+        revisions = sorted({revision_of(plain) for plain in injectors if not tag_of(plain)})
         raise TagError(
-            f"the tag {wanted.tag} is there already, of revision {revision_of(before[0])}: --overwrite moves it"
+            f"revision {tag.revision} is not installed; installed revisions: {', '.join(revisions) or 'none'}"
+        )
+    if tag.tag != DEFAULT and any(revision_of(plain) == tag.tag and not tag_of(plain) for plain in injectors):
+        raise TagError(f"{tag.tag} is the name of a revision; choose another name for the tag")
+    existing = [plain for plain in injectors if tag_of(plain) == tag.tag]
+    if existing and not overwrite:
+        raise TagError(
+            f"tag {tag.tag} already points to revision {revision_of(existing[0])}; use --overwrite to change it"
         )
     folder = package or installation_folder()
-    made = [_injector(wanted, own[0], folder)]
-    if wanted.tag == DEFAULT:
-        made.append(_validator(wanted, await objects.get(ResourceKey(VALIDATING, "", _VALIDATOR)), folder))
-    return made
+    tag_objects = [_build_injector(tag, of_revision[0], folder)]
+    if tag.tag == DEFAULT:
+        tag_objects.append(_build_validator(tag, await objects.get(ResourceKey(VALIDATING, "", _VALIDATOR)), folder))
+    return tag_objects
 
 
-def _injector(wanted: RevisionTag, own: Plain, folder: Traversable) -> Plain:
-    """Returns the webhooks of a tag: called as those of its revision are, for pods that the tag selects."""
-    values: Plain = {"revision": "" if wanted.revision == DEFAULT else wanted.revision, "revisionTags": [wanted.tag]}
+def _build_injector(tag: RevisionTag, revision_injector: Plain, folder: Traversable) -> Plain:
+    """Return the webhooks of a tag: those of its revision, with selectors for the tag."""
+    values: Plain = {"revision": "" if tag.revision == DEFAULT else tag.revision, "revisionTags": [tag.tag]}
     values |= {
-        "sidecarInjectorWebhook": {"enableNamespacesByDefault": wanted.everywhere},
-        "global": {"istioNamespace": wanted.system},
+        "sidecarInjectorWebhook": {"enableNamespacesByDefault": tag.everywhere},
+        "global": {"istioNamespace": tag.system},
     }
     rendered = render(
-        read_chart(folder / "charts" / "istiod"), values, wanted.system, only=("templates/mutatingwebhook.yaml",)
+        read_chart(folder / "charts" / "istiod"), values, tag.system, only=("templates/mutatingwebhook.yaml",)
     )
-    found = next(plain for plain in rendered if is_injector(plain) and tag_of(plain) == wanted.tag)
-    model = {
+    injector = next(plain for plain in rendered if is_injector(plain) and tag_of(plain) == tag.tag)
+    webhook_fields = {
         key: value
-        for key, value in own["webhooks"][0].items()
+        for key, value in revision_injector["webhooks"][0].items()
         if key not in ("name", "namespaceSelector", "objectSelector")
     }
-    webhooks = [{**webhook, **model} for webhook in found["webhooks"]]
-    labels = {**found["metadata"]["labels"], NOT_PRUNED: "true"}
-    annotations = own["metadata"].get("annotations")
-    name = wanted.name or found["metadata"]["name"]
+    webhooks = [{**webhook, **webhook_fields} for webhook in injector["webhooks"]]
+    labels = {**injector["metadata"]["labels"], NOT_PRUNED: "true"}
+    annotations = revision_injector["metadata"].get("annotations")
+    name = tag.name or injector["metadata"]["name"]
     return {
-        **found,
+        **injector,
         "metadata": {"name": name, "labels": labels, **({"annotations": annotations} if annotations else {})},
         "webhooks": webhooks,
     }
 
 
-def _validator(wanted: RevisionTag, there: Plain | None, folder: Traversable) -> Plain:
-    values: Plain = {"defaultRevision": wanted.revision, "global": {"istioNamespace": wanted.system}}
+def _build_validator(tag: RevisionTag, existing: Plain | None, folder: Traversable) -> Plain:
+    values: Plain = {"defaultRevision": tag.revision, "global": {"istioNamespace": tag.system}}
     rendered = render(
-        read_chart(folder / "charts" / "base"), values, wanted.system, only=("templates/validatingwebhook.yaml",)
+        read_chart(folder / "charts" / "base"), values, tag.system, only=("templates/validatingwebhook.yaml",)
     )
-    found = next(plain for plain in rendered if plain["metadata"]["name"] == _VALIDATOR)
-    labels = {**found["metadata"]["labels"], NOT_PRUNED: "true", TAG: DEFAULT}
-    return with_existing_policies({**found, "metadata": {**found["metadata"], "labels": labels}}, there)
+    validator = next(plain for plain in rendered if plain["metadata"]["name"] == _VALIDATOR)
+    labels = {**validator["metadata"]["labels"], NOT_PRUNED: "true", TAG: DEFAULT}
+    return with_existing_policies({**validator, "metadata": {**validator["metadata"], "labels": labels}}, existing)
 
 
-def with_existing_policies(plain: Plain, there: Plain | None) -> Plain:
-    """Returns a configuration of validating webhooks that fail where those that are there do: the control plane has them fail once it answers."""
-    said = {webhook["name"]: webhook.get("failurePolicy") for webhook in (there or {}).get("webhooks") or ()}
+def with_existing_policies(plain: Plain, existing: Plain | None) -> Plain:
+    """Return a validating webhook configuration with the failure policies of the existing one.
+
+    The control plane changes them to Fail once it is ready, and an installation must not revert that.
+    """
+    policies = {webhook["name"]: webhook.get("failurePolicy") for webhook in (existing or {}).get("webhooks") or ()}
     webhooks = [
-        {**w, **({"failurePolicy": said[w["name"]]} if said.get(w["name"]) else {})}
+        {**w, **({"failurePolicy": policies[w["name"]]} if policies.get(w["name"]) else {})}
         for w in plain.get("webhooks") or ()
     ]
     return {**plain, "webhooks": webhooks}
 
 
-async def apply_tag(objects: ObjectClient, made: list[Plain]) -> None:
-    """Writes the objects of a tag. Where it is `default`, the webhooks of the revision `default` end: the tag has taken their place."""
-    for plain in made:
+async def apply_tag(objects: ObjectClient, tag_objects: list[Plain]) -> None:
+    """Apply the objects of a tag.
+
+    The tag `default` deactivates the webhooks of the revision `default`, which it replaces.
+    """
+    for plain in tag_objects:
         await objects.apply(plain)
-    if tag_of(made[0]) == DEFAULT:
+    if tag_of(tag_objects[0]) == DEFAULT:
         for plain in await list_injectors(objects):
             if not tag_of(plain) and revision_of(plain) == DEFAULT:
                 await objects.apply(deactivated(reapplicable_part(plain)))
 
 
 def reapplicable_part(plain: Plain) -> Plain:
-    """Returns what of a configuration of webhooks can be applied again."""
+    """Return a webhook configuration without the fields that the API server sets."""
     metadata = {key: value for key, value in plain["metadata"].items() if key in ("name", "labels", "annotations")}
     return {
         "apiVersion": plain["apiVersion"],
@@ -130,25 +147,25 @@ def reapplicable_part(plain: Plain) -> Plain:
 
 
 async def remove_tag(objects: ObjectClient, tag: str) -> list[ResourceKey]:
-    """Deletes the objects of a tag; returns which they were. TagError where there are none."""
-    found = [
+    """Delete the objects of a tag and return their keys. Raises TagError if there is no such tag."""
+    keys = [
         ResourceKey(kind, "", plain["metadata"]["name"])
         for kind in (MUTATING, VALIDATING)
         for plain in await objects.list(kind, f"{TAG}={tag}")
     ]
-    if not found:
-        raise TagError(f"there is no tag {tag}")
-    for key in found:
+    if not keys:
+        raise TagError(f"tag {tag} does not exist")
+    for key in keys:
         await objects.delete(key)
-    return found
+    return keys
 
 
 async def tagged_namespaces(objects: ObjectClient, tag: str) -> list[str]:
-    """Returns the namespaces that a tag, or a revision of that name, is for."""
-    found = [
+    """Return the namespaces that select a tag, or a revision with that name."""
+    namespaces = [
         plain["metadata"]["name"]
         for plain in await objects.list(NAMESPACE, f"{REVISION}={tag},istio-injection notin (enabled,disabled)")
     ]
     if tag == DEFAULT:
-        found += [plain["metadata"]["name"] for plain in await objects.list(NAMESPACE, "istio-injection=enabled")]
-    return sorted(found)
+        namespaces += [plain["metadata"]["name"] for plain in await objects.list(NAMESPACE, "istio-injection=enabled")]
+    return sorted(namespaces)

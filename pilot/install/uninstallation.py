@@ -1,4 +1,4 @@
-"""What goes with an installation: its objects by their labels, and what would be left without it."""
+"""Uninstallation: the objects to delete, found by their labels, and its consequences."""
 
 from __future__ import annotations
 
@@ -16,60 +16,63 @@ _BASE = "Base"
 
 
 class Uninstallation(NamedTuple):
-    """What an uninstallation would delete, in order: `warnings` are what somebody may want to think about before."""
+    """The objects to delete, in order, and warnings to confirm first."""
 
     objects: tuple[Plain, ...]
     warnings: tuple[str, ...]
 
     @property
     def keys(self) -> list[ResourceKey]:
-        """Returns which objects they are."""
+        """Return the keys of the objects."""
         return [resource_key(plain) for plain in self.objects]
 
 
 async def uninstallation_of_revision(objects: ObjectClient, revision: str) -> Uninstallation:
-    """Returns what goes with a revision: everything of it but what all revisions share, and the tags that would point nowhere."""
-    found = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}")
-    found = [plain for plain in found if not is_shared(plain)]
-    warnings = [*_tags(found), *await proxy_warnings(objects, revision), *_gateways(found)]
-    return Uninstallation(tuple(found), tuple(warnings))
+    """Return the uninstallation of a revision, including tags that point to it, without shared objects."""
+    installed = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}")
+    installed = [plain for plain in installed if not is_shared(plain)]
+    warnings = [
+        *_tag_warnings(installed),
+        *await proxy_warnings(objects, revision),
+        *_gateway_warnings(installed),
+    ]
+    return Uninstallation(tuple(installed), tuple(warnings))
 
 
 async def uninstallation_of_owner(
     objects: ObjectClient, owner: OperatorOwner, namespaces: Sequence[str] | None = None
 ) -> Uninstallation:
-    """Returns what goes with an IstioOperator; what all revisions share stays."""
-    found = await list_installed(objects, owner.selector(), namespaces)
+    """Return the uninstallation of an IstioOperator, without shared objects."""
+    installed = await list_installed(objects, owner.selector(), namespaces)
     tags = (
         await list_installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces)
-        if any(map(is_injector, found))
+        if any(map(is_injector, installed))
         else []
     )
-    there = {resource_key(plain) for plain in found}
-    found = [plain for plain in found if not is_shared(plain)] + [
-        plain for plain in tags if resource_key(plain) not in there
+    keys = {resource_key(plain) for plain in installed}
+    installed = [plain for plain in installed if not is_shared(plain)] + [
+        plain for plain in tags if resource_key(plain) not in keys
     ]
-    proxies = (
-        await proxy_warnings(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
-    )
-    return Uninstallation(tuple(found), (*_tags(found), *proxies, *_gateways(found)))
+    has_control_plane = any(_component(plain) == "Pilot" for plain in installed)
+    proxies = await proxy_warnings(objects, owner.revision) if has_control_plane else []
+    return Uninstallation(tuple(installed), (*_tag_warnings(installed), *proxies, *_gateway_warnings(installed)))
 
 
 async def uninstallation_of_everything(objects: ObjectClient) -> Uninstallation:
-    """Returns everything that any installation has made, definitions and with them all configuration included."""
-    found = await list_installed(objects, COMPONENT, kinds=(DEFINITION,))
-    definitions = [plain for plain in found if plain["kind"] == DEFINITION.name]
-    warnings = ["everything of every revision goes"]
+    """Return the uninstallation of all revisions and of the CustomResourceDefinitions."""
+    installed = await list_installed(objects, COMPONENT, kinds=(DEFINITION,))
+    definitions = [plain for plain in installed if plain["kind"] == DEFINITION.name]
+    warnings = ["all revisions will be uninstalled"]
     if definitions:
         warnings.append(
-            f"{len(definitions)} CustomResourceDefinitions go, and all configuration of these kinds with them"
+            f"{len(definitions)} CustomResourceDefinitions will be deleted, with all configuration of these kinds"
         )
-    return Uninstallation(tuple(found), (*warnings, *_gateways(found)))
+    return Uninstallation(tuple(installed), (*warnings, *_gateway_warnings(installed)))
 
 
-async def delete(objects: ObjectClient, leaving: Uninstallation) -> list[ResourceKey]:
-    """Deletes what leaves; returns what was there still."""
-    return [key for key in leaving.keys if await objects.delete(key)]
+async def delete_objects(objects: ObjectClient, uninstallation: Uninstallation) -> list[ResourceKey]:
+    """Delete the objects and return the keys of those that existed."""
+    return [key for key in uninstallation.keys if await objects.delete(key)]
 
 
 def _component(plain: Plain) -> str:
@@ -77,43 +80,46 @@ def _component(plain: Plain) -> str:
 
 
 def is_shared(plain: Plain) -> bool:
-    """Returns whether all revisions share an object; webhooks that nobody would answer must go."""
+    """Return whether revisions share an object.
+
+    Webhooks are not shared, because without a server they would block requests.
+    """
     return _component(plain) == _BASE and not plain["kind"].endswith("WebhookConfiguration")
 
 
-def _tags(found: Sequence[Plain]) -> list[str]:
-    tags = sorted({tag_of(plain) for plain in found if tag_of(plain)})
-    return [f"tags that point at it go with it: {', '.join(tags)}"] if tags else []
+def _tag_warnings(installed: Sequence[Plain]) -> list[str]:
+    tags = sorted({tag_of(plain) for plain in installed if tag_of(plain)})
+    return [f"tags that point to this revision will be deleted: {', '.join(tags)}"] if tags else []
 
 
-def _gateways(found: Sequence[Plain]) -> list[str]:
+def _gateway_warnings(installed: Sequence[Plain]) -> list[str]:
     names = [
         str(resource_key(plain))
-        for plain in found
+        for plain in installed
         if plain["kind"] == "Deployment" and _component(plain).endswith("Gateways")
     ]
-    return [f"gateways go: {', '.join(names)}"] if names else []
+    return [f"gateways will be deleted: {', '.join(names)}"] if names else []
 
 
 async def proxy_warnings(objects: ObjectClient, revision: str) -> list[str]:
-    """Returns a warning where pods have proxies of a revision; gateways of the installation itself do not count."""
+    """Return a warning if pods have proxies of a revision. The installation's own gateways are ignored."""
     pods = [
         pod
         for pod in await objects.list(POD)
-        if _injected_by(pod) == revision and COMPONENT not in (pod["metadata"].get("labels") or {})
+        if _injected_revision(pod) == revision and COMPONENT not in (pod["metadata"].get("labels") or {})
     ]
     if not pods:
         return []
-    named = ", ".join(sorted({f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}" for pod in pods})[:5])
+    names = ", ".join(sorted({f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}" for pod in pods})[:5])
     more = f" and {len(pods) - 5} more" if len(pods) > 5 else ""
-    return [f"{len(pods)} proxies are configured by revision {revision}: {named}{more}"]
+    return [f"proxies still connected to revision {revision}: {len(pods)} ({names}{more})"]
 
 
-def _injected_by(pod: Plain) -> str | None:
+def _injected_revision(pod: Plain) -> str | None:
     annotations = pod["metadata"].get("annotations") or {}
     return annotations.get(REVISION) if "sidecar.istio.io/status" in annotations else None
 
 
-def revisions(there: Sequence[Plain]) -> list[str]:
-    """Returns the revisions that configurations of injection webhooks are of."""
-    return sorted({revision_of(plain) for plain in there if is_injector(plain) and not tag_of(plain)})
+def installed_revisions(objects: Sequence[Plain]) -> list[str]:
+    """Return the revisions that configurations of injection webhooks belong to."""
+    return sorted({revision_of(plain) for plain in objects if is_injector(plain) and not tag_of(plain)})

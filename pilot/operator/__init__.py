@@ -1,1 +1,1 @@
-"""The operator: what the IstioOperators of a cluster say is installed, and stays so."""
+"""The operator: installs the IstioOperators of a cluster and corrects drift."""

@@ -1,4 +1,4 @@
-"""What the status of an IstioOperator says: how each component is, why, and all of them together."""
+"""The status of an IstioOperator: of each component and overall."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HEALTHY, ERROR, UPDATING, RECONCILING, ACTION_REQUIRED = (
     "RECONCILING",
     "ACTION_REQUIRED",
 )
-_WORST = (ERROR, ACTION_REQUIRED, UPDATING, RECONCILING, HEALTHY)
+_BY_SEVERITY = (ERROR, ACTION_REQUIRED, UPDATING, RECONCILING, HEALTHY)
 
 
 class ComponentStatus(NamedTuple):
-    """How a component is; `error` says why it is not healthy."""
+    """The status of a component. `error` is the reason why it is not healthy."""
 
     status: str
     error: str = ""
@@ -30,56 +30,60 @@ class ComponentStatus(NamedTuple):
 Components = Mapping[str, ComponentStatus]
 
 
-def uniform_status(components: InstallPlan, one: ComponentStatus) -> dict[str, ComponentStatus]:
-    """Returns the same status for every component of a plan."""
-    return {step.component: one for step in components.steps if step.objects}
+def uniform_status(plan: InstallPlan, status: ComponentStatus) -> dict[str, ComponentStatus]:
+    """Return the same status for every component of a plan."""
+    return {step.component: status for step in plan.steps if step.objects}
 
 
 def outcome_status(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, ComponentStatus]:
-    """Returns how the components are after an installation; a component with several gateways is as its worst_status."""
-    failed = {failure.step: failure for failure in outcome.failures}
-    found = uniform_status(plan, ComponentStatus(HEALTHY))
+    """Return the status of each component after an installation. A component with a failed gateway has failed."""
+    failures = {failure.step: failure for failure in outcome.failures}
+    components = uniform_status(plan, ComponentStatus(HEALTHY))
     for step in plan.steps:
-        if failure := failed.get(step.title):
-            before = found[step.component].error if step.component in found else ""
-            said = "; ".join((failure.reason, *(line.strip() for line in failure.causes)))
-            found[step.component] = ComponentStatus(ERROR, f"{before}; {said}" if before else said)
-    return found
+        if failure := failures.get(step.title):
+            previous = components[step.component].error if step.component in components else ""
+            error = "; ".join((failure.reason, *(line.strip() for line in failure.details)))
+            components[step.component] = ComponentStatus(ERROR, f"{previous}; {error}" if previous else error)
+    return components
 
 
-def readiness_status(plan: InstallPlan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
-    """Returns how components that were healthy are; `late` has by component what it lacks."""
+def readiness_status(plan: InstallPlan, unready: Mapping[str, str]) -> dict[str, ComponentStatus]:
+    """Return the status of each installed component. `unready` holds reasons by component."""
     return {
-        name: ComponentStatus(RECONCILING, late[name]) if name in late else one
-        for name, one in uniform_status(plan, ComponentStatus(HEALTHY)).items()
+        name: ComponentStatus(RECONCILING, unready[name]) if name in unready else healthy
+        for name, healthy in uniform_status(plan, ComponentStatus(HEALTHY)).items()
     }
 
 
-def build_status(components: Components, message: str = "", whole: str = "") -> Plain:
-    """Returns the field `status`. `whole` is what all of it is, where that does not follow from its components."""
+def build_status(components: Components, message: str = "", overall: str = "") -> Plain:
+    """Return the status field. `overall` defaults to the worst status of the components."""
     version = build_info().version
-    listed = {
-        name: {"status": one.status, "version": version, **({"error": one.error} if one.error else {})}
-        for name, one in sorted(components.items())
+    component_status = {
+        name: {
+            "status": component.status,
+            "version": version,
+            **({"error": component.error} if component.error else {}),
+        }
+        for name, component in sorted(components.items())
     }
     return {
-        "status": whole or worst_status(one.status for one in components.values()),
+        "status": overall or worst_status(component.status for component in components.values()),
         "message": message,
-        "componentStatus": listed,
+        "componentStatus": component_status,
     }
 
 
-def worst_status(found: Iterable[str]) -> str:
-    """Returns the status that stands for several."""
-    there = set(found)
-    return next((status for status in _WORST if status in there), HEALTHY)
+def worst_status(statuses: Iterable[str]) -> str:
+    """Return the most severe status."""
+    present = set(statuses)
+    return next((status for status in _BY_SEVERITY if status in present), HEALTHY)
 
 
 def build_status_patch(before: Plain, after: Plain) -> Plain:
-    """Returns the merge patch that makes one status of another."""
-    gone = {name: None for name in (before.get("componentStatus") or {}) if name not in after["componentStatus"]}
-    components: Plain = {**gone}
-    for name, one in after["componentStatus"].items():
-        there = (before.get("componentStatus") or {}).get(name) or {}
-        components[name] = {**dict.fromkeys(there.keys() - one.keys()), **one}
+    """Return the merge patch from one status to another."""
+    previous = before.get("componentStatus") or {}
+    components: Plain = {name: None for name in previous if name not in after["componentStatus"]}
+    for name, component in after["componentStatus"].items():
+        removed_fields = (previous.get(name) or {}).keys() - component.keys()
+        components[name] = {**dict.fromkeys(removed_fields), **component}
     return {"status": {**after, "componentStatus": components}}

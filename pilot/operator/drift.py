@@ -1,9 +1,12 @@
-"""Objects that were installed, followed: whoever changes or deletes one is noticed."""
+"""Detection of drift: changes that others make to installed objects."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,48 +15,138 @@ from pilot.install.object_readiness import WORKLOADS
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
 from pilot.kube.client import ApiClient
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
-from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind
+from pilot.kube.object_client import (
+    ObjectClient,
+    Plain,
+    ResourceKey,
+    RetryPolicy,
+    UnknownKind,
+    VersionedKind,
+    resource_key,
+)
 from pilot.kube.wire import ObjectChange
-from pilot.operator.applied_objects import Changed
 
-_OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
-"""Kinds that are not in every cluster, or that others have many of."""
+ChangeHandler = Callable[[ResourceKey, Plain | None], None]
+"""Receives an object that changed, or None if it was deleted."""
+_DEPLOYMENT_CONTROLLER = "deployment.kubernetes.io/"
+_UNWATCHED = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
+"""Kinds that not every cluster has, or of which a cluster has many objects that are not installed."""
 
 
-async def followers(
+def fingerprint(plain: Plain) -> Any:
+    """Return a value that changes with the object, except for changes of its status alone."""
+    metadata = plain["metadata"]
+    generation = metadata.get("generation")
+    if generation is None or plain["kind"] in ("Service", "ServiceAccount"):
+        return metadata.get("resourceVersion")
+    annotations = {
+        key: value
+        for key, value in (metadata.get("annotations") or {}).items()
+        if not key.startswith(_DEPLOYMENT_CONTROLLER)
+    }
+    return generation, metadata.get("labels"), annotations
+
+
+class AppliedObjects(ObjectClient):
+    """A client that remembers the fingerprint of each object that it applied, to tell its own changes from others'.
+
+    A watch event can arrive before or after the response to the apply request that caused it. `defer` therefore holds
+    back events for objects that are being applied; they are passed to `on_change` after the response. A cancelled
+    request is given `response_timeout` seconds to complete.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        manager: str,
+        rng: random.Random,
+        retry: RetryPolicy,
+        on_change: ChangeHandler,
+        response_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(client, manager, rng, retry=retry)
+        self._on_change, self._response_timeout = on_change, response_timeout
+        self._in_flight: Counter[ResourceKey] = Counter()
+        self._deferred: dict[ResourceKey, Plain | None] = {}
+        self.fingerprints: dict[ResourceKey, Any] = {}
+
+    async def apply(self, plain: Plain) -> Plain:
+        """Apply an object and return it.
+
+        If cancelled, wait for the response first. Otherwise, the server could create the object after a later list
+        request.
+        """
+        request = asyncio.create_task(self._apply(plain))
+        try:
+            return await asyncio.shield(request)
+        except asyncio.CancelledError:
+            await asyncio.wait((request,), timeout=self._response_timeout)
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+            raise
+
+    async def _apply(self, plain: Plain) -> Plain:
+        key = resource_key(plain)
+        self._in_flight[key] += 1
+        try:
+            applied = await super().apply(plain)
+            self.fingerprints[key] = fingerprint(applied)
+            return applied
+        finally:
+            self._in_flight[key] -= 1
+            if not self._in_flight[key]:
+                del self._in_flight[key]
+                if key in self._deferred:
+                    self._on_change(key, self._deferred.pop(key))
+
+    def defer(self, key: ResourceKey, plain: Plain | None) -> bool:
+        """Hold back a change of an object that is being applied. Returns False if it is not being applied."""
+        if key not in self._in_flight:
+            return False
+        self._deferred[key] = plain
+        return True
+
+    def is_unchanged(self, key: ResourceKey, plain: Plain) -> bool:
+        """Return whether an object is as it was applied, apart from its status."""
+        return key in self.fingerprints and self.fingerprints[key] == fingerprint(plain)
+
+
+async def installed_object_informers(
     objects: ObjectClient,
     client: ApiClient,
     namespaces: Sequence[str] | None,
-    changed: Changed,
-    pace: WatchOptions,
-    choose: random.Random,
+    on_change: ChangeHandler,
+    options: WatchOptions,
+    rng: random.Random,
 ) -> list[Informer]:
-    """Returns what follows the installed objects, in these namespaces or in all, and those of the cluster. KubeError where the server cannot be
-    asked which kinds it has."""
-    found = []
-    for kind, namespace in _collections(namespaces):
+    """Return informers for the installed objects, in some namespaces or in all, and for cluster-scoped ones.
+
+    Raises KubeError if the server's kinds cannot be discovered.
+    """
+    informers = []
+    for kind, namespace in _watched_collections(namespaces):
         try:
             path = await objects.collection(kind, namespace)
         except UnknownKind:
             continue
         collection = WatchedCollection(path, f"{MANAGED}=Reconcile", metadata_only=kind.name not in WORKLOADS)
-        found.append(Informer(client, collection, _receiver(kind, changed), pace, choose))
-    return found
+        informers.append(Informer(client, collection, _receiver(kind, on_change), options, rng))
+    return informers
 
 
-def _collections(namespaces: Sequence[str] | None) -> Iterator[tuple[VersionedKind, str]]:
+def _watched_collections(namespaces: Sequence[str] | None) -> Iterator[tuple[VersionedKind, str]]:
     for kind in (*CLUSTER_KINDS, DEFINITION):
         yield kind, ""
     for kind in NAMESPACED_KINDS:
-        if kind.name not in _OF_OTHERS:
+        if kind.name not in _UNWATCHED:
             yield from ((kind, namespace) for namespace in ([""] if namespaces is None else namespaces))
 
 
-def _receiver(kind: VersionedKind, changed: Changed) -> Receive:
+def _receiver(kind: VersionedKind, on_change: ChangeHandler) -> Receive:
     async def receive(changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             key = ResourceKey(kind, change.name.namespace, change.name.name)
-            changed(
+            on_change(
                 key,
                 None
                 if change.raw is None

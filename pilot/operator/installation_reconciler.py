@@ -1,6 +1,6 @@
-"""Looks after one IstioOperator: what it says is installed, what others change is put back, and what it installed goes with it.
+"""The reconciler of one IstioOperator: installs it, corrects drift, and deletes its objects with it.
 
-Each has a worker of its own, so that one that waits or fails keeps no other from being looked after.
+Each IstioOperator has its own reconciler, so that one that waits or fails does not delay the others.
 """
 
 from __future__ import annotations
@@ -31,182 +31,181 @@ from pilot.operator.component_status import (
     readiness_status,
     uniform_status,
 )
-from pilot.operator.deletion import leave
-from pilot.operator.finalizer import hold, release
+from pilot.operator.deletion import add_finalizer, delete_installation, remove_finalizer
 from pilot.operator.istio_operator_resource import FINALIZER, IstioOperatorResource
 from pilot.operator.operator_context import OperatorContext
 
 _log = scope("operator")
-_STEADY = 10.0
-"""Seconds without a correction after which the next one is made at once."""
+_STABLE_SECONDS = 10.0
+"""Time without a correction after which the delay between corrections starts again."""
 _RENDERING = ThreadPoolExecutor(1, "render")
-"""The one thread that renders: what a rendering keeps for the next is not for two at a time, and an attempt that was given up goes on in it."""
+"""The only thread that renders charts, because the renderer's cache is not thread-safe.
+
+A cancelled rendering continues to run in it.
+"""
 
 
 class InstallationReconciler:
-    """One IstioOperator. `wanted` are the objects that it consists of, as far as its settings could be read."""
+    """Reconciles one IstioOperator. `desired` are the objects of its last valid spec."""
 
-    def __init__(self, parts: OperatorContext, custom: IstioOperatorResource) -> None:
-        self._parts, self._custom = parts, custom
-        self._news = asyncio.Event()
-        self._news.set()
-        self._turn: asyncio.Task[float | None] | None = None
-        self._attempts, self._corrections = (
-            RetryDelays(parts.backoff, parts.choose),
-            RetryDelays(parts.backoff, parts.choose),
-        )
+    def __init__(self, context: OperatorContext, resource: IstioOperatorResource) -> None:
+        self._context, self._resource = context, resource
+        self._wakeup = asyncio.Event()
+        self._wakeup.set()
+        self._task: asyncio.Task[float | None] | None = None
+        self._attempts = RetryDelays(context.backoff, context.rng)
+        self._corrections = RetryDelays(context.backoff, context.rng)
         self._installed: tuple[str, int] | None = None
-        self._unfinished: tuple[str, ...] = ()  # what could not be done although all components are there
-        self._corrected_at = float("-inf")
+        self._install_warnings: tuple[str, ...] = ()
+        self._last_correction = float("-inf")
         self._plan: InstallPlan | None = None
         self._drifted: set[ResourceKey] = set()
-        self._late: dict[ResourceKey, str] = {}
-        self._warnings: list[str] = []
-        self._mistake = ""
-        self._left: set[ResourceKey] = set()
-        self.wanted: frozenset[ResourceKey] = frozenset()
+        self._unready: dict[ResourceKey, str] = {}
+        self._settings_warnings: list[str] = []
+        self._settings_error = ""
+        self._obsolete: set[ResourceKey] = set()
+        self.desired: frozenset[ResourceKey] = frozenset()
 
-    def saw(self, custom: IstioOperatorResource) -> None:
-        """Takes the IstioOperator as it is now. What is being done for an older one ends."""
-        before, self._custom = self._custom, custom
-        if (before.specification, before.leaving, self._is_ours(before)) == (
-            custom.specification,
-            custom.leaving,
-            self._is_ours(custom),
+    def update(self, resource: IstioOperatorResource) -> None:
+        """Replace the IstioOperator. If it changed, cancel the reconciliation in progress."""
+        before, self._resource = self._resource, resource
+        if (before.spec_version, before.is_deleted, self._is_managed(before)) == (
+            resource.spec_version,
+            resource.is_deleted,
+            self._is_managed(resource),
         ):
             return
         self._attempts.reset()
-        self._news.set()
-        if self._turn is not None:
-            self._turn.cancel()
+        self._wakeup.set()
+        if self._task is not None:
+            self._task.cancel()
 
-    def drifted(self, key: ResourceKey) -> None:
-        """Notes that somebody has changed or deleted an object."""
+    def mark_drifted(self, key: ResourceKey) -> None:
+        """Schedule the correction of an object that was changed or deleted."""
         self._drifted.add(key)
-        self._news.set()
+        self._wakeup.set()
 
-    def lacks(self, key: ResourceKey, missing: str) -> None:
-        """Notes what an object that nobody has changed lacks now, "" for nothing."""
-        if self._late.get(key, "") != missing:
-            self._note_late(key, missing)
-            self._news.set()
+    def update_readiness(self, key: ResourceKey, reason: str) -> None:
+        """Record the reason why an unchanged object is not ready, or "" if it is."""
+        if self._unready.get(key, "") != reason:
+            self._record_readiness(key, reason)
+            self._wakeup.set()
 
     async def run(self) -> None:
-        """Looks after it until it is cancelled."""
-        later: asyncio.TimerHandle | None = None
+        """Reconcile until cancelled."""
+        timer: asyncio.TimerHandle | None = None
         while True:
-            await self._news.wait()
-            self._news.clear()
-            if later is not None:
-                later.cancel()
-            self._turn = asyncio.create_task(self._look(), name=f"reconcile {self._custom.key}")
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            if timer is not None:
+                timer.cancel()
+            self._task = asyncio.create_task(self._reconcile(), name=f"reconcile {self._resource.key}")
             try:
-                await asyncio.wait((self._turn,))
+                await asyncio.wait((self._task,))
             except asyncio.CancelledError:
-                self._turn.cancel()
-                await asyncio.gather(self._turn, return_exceptions=True)
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
                 raise
-            wait = None if self._turn.cancelled() else self._after(self._turn)
-            self._turn = None
-            later = asyncio.get_running_loop().call_later(wait, self._news.set) if wait is not None else None
+            delay = None if self._task.cancelled() else self._delay_after(self._task)
+            self._task = None
+            timer = asyncio.get_running_loop().call_later(delay, self._wakeup.set) if delay is not None else None
 
-    def _after(self, turn: asyncio.Task[float | None]) -> float | None:
-        """Returns the seconds after which to look again; also where not even what went wrong could be said."""
-        error = turn.exception()
+    def _delay_after(self, task: asyncio.Task[float | None]) -> float | None:
+        """Return the delay until the next reconciliation, also if this one failed to report its error."""
+        error = task.exception()
         if error is None:
-            return turn.result()
-        _log.error("%s cannot be looked after", self._custom.key, exc_info=error)
+            return task.result()
+        _log.error("%s: failed to report a reconciliation error", self._resource.key, exc_info=error)
         return self._attempts.next_delay()
 
-    def _is_ours(self, custom: IstioOperatorResource) -> bool:
-        return custom.is_for(self._parts.revision)
+    def _is_managed(self, resource: IstioOperatorResource) -> bool:
+        return resource.is_managed_by(self._context.revision)
 
-    async def _look(self) -> float | None:
-        """Does what is to be done now; returns the seconds after which to look again, None where only news can change anything."""
-        custom = self._custom
-        reason = "delete" if custom.leaving else "correct" if self._installed == custom.specification else "install"
+    async def _reconcile(self) -> float | None:
+        """Reconcile once. Returns the seconds until the next attempt, or None to wait for a change."""
+        resource = self._resource
+        is_installed = self._installed == resource.spec_version
+        reason = "delete" if resource.is_deleted else "correct" if is_installed else "install"
         try:
-            if custom.leaving:
-                result = await self._leave(custom)
-            elif not self._is_ours(custom):
-                result = None
-            elif self._installed != custom.specification or (self._unfinished and not self._drifted):
-                result = await self._install(custom)
+            if resource.is_deleted:
+                delay = await self._delete(resource)
+            elif not self._is_managed(resource):
+                delay = None
+            elif not is_installed or (self._install_warnings and not self._drifted):
+                delay = await self._install(resource)
             else:
-                result = await self._correct()
+                delay = await self._correct()
         except KubeError as error:
-            _log.warning("%s: %s", custom.key, error)
-            result = await self._fail(str(error))
-        except Exception as error:  # a bug of ours: it must not end looking after this one, nor go unseen
-            _log.exception("%s cannot be reconciled", custom.key)
-            result = await self._fail(f"the operator has failed: {type(error).__name__}: {error}")
-        self._parts.metrics.reconciled.labels(reason, "done" if result is None else "again").inc()
-        return result
+            _log.warning("%s: %s", resource.key, error)
+            delay = await self._fail(str(error))
+        except Exception as error:  # a bug, which is reported in the status and must not end the reconciler
+            _log.exception("%s: reconciliation failed", resource.key)
+            delay = await self._fail(f"internal error of the operator: {type(error).__name__}: {error}")
+        self._context.metrics.reconciled.labels(reason, "done" if delay is None else "again").inc()
+        return delay
 
-    async def _fail(self, text: str) -> float:
-        components = uniform_status(self._plan, ComponentStatus(ERROR, text)) if self._plan else {}
-        await self._tell(components, text, whole=ERROR)
+    async def _fail(self, message: str) -> float:
+        components = uniform_status(self._plan, ComponentStatus(ERROR, message)) if self._plan else {}
+        await self._write_status(components, message, overall=ERROR)
         return self._attempts.next_delay()
 
     # -- installation --------------------------------------------------------------------------------------------------
 
-    async def _install(self, custom: IstioOperatorResource) -> float | None:
-        await hold(self._parts.objects, custom)
+    async def _install(self, resource: IstioOperatorResource) -> float | None:
+        await add_finalizer(self._context.objects, resource)
         try:
-            plan, self._warnings = await asyncio.get_running_loop().run_in_executor(_RENDERING, _read, custom)
-        except SettingsError as error:  # only its author can change that; what was installed before is looked after on
-            self._installed, self._mistake = custom.specification, str(error)
-            await self._tell_installed()
-            return None
-        self._mistake = ""
-        self._left |= self.wanted
-        self._plan, self.wanted = plan, plan.keys()
-        self._drifted.clear()
-        if self._installed != custom.specification:
-            await self._tell(
-                uniform_status(plan, ComponentStatus(self._now(custom))), whole="" if plan.steps else RECONCILING
+            plan, self._settings_warnings = await asyncio.get_running_loop().run_in_executor(
+                _RENDERING, _render, resource
             )
-        parts = self._parts
-        installer = Installer(parts.objects, parts.waits, namespaces=parts.namespaces)
-        if found := await installer.find_conflicts(plan):
-            return await self._fail("; ".join(found))
-        outcome = await installer.install(plan, parts.kept(custom.key))
-        await self._tell(outcome_status(plan, outcome), "; ".join((*outcome.warnings, *self._warnings)))
+        except SettingsError as error:  # not retried; the previous installation stays under control
+            self._installed, self._settings_error = resource.spec_version, str(error)
+            await self._write_current_status()
+            return None
+        self._settings_error = ""
+        self._obsolete |= self.desired
+        self._plan, self.desired = plan, plan.keys()
+        self._drifted.clear()
+        if self._installed != resource.spec_version:
+            await self._write_status(
+                uniform_status(plan, ComponentStatus(_progress_status(resource))),
+                overall="" if plan.steps else RECONCILING,
+            )
+        context = self._context
+        installer = Installer(context.objects, context.wait, namespaces=context.namespaces)
+        if conflicts := await installer.find_conflicts(plan):
+            return await self._fail("; ".join(conflicts))
+        outcome = await installer.install(plan, context.desired_by_others(resource.key))
+        await self._write_status(
+            outcome_status(plan, outcome), "; ".join((*outcome.warnings, *self._settings_warnings))
+        )
         if outcome.failures:
             return self._attempts.next_delay()
-        self._late.clear()
-        await self._take_left()
-        self._installed, self._unfinished = custom.specification, outcome.warnings
-        return self._rest()
+        self._unready.clear()
+        await self._delete_obsolete()
+        self._installed, self._install_warnings = resource.spec_version, outcome.warnings
+        return self._next_delay()
 
-    def _rest(self) -> float | None:
-        """Returns the seconds after which to look again where all components are there."""
-        if not self._unfinished:
+    def _next_delay(self) -> float | None:
+        """Return the delay until the next reconciliation while all components are installed."""
+        if not self._install_warnings:
             self._attempts.reset()
-        return 0.0 if self._drifted else self._attempts.next_delay() if self._unfinished else None
+        return 0.0 if self._drifted else self._attempts.next_delay() if self._install_warnings else None
 
-    async def _take_left(self) -> None:
-        """Deletes what was installed for the settings before and is not wanted any more, where its labels do not tell so: somebody may have
-        taken them off."""
-        keep = self.wanted | self._parts.kept(self._custom.key)
-        for key in [key for key in self._left - keep if key.kind != DEFINITION]:
-            await self._parts.objects.delete(key)
-        self._left.clear()
-
-    def _now(self, custom: IstioOperatorResource) -> str:
-        """Returns how a component is that is being installed: an update where another version was there."""
-        there = (custom.plain.get("status") or {}).get("componentStatus") or {}
-        version = build_status({"": ComponentStatus("")})["componentStatus"][""]["version"]
-        return UPDATING if any(one.get("version") not in (None, version) for one in there.values()) else RECONCILING
+    async def _delete_obsolete(self) -> None:
+        """Delete the objects of earlier specs that pruning missed because their labels had been removed."""
+        keep = self.desired | self._context.desired_by_others(self._resource.key)
+        for key in [key for key in self._obsolete - keep if key.kind != DEFINITION]:
+            await self._context.objects.delete(key)
+        self._obsolete.clear()
 
     # -- corrections ---------------------------------------------------------------------------------------------------
 
     async def _correct(self) -> float | None:
-        """Applies what somebody has changed, as it was; where that goes on and on, with longer and longer pauses."""
-        keys, self._drifted = self._drifted & self.wanted, set()
+        """Apply the objects that drifted. Frequent corrections are delayed with backoff."""
+        keys, self._drifted = self._drifted & self.desired, set()
         if not keys or self._plan is None:
-            await self._tell_installed()
-            return self._rest()
+            await self._write_current_status()
+            return self._next_delay()
         try:
             await self._apply(self._plan, keys)
         except asyncio.CancelledError:
@@ -214,91 +213,106 @@ class InstallationReconciler:
             raise
         except KubeError as error:
             self._drifted |= keys
-            await self._tell(uniform_status(self._plan, ComponentStatus(ERROR, str(error))), str(error))
+            await self._write_status(uniform_status(self._plan, ComponentStatus(ERROR, str(error))), str(error))
             return self._attempts.next_delay()
-        await self._tell_installed()
+        await self._write_current_status()
         now = asyncio.get_running_loop().time()
-        steady, self._corrected_at = now - self._corrected_at > _STEADY, now
-        if steady:
+        is_stable, self._last_correction = now - self._last_correction > _STABLE_SECONDS, now
+        if is_stable:
             self._corrections.reset()
         await asyncio.sleep(self._corrections.next_delay())
-        return self._rest()
+        return self._next_delay()
 
     async def _apply(self, plan: InstallPlan, keys: set[ResourceKey]) -> None:
-        installer = Installer(self._parts.objects, self._parts.waits)
+        installer = Installer(self._context.objects, self._context.wait)
         steps = tuple(
-            step._replace(objects=tuple(p for p in step.objects if resource_key(p) in keys)) for step in plan.steps
+            step._replace(objects=tuple(plain for plain in step.objects if resource_key(plain) in keys))
+            for step in plan.steps
         )
         for step in (await installer.with_webhook_state(plan._replace(steps=steps))).steps:
             for plain in step.objects:
-                found = await self._parts.objects.apply(plain)
-                self._parts.metrics.corrected.inc()
-                self._note_late(resource_key(found), unready_reason(found))
+                applied = await self._context.objects.apply(plain)
+                self._context.metrics.corrected.inc()
+                self._record_readiness(resource_key(applied), unready_reason(applied))
 
-    def _note_late(self, key: ResourceKey, missing: str) -> None:
-        if missing:
-            self._late[key] = missing
+    def _record_readiness(self, key: ResourceKey, reason: str) -> None:
+        if reason:
+            self._unready[key] = reason
         else:
-            self._late.pop(key, None)
+            self._unready.pop(key, None)
 
-    async def _tell_installed(self) -> None:
-        """Writes how what was installed last is; where the settings are wrong since, that."""
-        await self._tell(
+    async def _write_current_status(self) -> None:
+        """Write the status of the last installation, or the error in the settings if they have become invalid."""
+        await self._write_status(
             self._components(),
-            self._mistake or "; ".join((*self._unfinished, *self._warnings)),
-            whole=ERROR if self._mistake else "",
+            self._settings_error or "; ".join((*self._install_warnings, *self._settings_warnings)),
+            overall=ERROR if self._settings_error else "",
         )
 
     def _components(self) -> Components:
-        """Returns how the components are that were installed last."""
+        """Return the status of the components of the last installation."""
         if self._plan is None:
             return {}
-        found: dict[str, list[str]] = {}
+        reasons: dict[str, list[str]] = {}
         for step in self._plan.steps:
             for plain in step.objects:
-                if missing := self._late.get(resource_key(plain)):
-                    found.setdefault(step.component, []).append(f"{resource_key(plain)}: {missing}")
-        return readiness_status(self._plan, {component: ", ".join(lines) for component, lines in found.items()})
+                if reason := self._unready.get(resource_key(plain)):
+                    reasons.setdefault(step.component, []).append(f"{resource_key(plain)}: {reason}")
+        return readiness_status(self._plan, {component: ", ".join(lines) for component, lines in reasons.items()})
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- deletion ------------------------------------------------------------------------------------------------------
 
-    async def _leave(self, custom: IstioOperatorResource) -> float | None:
-        if FINALIZER not in custom.finalizers or (self._parts.revision and self._parts.revision != custom.revision):
+    async def _delete(self, resource: IstioOperatorResource) -> float | None:
+        if FINALIZER not in resource.finalizers or (
+            self._context.revision and self._context.revision != resource.revision
+        ):
             return None
-        if self._is_ours(custom) and (attached := await leave(self._parts, custom, self._drifted & self.wanted)):
-            await self._tell({}, f"{attached}; it goes once they are gone", whole=ACTION_REQUIRED)
+        if self._is_managed(resource) and (
+            message := await delete_installation(self._context, resource, self._drifted & self.desired)
+        ):
+            await self._write_status({}, f"{message}; deletion continues once they are gone", overall=ACTION_REQUIRED)
             return self._attempts.next_delay()
-        self.wanted = frozenset()
-        await release(self._parts.objects, custom.key)
+        self.desired = frozenset()
+        await remove_finalizer(self._context.objects, resource.key)
         return None
 
     # -- status --------------------------------------------------------------------------------------------------------
 
-    async def _tell(self, components: Components, message: str = "", whole: str = "") -> None:
-        """Writes the status; however often that fails, it is not forgotten."""
-        wanted = build_status(components, message, whole)
+    async def _write_status(self, components: Components, message: str = "", overall: str = "") -> None:
+        """Write the status, retrying until it succeeds or the IstioOperator no longer exists."""
+        status = build_status(components, message, overall)
         while True:
-            before = self._custom.plain.get("status") or {}
+            before = self._resource.plain.get("status") or {}
             try:
-                if before == wanted:
+                if before == status:
                     return
-                after = await self._parts.objects.patch(self._custom.key, build_status_patch(before, wanted), "status")
-                self._custom.plain["status"] = after.get("status") or {}
-                if self._custom.plain["status"] == wanted:
+                after = await self._context.objects.patch(
+                    self._resource.key, build_status_patch(before, status), "status"
+                )
+                self._resource.plain["status"] = after.get("status") or {}
+                if self._resource.plain["status"] == status:
                     return
-                wait = 0.0
+                delay = 0.0
             except NotFound:
                 return
             except KubeError as error:
-                _log.warning("%s: the status cannot be written: %s", self._custom.key, error)
-                wait = self._attempts.next_delay()
-            await asyncio.sleep(wait)
+                _log.warning("%s: cannot write the status: %s", self._resource.key, error)
+                delay = self._attempts.next_delay()
+            await asyncio.sleep(delay)
 
 
-def _read(custom: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
-    """Returns the plan of an IstioOperator, and what has no effect in it. SettingsError where it is wrong."""
-    spec = custom.settings()["spec"]
+def _progress_status(resource: IstioOperatorResource) -> str:
+    """Return the status of components during an installation: UPDATING if another version is installed."""
+    components = (resource.plain.get("status") or {}).get("componentStatus") or {}
+    version = build_status({"": ComponentStatus("")})["componentStatus"][""]["version"]
+    is_update = any(component.get("version") not in (None, version) for component in components.values())
+    return UPDATING if is_update else RECONCILING
+
+
+def _render(resource: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
+    """Return the plan of an IstioOperator, and warnings about settings without effect. Raises SettingsError."""
+    spec = resource.settings()["spec"]
     if not isinstance(spec, dict):
         raise SettingsError(f"spec: expected a mapping, got {spec}")
     warnings: list[str] = []
-    return build_install_plan(render_installation(custom.settings(), warnings.append)), warnings
+    return build_install_plan(render_installation(resource.settings(), warnings.append)), warnings

@@ -1,4 +1,4 @@
-"""All IstioOperators that are watched: a worker for each, and the objects that they installed followed."""
+"""The controller of IstioOperators: watches them and their installed objects, and runs a reconciler for each."""
 
 from __future__ import annotations
 
@@ -16,143 +16,161 @@ from pilot.kube.object_client import Plain, ResourceKey, RetryPolicy
 from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
-from pilot.operator.applied_objects import AppliedObjects
-from pilot.operator.drift import followers
+from pilot.operator.drift import AppliedObjects, installed_object_informers
 from pilot.operator.installation_reconciler import InstallationReconciler
 from pilot.operator.istio_operator_resource import KIND, IstioOperatorResource, decode_istio_operator
-from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.operator_context import OperatorContext
+from pilot.operator.operator_metrics import OperatorMetrics
 
 MANAGER = "istio-operator"
 _log = scope("operator")
 
 
 class IstioOperatorController:
-    """Looks after the IstioOperators of namespaces, None for all, and of a revision, "" for all. `ready` is set once it has seen all of them."""
+    """Reconciles the IstioOperators of namespaces, or None for all, and of a revision, or "" for all.
+
+    `ready` is set once all existing IstioOperators have been listed.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         namespaces: Sequence[str] | None,
         revision: str,
-        waits: WaitOptions,
-        pace: WatchOptions,
-        choose: random.Random,
+        wait: WaitOptions,
+        watch: WatchOptions,
+        rng: random.Random,
         metrics: OperatorMetrics,
         retry: RetryPolicy = RetryPolicy(),
     ) -> None:
         self.ready = False
-        self._client, self._pace = client, pace
-        self._objects = AppliedObjects(client, MANAGER, choose, retry, self._changed)
-        self._parts = OperatorContext(
-            self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over
+        self._client, self._watch = client, watch
+        self._objects = AppliedObjects(client, MANAGER, rng, retry, self._object_changed)
+        self._context = OperatorContext(
+            self._objects,
+            namespaces,
+            revision,
+            wait,
+            watch.backoff,
+            rng,
+            metrics,
+            self._desired_by_others,
+            self._transfer,
         )
-        self._workers: dict[NamespacedName, InstallationReconciler] = {}
+        self._reconcilers: dict[NamespacedName, InstallationReconciler] = {}
         self._tasks: dict[NamespacedName, asyncio.Task[None]] = {}
 
     @property
     def objects(self) -> AppliedObjects:
-        """Returns the objects of the API server."""
+        """Return the client for installed objects."""
         return self._objects
 
     async def run(self) -> None:
-        """Looks after them until it is cancelled."""
-        following: list[asyncio.Task[None]] = []
+        """Run until cancelled."""
+        tasks: list[asyncio.Task[None]] = []
         try:
-            customs = [self._custom_follower(namespace) for namespace in self._namespaces()]
-            following += [asyncio.create_task(follower.run(), name="follow IstioOperators") for follower in customs]
-            for follower in customs:
-                await follower.synced.wait()
+            informers = [self._operator_informer(namespace) for namespace in self._watched_namespaces()]
+            tasks += [asyncio.create_task(informer.run(), name="watch IstioOperators") for informer in informers]
+            for informer in informers:
+                await informer.synced.wait()
             self.ready = True
-            objects = await self._object_followers()
-            following += [asyncio.create_task(follower.run(), name="follow installed objects") for follower in objects]
-            await asyncio.gather(*following)
+            informers = await self._object_informers()
+            tasks += [asyncio.create_task(informer.run(), name="watch installed objects") for informer in informers]
+            await asyncio.gather(*tasks)
         finally:
             self.ready = False
-            await cancel_tasks(*following, *self._tasks.values())
+            await cancel_tasks(*tasks, *self._tasks.values())
             self._tasks.clear()
-            self._workers.clear()
+            self._reconcilers.clear()
 
-    def _namespaces(self) -> Sequence[str]:
-        return [""] if self._parts.namespaces is None else self._parts.namespaces
+    def _watched_namespaces(self) -> Sequence[str]:
+        return [""] if self._context.namespaces is None else self._context.namespaces
 
-    def _custom_follower(self, namespace: str) -> Informer:
-        place = f"/namespaces/{namespace}" if namespace else ""
+    def _operator_informer(self, namespace: str) -> Informer:
+        prefix = f"/namespaces/{namespace}" if namespace else ""
         return Informer(
             self._client,
-            WatchedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"),
+            WatchedCollection(f"/apis/{KIND.api_version}{prefix}/istiooperators"),
             self._receive,
-            self._pace,
-            self._parts.choose,
+            self._watch,
+            self._context.rng,
         )
 
-    async def _object_followers(self) -> list[Informer]:
-        wait = 0.0
+    async def _object_informers(self) -> list[Informer]:
+        delay = 0.0
         while True:
             try:
-                return await followers(
-                    self._objects, self._client, self._parts.namespaces, self._changed, self._pace, self._parts.choose
+                return await installed_object_informers(
+                    self._objects,
+                    self._client,
+                    self._context.namespaces,
+                    self._object_changed,
+                    self._watch,
+                    self._context.rng,
                 )
             except KubeError as error:
-                _log.warning("what kinds there are cannot be asked: %s", error)
-                wait = min(max(2 * wait, self._pace.backoff.initial), self._pace.backoff.maximum)
-                await asyncio.sleep(wait)
+                _log.warning("cannot discover the kinds of the API server: %s", error)
+                delay = min(max(2 * delay, self._watch.backoff.initial), self._watch.backoff.maximum)
+                await asyncio.sleep(delay)
 
     # -- IstioOperators ------------------------------------------------------------------------------------------------
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
             if raw is None:
-                await self._forget(name)
+                await self._remove(name)
             else:
-                self._see(name, decode_istio_operator(raw))
-        self._parts.metrics.customs.set(len(self._workers))
+                self._update(name, decode_istio_operator(raw))
+        self._context.metrics.operators.set(len(self._reconcilers))
 
-    def _see(self, name: NamespacedName, custom: IstioOperatorResource) -> None:
-        worker = self._workers.get(name)
-        if worker is not None:
-            worker.saw(custom)
+    def _update(self, name: NamespacedName, resource: IstioOperatorResource) -> None:
+        reconciler = self._reconcilers.get(name)
+        if reconciler is not None:
+            reconciler.update(resource)
             return
-        worker = self._workers[name] = InstallationReconciler(self._parts, custom)
-        self._tasks[name] = asyncio.create_task(worker.run(), name=f"look after {custom.key}")
+        reconciler = self._reconcilers[name] = InstallationReconciler(self._context, resource)
+        self._tasks[name] = asyncio.create_task(reconciler.run(), name=f"run the reconciler of {resource.key}")
 
-    async def _forget(self, name: NamespacedName) -> None:
-        self._workers.pop(name, None)
+    async def _remove(self, name: NamespacedName) -> None:
+        self._reconcilers.pop(name, None)
         await cancel_tasks(self._tasks.pop(name, None))
 
-    def _kept(self, of: ResourceKey) -> frozenset[ResourceKey]:
-        """Returns the objects that other IstioOperators want."""
+    def _desired_by_others(self, operator: ResourceKey) -> frozenset[ResourceKey]:
+        """Return the objects that other IstioOperators install."""
         return frozenset().union(
             *(
-                worker.wanted
-                for name, worker in self._workers.items()
-                if (name.namespace, name.name) != (of.namespace, of.name)
+                reconciler.desired
+                for name, reconciler in self._reconcilers.items()
+                if (name.namespace, name.name) != (operator.namespace, operator.name)
             )
         )
 
-    def _hand_over(self, keys: Iterable[ResourceKey], of: ResourceKey) -> None:
-        """Has other IstioOperators than one apply objects that they want too, which makes them the owners."""
+    def _transfer(self, keys: Iterable[ResourceKey], operator: ResourceKey) -> None:
+        """Make other IstioOperators that also install some objects apply them, which makes them the owners."""
         for key in keys:
-            for name, worker in self._workers.items():
-                if key in worker.wanted and (name.namespace, name.name) != (of.namespace, of.name):
-                    worker.drifted(key)
+            for name, reconciler in self._reconcilers.items():
+                if key in reconciler.desired and (name.namespace, name.name) != (operator.namespace, operator.name):
+                    reconciler.mark_drifted(key)
 
-    # -- objects -------------------------------------------------------------------------------------------------------
+    # -- installed objects ---------------------------------------------------------------------------------------------
 
-    def _changed(self, key: ResourceKey, plain: Plain | None) -> None:
-        """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it. Where its status alone
-        has, all that want it are told what it lacks."""
-        if self._objects.hold(key, plain):
+    def _object_changed(self, key: ResourceKey, plain: Plain | None) -> None:
+        """Notify the reconcilers of a changed object.
+
+        Drift is reported to the owner, or if the object is deleted or its owner unknown, to all that install it. A
+        change of only the status updates the readiness in all that install it.
+        """
+        if self._objects.defer(key, plain):
             return
-        wanting = [worker for worker in self._workers.values() if key in worker.wanted]
+        reconcilers = [reconciler for reconciler in self._reconcilers.values() if key in reconciler.desired]
         if plain is None:
-            self._objects.seen.pop(key, None)
-        elif self._objects.is_known(key, plain):
+            self._objects.fingerprints.pop(key, None)
+        elif self._objects.is_unchanged(key, plain):
             if plain["kind"] in WORKLOADS:
-                for worker in wanting:
-                    worker.lacks(key, unready_reason(plain))
+                for reconciler in reconcilers:
+                    reconciler.update_readiness(key, unready_reason(plain))
             return
         labels = (plain or {}).get("metadata", {}).get("labels") or {}
-        owner = self._workers.get(NamespacedName(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
-        for worker in [owner] if owner in wanting and owner is not None else wanting:
-            worker.drifted(key)
+        owner = self._reconcilers.get(NamespacedName(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
+        for reconciler in [owner] if owner in reconcilers and owner is not None else reconcilers:
+            reconciler.mark_drifted(key)

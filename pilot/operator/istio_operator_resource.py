@@ -1,4 +1,4 @@
-"""One IstioOperator as an API server has it."""
+"""The IstioOperator custom resource."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ IGNORE = "install.istio.io/ignoreReconcile"
 
 
 class IstioOperatorResource(NamedTuple):
-    """`generation` counts the changes of its specification, and begins anew with another `uid`: that of one that was deleted and made again.
-    `plain` is all of it."""
+    """An IstioOperator. `plain` is the whole object."""
 
     namespace: str
     name: str
     uid: str
     generation: int
-    leaving: bool
+    is_deleted: bool
     plain: Plain
 
     @property
     def key(self) -> ResourceKey:
-        """Returns which object it is."""
+        """Return the key of the object."""
         return ResourceKey(KIND, self.namespace, self.name)
 
     @property
-    def specification(self) -> tuple[str, int]:
-        """Returns what is another one where what it says may be something else."""
+    def spec_version(self) -> tuple[str, int]:
+        """Return a value that changes with the spec.
+
+        The generation alone is not sufficient, because it starts again if the object is deleted and created again.
+        """
         return self.uid, self.generation
 
     @property
     def revision(self) -> str:
-        """Returns the revision that it installs, "" for none."""
+        """Return the revision that it installs, or ""."""
         return str(value_at(self.plain, "spec.revision") or "")
 
     @property
     def finalizers(self) -> list[str]:
-        """Returns what must happen before it can go."""
+        """Return the finalizers of the object."""
         return list(self.plain["metadata"].get("finalizers") or ())
 
-    def is_for(self, revision: str) -> bool:
-        """Returns whether an operator of a revision, "" for any, looks after it."""
-        return (not revision or revision == self.revision) and (self.plain["metadata"].get("annotations") or {}).get(
-            IGNORE
-        ) != "true"
+    def is_managed_by(self, revision: str) -> bool:
+        """Return whether an operator for a revision, or "" for all, reconciles the object."""
+        annotations = self.plain["metadata"].get("annotations") or {}
+        return (not revision or revision == self.revision) and annotations.get(IGNORE) != "true"
 
     def settings(self) -> Plain:
-        """Returns what it says, as a file would."""
+        """Return the content of the equivalent settings file."""
         spec: Any = self.plain.get("spec")
         metadata = {"name": self.name, "namespace": self.namespace}
         return {
@@ -65,19 +66,18 @@ class IstioOperatorResource(NamedTuple):
 
 
 def istio_operator_of(plain: Plain) -> IstioOperatorResource:
-    """Returns the IstioOperator of an object."""
+    """Return the IstioOperator for an object."""
     metadata = plain["metadata"]
-    leaving = bool(metadata.get("deletionTimestamp"))
     return IstioOperatorResource(
         metadata.get("namespace", ""),
         metadata["name"],
         metadata.get("uid", ""),
         metadata.get("generation") or 0,
-        leaving,
+        bool(metadata.get("deletionTimestamp")),
         plain,
     )
 
 
 def decode_istio_operator(raw: bytes) -> IstioOperatorResource:
-    """Returns the IstioOperator of a JSON text."""
+    """Return the IstioOperator for a JSON text."""
     return istio_operator_of(msgspec.json.decode(raw))

@@ -1,4 +1,4 @@
-"""What all IstioOperators of one operator share."""
+"""The context that the reconcilers of one operator share."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import NamedTuple
 from pilot.install.installer import WaitOptions
 from pilot.kube.object_client import ResourceKey
 from pilot.lib.backoff import Backoff
-from pilot.operator.applied_objects import AppliedObjects
-from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.drift import AppliedObjects
+from pilot.operator.operator_metrics import OperatorMetrics
 
 
 class OperatorContext(NamedTuple):
-    """`namespaces` are those that are watched, None for all; `kept` returns the objects that other IstioOperators than one want;
-    `hand_over` has these take objects over from it."""
+    """The shared context.
+
+    `namespaces` are the watched ones, or None for all. `desired_by_others` returns the objects that IstioOperators
+    other than the given one install. `transfer` makes these apply objects, and so take them over from the given one.
+    """
 
     objects: AppliedObjects
     namespaces: Sequence[str] | None
     revision: str
-    waits: WaitOptions
+    wait: WaitOptions
     backoff: Backoff
-    choose: random.Random
+    rng: random.Random
     metrics: OperatorMetrics
-    kept: Callable[[ResourceKey], frozenset[ResourceKey]]
-    hand_over: Callable[[Iterable[ResourceKey], ResourceKey], None]
+    desired_by_others: Callable[[ResourceKey], frozenset[ResourceKey]]
+    transfer: Callable[[Iterable[ResourceKey], ResourceKey], None]

@@ -1,4 +1,4 @@
-"""The operator as a process: its client, its election, its pages, and its end."""
+"""The operator process: leader election, the HTTP endpoints, and shutdown."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from pilot.kube.leader_lock import LEASE, Lock
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.lib.tasks import cancel_tasks
-from pilot.operator.finalizer import is_operator_removed, remove_all_finalizers
+from pilot.operator.deletion import is_operator_removed, remove_all_finalizers
 from pilot.operator.istio_operator_controller import IstioOperatorController
-from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.operator_settings import WATCHED, OperatorSettings
+from pilot.operator.operator_metrics import OperatorMetrics
+from pilot.operator.operator_settings import WATCH_NAMESPACE, OperatorSettings
 
 LOCK = "istio-operator-lock"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-END_SECONDS = 20.0
+SHUTDOWN_SECONDS = 20.0
 _log = scope("operator")
 
 
 def run(settings: OperatorSettings, environ: Mapping[str, str]) -> None:
-    """Runs the operator until a signal. StartError where it cannot."""
-    if WATCHED not in environ:
-        raise StartError(f"{WATCHED} must be set: namespaces between commas, or empty for all")
+    """Run the operator until a signal. Raises StartError."""
+    if WATCH_NAMESPACE not in environ:
+        raise StartError(f"{WATCH_NAMESPACE} must be set to comma-separated namespaces, or to an empty value for all")
     asyncio.run(_run(settings))
 
 
 async def _run(settings: OperatorSettings) -> None:
     operator = Operator(settings, _credentials(settings))
     for number in SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, operator.end)
+        asyncio.get_running_loop().add_signal_handler(number, operator.stop)
     await operator.run()
 
 
@@ -51,86 +51,86 @@ def _credentials(settings: OperatorSettings) -> Credentials:
 
 
 def parse_namespaces(text: str) -> Sequence[str] | None:
-    """Returns the namespaces of a list with commas, None for all."""
+    """Return the namespaces of a comma-separated list, or None for an empty one."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip())) or None
 
 
 class Operator:
-    """One replica of the operator. `end` has `run` return; `port` is that of its pages while it runs."""
+    """One replica of the operator. `port` is the port of its HTTP endpoints while it runs."""
 
     def __init__(
         self,
         settings: OperatorSettings,
         credentials: Credentials,
-        pace: WatchOptions = WatchOptions(),
-        look: float = 2.0,
-        patience: RequestTimeouts = RequestTimeouts(),
+        watch: WatchOptions = WatchOptions(),
+        poll_interval: float = 2.0,
+        timeouts: RequestTimeouts = RequestTimeouts(),
     ) -> None:
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = parse_namespaces(settings.watch.namespaces), settings.watch.revision
-        self._client = ApiClient(credentials, timeouts=patience)
-        waits = WaitOptions(settings.watch.timeout.seconds, look)
+        self._client = ApiClient(credentials, timeouts=timeouts)
+        wait = WaitOptions(settings.watch.timeout.seconds, poll_interval)
         self.controller = IstioOperatorController(
-            self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics
+            self._client, self._namespaces, self._revision, wait, watch, random.Random(), self._metrics
         )
-        self._ended = asyncio.Event()
+        self._stopped = asyncio.Event()
         self.port = 0
 
-    def end(self) -> None:
-        """Has it end."""
-        self._ended.set()
+    def stop(self) -> None:
+        """Make `run` return."""
+        self._stopped.set()
 
     async def run(self) -> None:
-        """Works, or waits until it is this replica's turn, until it is to end. StartError where its port is taken."""
-        pages = await self._serve()
-        working = asyncio.create_task(self._work(), name="operator")
-        ended = asyncio.create_task(self._ended.wait(), name="wait for the end")
+        """Run as the leader, or wait to become it, until stopped. Raises StartError if the port is in use."""
+        endpoints = await self._serve()
+        leading = asyncio.create_task(self._lead(), name="operator")
+        stopped = asyncio.create_task(self._stopped.wait(), name="wait for the stop of the operator")
         try:
-            await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
+            await asyncio.wait((leading, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if leading.done():
+                leading.result()
         finally:
-            ended.cancel()
-            await cancel_tasks(working)
-            await self._release()
-            await pages.cleanup()
+            stopped.cancel()
+            await cancel_tasks(leading)
+            await self._remove_finalizers()
+            await endpoints.cleanup()
             await self._client.close()
 
-    async def _work(self) -> None:
+    async def _lead(self) -> None:
         replica = self._settings.replica
         if not replica.lease_namespace:
-            _log.warning("LEADER_ELECTION_NAMESPACE is not set: every replica works, so there must be only one")
+            _log.warning("LEADER_ELECTION_NAMESPACE is not set, so leader election is disabled; run only one replica")
             await self.controller.run()
             return
         seconds = replica.renew_deadline.seconds
         name = f"{LOCK}-{self._revision}" if self._revision else LOCK
         identity = replica.pod_name or f"istio-operator-{secrets.token_hex(4)}"
-        terms = LeaseDurations(2 * seconds, seconds, seconds / 5)
-        await LeaderElection(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(
+        durations = LeaseDurations(2 * seconds, seconds, seconds / 5)
+        await LeaderElection(Lock(self._client, LEASE, replica.lease_namespace, name), identity, durations).run(
             self.controller.run
         )
 
-    async def _release(self) -> None:
-        """Takes the finalizers away where there will be no operator any more that could: nothing else would ever do so."""
+    async def _remove_finalizers(self) -> None:
+        """Remove the finalizers if the operator is being uninstalled, because nothing else would."""
         replica, objects = self._settings.replica, self.controller.objects
         if not replica.pod_namespace:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
                 try:
                     if await is_operator_removed(objects, replica.pod_namespace, replica.deployment):
                         for key in await remove_all_finalizers(objects, self._namespaces, self._revision):
-                            _log.warning("%s: the operator goes, what was installed stays", key)
+                            _log.warning("%s: removed the finalizer; its installation stays in place", key)
                 except KubeError as error:
-                    _log.error("finalizers cannot be removed: %s", error)
+                    _log.error("cannot remove finalizers: %s", error)
 
-    # -- pages ---------------------------------------------------------------------------------------------------------
+    # -- endpoints -----------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> web.AppRunner:
         app = web.Application()
-        app.router.add_get("/metrics", self._show_metrics)
-        app.router.add_get("/healthz", _show_health)
-        app.router.add_get("/readyz", _show_health)
+        app.router.add_get("/metrics", self._serve_metrics)
+        app.router.add_get("/healthz", _serve_health)
+        app.router.add_get("/readyz", _serve_health)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         host, _, port = self._settings.replica.address.rpartition(":")
@@ -142,12 +142,12 @@ class Operator:
         self.port = runner.addresses[0][1]
         return runner
 
-    async def _show_metrics(self, _: web.Request) -> web.Response:
+    async def _serve_metrics(self, _: web.Request) -> web.Response:
         return web.Response(
-            body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+            body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         )
 
 
-async def _show_health(_: web.Request) -> web.Response:
-    """Answers while the process runs: a replica that waits for its turn is ready too."""
+async def _serve_health(_: web.Request) -> web.Response:
+    """Respond while the process runs. A replica that is not the leader is ready, too."""
     return web.Response(text="ok")

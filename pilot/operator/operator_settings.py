@@ -1,4 +1,7 @@
-"""Every setting of the operator, declared once: flag, environment variable, default and one sentence. Names are those of Istio's operator."""
+"""The settings of the operator: flags, environment variables, defaults and descriptions.
+
+Names are those of Istio's operator.
+"""
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)
 from __future__ import annotations
@@ -9,44 +12,51 @@ from pilot.lib.duration import Duration, parse_duration
 from pilot.settings.declaration import section, setting
 from pilot.settings.process import LogSettings
 
-WATCHED = "WATCH_NAMESPACE"
+WATCH_NAMESPACE = "WATCH_NAMESPACE"
 
 
 @dataclasses.dataclass(frozen=True)
 class WatchSettings:
-    """Which IstioOperators are looked after."""
+    """Selection of IstioOperators."""
 
     namespaces: str = setting(
         "",
-        "Namespaces between commas, in which IstioOperators are and install; empty: all. It must be set.",
-        env=WATCHED,
+        "Comma-separated namespaces in which IstioOperators are watched and may install. If empty, all namespaces. "
+        "The variable must be set.",
+        env=WATCH_NAMESPACE,
     )
-    revision: str = setting("", "Only IstioOperators of this spec.revision; empty: all of them.", env="REVISION")
-    kubeconfig: str = setting("", "Kubeconfig; empty for the account of the pod.", flag="kubeconfig", env="KUBECONFIG")
+    revision: str = setting(
+        "", "Revision (spec.revision) of the IstioOperators to watch. If empty, all revisions.", env="REVISION"
+    )
+    kubeconfig: str = setting(
+        "", "Kubeconfig file. If empty, the service account of the pod is used.", flag="kubeconfig", env="KUBECONFIG"
+    )
     timeout: Duration = setting(
-        parse_duration("300s"), "Time that a component gets to come up.", env="WAIT_FOR_RESOURCES_TIMEOUT"
+        parse_duration("300s"),
+        "Time to wait for a component to become ready.",
+        env="WAIT_FOR_RESOURCES_TIMEOUT",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplicaSettings:
-    """This replica, and how one of several is chosen."""
+    """This replica, and leader election."""
 
     lease_namespace: str = setting(
         "",
-        "Namespace of the Lease of the replica that works; empty: all of them work.",
+        "Namespace of the Lease for leader election. If empty, all replicas are active without an election.",
         env="LEADER_ELECTION_NAMESPACE",
     )
     renew_deadline: Duration = setting(
-        parse_duration("10s"), "Time in which the Lease is renewed or given up.", env="RENEW_DEADLINE"
+        parse_duration("10s"), "Time within which the leader must renew the Lease.", env="RENEW_DEADLINE"
     )
     pod_name: str = setting(
-        "", "Name of this pod, by which replicas tell each other apart; empty is a random one.", env="POD_NAME"
+        "", "Name of this pod, which identifies the leader. If empty, a random name is used.", env="POD_NAME"
     )
     pod_namespace: str = setting("", "Namespace of this pod.", env="POD_NAMESPACE")
     deployment: str = setting(
         "istio-operator",
-        "Deployment that this pod is of; what becomes of it decides about finalizers.",
+        "Deployment of the operator. When it is deleted, the operator removes its finalizers.",
         env="OPERATOR_NAME",
     )
     address: str = setting(":8383", "Address of /metrics, /healthz and /readyz.", flag="monitoringAddr")
@@ -56,6 +66,6 @@ class ReplicaSettings:
 class OperatorSettings:
     """All settings of the operator."""
 
-    watch: WatchSettings = section(WatchSettings(), "What is looked after")
-    replica: ReplicaSettings = section(ReplicaSettings(), "This replica")
-    log: LogSettings = section(LogSettings(), "Log")
+    watch: WatchSettings = section(WatchSettings(), "IstioOperators")
+    replica: ReplicaSettings = section(ReplicaSettings(), "Replica and leader election")
+    log: LogSettings = section(LogSettings(), "Logs")

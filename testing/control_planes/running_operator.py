@@ -91,7 +91,7 @@ class Operated:
     async def stop(self) -> None:
         """Ends the operator as SIGTERM does."""
         if self.operator is not None and self._running is not None:
-            self.operator.end()
+            self.operator.stop()
             await self._running
         self.operator = self._running = None
 

@@ -22,7 +22,7 @@ from testing.kube.kube_access import Known, chance, client_of
 Plain = dict[str, Any]
 State = dict[str, Plain]
 SYSTEM = "istio-system"
-WAITS = WaitOptions(ready=20.0, look=0.001)
+WAITS = WaitOptions(timeout=20.0, interval=0.001)
 PATIENCE = RequestTimeouts(connect=10.0, response=30.0)
 RETRY = RetryPolicy(5, Backoff(0.0005, 0.002))
 _KEPT = ("virtualservices.networking.istio.io", "envoyfilters.networking.istio.io")

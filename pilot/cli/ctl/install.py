@@ -69,7 +69,7 @@ def _run(
     cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: str, verify: bool, force: bool, **where: Any
 ) -> None:
     settings = read_settings(**where)
-    waits = WaitOptions(ready=_seconds(timeout))
+    waits = WaitOptions(timeout=_seconds(timeout))
     platform = cluster.ask(lambda objects, _: detect_platform(objects))
     installation = read_installation(settings, force, platform)
     try:
@@ -125,7 +125,7 @@ async def _check_versions(objects: ObjectClient, plan: InstallPlan) -> None:
 def _say(outcome: InstallOutcome, dry_run: bool) -> None:
     for failure in outcome.failures:
         click.echo(f"✘ {failure.step}: {failure.reason}", err=True)
-        for line in failure.causes:
+        for line in failure.details:
             click.echo(f"    {line}", err=True)
     if outcome.failures:
         raise CommandError("not everything is installed; once the cause is gone, the same command goes on")

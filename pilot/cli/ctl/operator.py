@@ -25,7 +25,7 @@ from pilot.install.installer import Installer, WaitOptions
 from pilot.install.tag_webhooks import NAMESPACE
 from pilot.kube.errors import NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind, resource_key
-from pilot.operator.finalizer import remove_all_finalizers
+from pilot.operator.deletion import remove_all_finalizers
 from pilot.operator.istio_operator_resource import FINALIZER, KIND
 from pilot.operator.operator_process import parse_namespaces
 
@@ -107,7 +107,7 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
                 Step("Operator", _NAME, values["operatorNamespace"], tuple(found))
             )
         if failure is not None:
-            raise CommandError("; ".join((failure.reason, *(line.strip() for line in failure.causes))))
+            raise CommandError("; ".join((failure.reason, *(line.strip() for line in failure.details))))
         for custom in customs:
             with contextlib.suppress(
                 *((NotFound, UnknownKind) if dry_run else ())

@@ -45,12 +45,12 @@ class _Lines:
         before = self._said.get(progress.step)
         if progress.finished or progress.failed:
             said = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (
-                f": {progress.now}" if progress.now else ""
+                f": {progress.message}" if progress.message else ""
             )
         elif before is None:
             said = f"- {progress.step}: {progress.total} objects"
-        elif " ready" in progress.now or "not " in progress.now:
-            said = f"- {progress.step}: {progress.now}"
+        elif " ready" in progress.message or "not " in progress.message:
+            said = f"- {progress.step}: {progress.message}"
         else:
             return
         if said != before:
@@ -72,7 +72,7 @@ class _Drawn:
                 progress.step, total=progress.total, mark=" ", now=""
             )
         mark = "[green]✔[/]" if progress.finished else "[red]✘[/]" if progress.failed else " "
-        now = _time(progress.seconds) if progress.finished else progress.now
+        now = _time(progress.seconds) if progress.finished else progress.message
         self._bars.update(task, completed=progress.done, mark=mark, now=now)
 
 

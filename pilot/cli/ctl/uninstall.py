@@ -15,11 +15,11 @@ from pilot.install.installation_labels import owner_of
 from pilot.install.tag_webhooks import list_injectors
 from pilot.install.uninstallation import (
     Uninstallation,
-    delete,
+    delete_objects,
     uninstallation_of_everything,
     uninstallation_of_owner,
     uninstallation_of_revision,
-    revisions,
+    installed_revisions,
 )
 from pilot.kube.object_client import ObjectClient
 
@@ -54,7 +54,7 @@ def uninstall(
         return
     if leaving.warnings:
         confirm(f"{len(leaving.objects)} objects will be deleted. Go on?", yes)
-    for key in cluster.ask(lambda objects, _: delete(objects, leaving)):
+    for key in cluster.ask(lambda objects, _: delete_objects(objects, leaving)):
         write(f"deleted {key}")
     write("✔ Uninstalled.")
 
@@ -70,6 +70,6 @@ async def _find(objects: ObjectClient, revision: str, purge: bool, force: bool, 
             raise CommandError(str(error)) from error
     leaving = await uninstallation_of_revision(objects, revision)
     if not leaving.objects:
-        known = ", ".join(revisions(await list_injectors(objects))) or "none"
+        known = ", ".join(installed_revisions(await list_injectors(objects))) or "none"
         raise CommandError(f"there is no revision {revision}; there are: {known}")
     return leaving

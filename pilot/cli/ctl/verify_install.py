@@ -41,13 +41,13 @@ def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
 
 def show_checked(checked: Sequence[ObjectCheck]) -> bool:
     """Prints what was looked at; returns whether all of it is as it should be."""
-    wrong = [each for each in checked if each.wrong]
+    wrong = [each for each in checked if each.problem]
     kinds: dict[str, int] = {}
     for each in checked:
-        kinds[each.key.kind.name] = kinds.get(each.key.kind.name, 0) + (not each.wrong)
+        kinds[each.key.kind.name] = kinds.get(each.key.kind.name, 0) + (not each.problem)
     say([TextTable(("KIND", "AS IT SHOULD BE"), sorted(kinds.items()))])
     if wrong:
-        say([TextTable(("OBJECT", "WRONG"), [(each.key, each.wrong) for each in wrong])])
+        say([TextTable(("OBJECT", "WRONG"), [(each.key, each.problem) for each in wrong])])
     else:
         say([f"✔ {len(checked)} objects are as they should be."])
     return not wrong

@@ -79,7 +79,7 @@ async def test_what_does_not_come_up_ends_with_the_cause(shell: Shell) -> None:
     done = await shell("install", *MINIMAL, "-y", "--readiness-timeout", "100ms")
     assert done.exit_code == 1
     assert "✘ Pilot: not ready after 0.1 s: Deployment istio-system/istiod: 0 of 1 pods ready" in done.stderr
-    assert "there is no pod yet: kubectl describe -n istio-system deployment istiod" in done.stderr
+    assert "no pods have been created; for details, run kubectl describe -n istio-system deployment istiod" in done.stderr
 
 
 async def test_upgrade_needs_what_it_upgrades(shell: Shell) -> None:
@@ -150,7 +150,7 @@ async def test_uninstall_says_what_it_needs_and_what_depends_on_it(shell: Shell)
         }
     )
     asked = await shell("uninstall", "--revision", "default", answer="n\n")
-    assert (asked.exit_code, "1 proxies are configured by revision default: shop/app" in asked.stderr) == (1, True)
+    assert (asked.exit_code, "proxies still connected to revision default: 1 (shop/app)" in asked.stderr) == (1, True)
     trial = await shell("uninstall", "--purge", "--dry-run")
     assert f"would delete Deployment {SYSTEM}/istiod" in trial.stdout
     purged = await shell("uninstall", "--purge", "-y")
@@ -179,7 +179,7 @@ async def test_verify_install_finds_what_is_wrong(shell: Shell) -> None:
     assert (await shell("verify-install", *MINIMAL)).exit_code == 0
     shell.server.delete({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "istiod", "namespace": SYSTEM}})
     wrong = await shell("verify-install", *MINIMAL)
-    assert (wrong.exit_code, "Service istio-system/istiod   it is not there" in wrong.stdout) == (1, True)
+    assert (wrong.exit_code, "Service istio-system/istiod   not found" in wrong.stdout) == (1, True)
 
 
 async def test_a_platform_is_seen_where_that_is_asked_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ async def test_what_is_wrong_with_the_operator_s_inputs_is_said(shell: Shell, tm
 async def test_an_operator_that_does_not_come_up_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.server.store.on_change.pop()
     Controllers(shell.server, lambda _: False)
-    monkeypatch.setattr(operator, "WaitOptions", lambda: WaitOptions(ready=0.05, look=0.01))
+    monkeypatch.setattr(operator, "WaitOptions", lambda: WaitOptions(timeout=0.05, interval=0.01))
     done = await shell("operator", "init")
     said = done.stderr.partition("; ")[0]
     assert (done.exit_code, said) == (

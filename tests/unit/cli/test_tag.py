@@ -17,7 +17,7 @@ from testing.kube.installations import state_of
 from tests.unit.cli.test_install import Shell
 
 PREFIX = "MutatingWebhookConfiguration/"
-TWICE = "! {} and {} (revision {}) would both inject pods labelled with neither in namespaces labelled {}\n"
+TWICE = "! {} and {} (revision {}) would both inject pods without injection labels in namespaces labelled {}\n"
 FOLLOW = "! namespaces follow it, in which nothing will be injected any more: {}\n"
 
 
@@ -73,7 +73,7 @@ async def said(shell: Shell, *words: str, answer: str | None = None) -> tuple[in
 async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
     how = "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
     assert await said(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod stands for revision r1.\n{how}", "")
-    refused = "Error: the tag prod is there already, of revision r1: --overwrite moves it\n"
+    refused = "Error: tag prod already points to revision r1; use --overwrite to change it\n"
     assert await said(shell, "set", "prod", "-r", "r2") == (1, "", refused)
     assert await said(shell, "set", "prod", "-r", "r2", "--overwrite") == (
         0,
@@ -114,7 +114,7 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
         deleted.format("istio-revision-tag-prod"),
         f"{follow}Go on? [y/N]: y\n",
     )
-    assert await said(shell, "remove", "prod", "-y") == (1, "", f"{follow}Error: there is no tag prod\n")
+    assert await said(shell, "remove", "prod", "-y") == (1, "", f"{follow}Error: tag prod does not exist\n")
     assert await said(shell, "remove", "canary") == (0, deleted.format("mine"), "")
     assert await said(shell, "list") == (0, "TAG   REVISION   NAMESPACES\n", "")
 
@@ -122,8 +122,8 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
 async def test_what_no_tag_can_be_is_refused(shell: Shell) -> None:
     for name, revision, why in (
         ("x_y", "r1", "x_y cannot be a tag: write a DNS label, of lower case letters, digits and -"),
-        ("prod", "r7", "there is no revision r7; there are: default, r1, r2"),
-        ("r1", "r2", "r1 is the name of a revision; a tag needs another one"),
+        ("prod", "r7", "revision r7 is not installed; installed revisions: default, r1, r2"),
+        ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),
     ):
         assert await said(shell, "set", name, "-r", revision) == (1, "", f"Error: {why}\n")
         assert await said(shell, "generate", name, "-r", revision) == (1, "", f"Error: {why}\n")

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from pilot.install.cluster_checks import cni_warnings, detect_platform
-from pilot.install.verification import _comparable, _differing
+from pilot.install.verification import _comparable, _differing_paths
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey
 
-EXCLUSIVE = (
-    "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
-)
-SOCKETS = "Cilium balances in the sockets of pods, past their proxies: set bpf-lb-sock-hostns-only to true in kube-system/cilium-config"
-CALICO = "Calico's eBPF balances when pods connect, past their proxies: set bpfConnectTimeLoadBalancing to Disabled"
+EXCLUSIVE = "Cilium removes the CNI configuration of other plugins; set cni-exclusive to false in the ConfigMap kube-system/cilium-config"
+SOCKETS = "Cilium's socket load balancing bypasses the proxies of pods; set bpf-lb-sock-hostns-only to true in the ConfigMap kube-system/cilium-config"
+CALICO = "Calico's connect-time load balancing bypasses the proxies of pods; set bpfConnectTimeLoadBalancing to Disabled in the FelixConfiguration"
 
 
 class Server:
@@ -83,7 +81,7 @@ async def test_plugins_that_the_meshs_own_does_not_work_beside(there: dict[str, 
     ],
 )
 def test_where_two_objects_differ(one: Any, other: Any, paths: list[str]) -> None:
-    assert list(_differing(one, other, "")) == paths
+    assert list(_differing_paths(one, other, "")) == paths
 
 
 def test_what_a_server_adds_is_not_compared() -> None:

@@ -63,7 +63,7 @@ async def test_what_does_not_come_up_in_its_time_fails_the_step() -> None:
     told: list[Any] = []
     failure = await installer(Cluster(late={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
     said = "Deployment istio-system/istiod: 0 of 1 pods ready"
-    causes = ("there is no pod yet: kubectl describe -n istio-system deployment istiod",)
+    causes = ("no pods have been created; for details, run kubectl describe -n istio-system deployment istiod",)
     assert failure == StepFailure("Pilot", f"not ready after -1 s: {said}", causes)
     assert told[-1] == StepProgress("Pilot", 0, 1, said, 0.0, failed=True)
 
@@ -80,7 +80,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
             StepFailure(
                 "Pilot",
                 "ConfigMap istio-system/config: 403 Forbidden: no",
-                ("whoever installs needs the right to create and patch ConfigMap in the namespace istio-system",),
+                ("the user needs permission to create and patch ConfigMap objects in the namespace istio-system",),
             ),
         ),
         (
@@ -89,7 +89,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
             StepFailure(
                 "Pilot",
                 "Namespace config: 403 Forbidden: no",
-                ("whoever installs needs the right to create and patch Namespace in the cluster",),
+                ("the user needs permission to create and patch Namespace objects in the cluster",),
             ),
         ),
         (CONFIG, ApiError(404, "NotFound", ""), StepFailure("Pilot", "ConfigMap istio-system/config: 404 NotFound")),
@@ -126,8 +126,8 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
     outcome = await installer(cluster).install(plan(*steps))
     assert outcome.failures == (
         StepFailure("Base", "ConfigMap istio-system/config: no answer"),
-        StepFailure("Pilot", "it waits for Base"),
-        StepFailure("Cni", "it waits for Base"),
+        StepFailure("Pilot", "not installed, because Base failed"),
+        StepFailure("Cni", "not installed, because Base failed"),
     )
     assert (outcome.pruned, outcome.warnings, cluster.applied) == ((), (), ["Namespace istio-system"])
 
@@ -173,7 +173,7 @@ async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_awa
 
 async def test_what_cannot_be_pruned_is_a_remark() -> None:
     outcome = await installer(Cluster(refused={"list ConfigMap": KubeError("no answer")})).install(plan())
-    assert outcome == InstallOutcome((), (), ("what is left over is not pruned: no answer",))
+    assert outcome == InstallOutcome((), (), ("cannot prune obsolete objects: no answer",))
 
 
 OWN = injector("istio-sidecar-injector")
@@ -196,7 +196,7 @@ async def test_the_tag_default_is_taken_by_who_has_no_revision_or_is_alone(
     cluster = Cluster(*there, refused={DEFAULT_TAG: KubeError("no answer")})
     own = injector("mine", owner.revision, clientConfig={})
     outcome = await installer(cluster).install(plan(step(own), owner=owner, **values))
-    assert outcome == InstallOutcome((), (), ("the tag default is not set: no answer",) if remark else ())
+    assert outcome == InstallOutcome((), (), ("cannot set the tag default: no answer",) if remark else ())
 
 
 async def test_a_plan_without_webhooks_sets_no_tag() -> None:
@@ -269,14 +269,14 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
     (moved,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
     assert (moved["metadata"]["labels"][REVISION], moved["metadata"]["labels"][TAG]) == ("r2", "prod")
     for tag, revision, error in (
-        ("prod", "r2", "the tag prod is there already, of revision r1: --overwrite moves it"),
-        ("r1", "r2", "r1 is the name of a revision; a tag needs another one"),
-        ("prod", "r9", "there is no revision r9; there are: r1, r2"),
+        ("prod", "r2", "tag prod already points to revision r1; use --overwrite to change it"),
+        ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),
+        ("prod", "r9", "revision r9 is not installed; installed revisions: r1, r2"),
     ):
         with pytest.raises(TagError) as found:
-            await build_tag_objects(cluster, RevisionTag(tag, revision, "istio-system"), taken=False)
+            await build_tag_objects(cluster, RevisionTag(tag, revision, "istio-system"), overwrite=False)
         assert str(found.value) == error
-    with pytest.raises(TagError, match=r"^there is no tag none$"):
+    with pytest.raises(TagError, match=r"^tag none does not exist$"):
         await remove_tag(cluster, "none")
     assert list(map(str, await remove_tag(cluster, "prod"))) == cluster.deleted == ["MutatingWebhookConfiguration old"]
 
@@ -291,8 +291,8 @@ async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
     assert found == [
         ObjectCheck(resource_key(OWN), ""),
         ObjectCheck(resource_key(VALIDATOR), ""),
-        ObjectCheck(resource_key(changed), "data.k is not as it would be installed"),
-        ObjectCheck(resource_key(absent), "it is not there"),
+        ObjectCheck(resource_key(changed), "data.k differs from the installation"),
+        ObjectCheck(resource_key(absent), "not found"),
         ObjectCheck(resource_key(WORKLOAD), ""),
     ]
     untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.operator.errors import SettingsError
-from pilot.install.diagnosis import EVENT, POD, causes
+from pilot.install.diagnosis import EVENT, POD, diagnose
 from pilot.install.injectors import (
     MUTATING,
     NEVER,
@@ -32,10 +32,10 @@ from pilot.install.installation_labels import (
 from pilot.install.object_readiness import unready_reason
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS, prune
 from pilot.install.uninstallation import (
-    delete,
+    delete_objects,
+    installed_revisions,
     is_shared,
     proxy_warnings,
-    revisions,
     uninstallation_of_everything,
     uninstallation_of_owner,
     uninstallation_of_revision,
@@ -121,11 +121,11 @@ WORKLOAD: Plain = {"metadata": {"generation": 2}, "spec": {"replicas": 3}}
             "being deleted",
         ),
         ("ConfigMap", {"metadata": {"generation": 5}}, ""),
-        ("Deployment", WORKLOAD, "not noticed yet"),
+        ("Deployment", WORKLOAD, "not observed by its controller yet"),
         (
             "Deployment",
             {**WORKLOAD, "status": {"observedGeneration": 1, "updatedReplicas": 3, "readyReplicas": 3}},
-            "not noticed yet",
+            "not observed by its controller yet",
         ),
         ("Deployment", {**WORKLOAD, "status": {"observedGeneration": 2, "updatedReplicas": 3, "readyReplicas": 3}}, ""),
         (
@@ -191,7 +191,7 @@ def test_names_of_operators_must_fit_into_a_label(name: str, fits: bool) -> None
         return
     with pytest.raises(
         SettingsError,
-        match=rf"^metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and .$",
+        match=rf"^metadata.name: {name} is not a valid label value; use at most 63 letters, digits, -, _ and .$",
     ):
         owner_of({"metadata": {"name": name}})
 
@@ -259,14 +259,14 @@ def test_selectors(operator: str, values: list[str] | None, labels: dict[str, st
 @pytest.mark.parametrize(
     ("ours", "theirs", "where"),
     [
-        (ENABLED, ENABLED, "pods labelled with neither in namespaces labelled istio-injection=enabled"),
+        (ENABLED, ENABLED, "pods without injection labels in namespaces labelled istio-injection=enabled"),
         (
             ENABLED,
             {"matchLabels": {REVISION: "r2"}},
-            f"pods labelled with neither in namespaces labelled istio-injection=enabled, {REVISION}=r2",
+            f"pods without injection labels in namespaces labelled istio-injection=enabled, {REVISION}=r2",
         ),
         (ENABLED, {"matchLabels": {"istio-injection": "disabled"}}, ""),
-        ({}, {}, "pods labelled with neither in namespaces labelled with neither"),
+        ({}, {}, "pods without injection labels in namespaces without injection labels"),
         (ENABLED, NEVER, ""),
     ],
 )
@@ -314,9 +314,9 @@ THERE = (
 )
 MINE = ["istio-sidecar-injector", "istio-revision-tag-prod", "ingress", "istio"]
 WARNED = (
-    "tags that point at it go with it: prod",
-    "1 proxies are configured by revision default: shop/web-0",
-    "gateways go: Deployment edge/ingress",
+    "tags that point to this revision will be deleted: prod",
+    "proxies still connected to revision default: 1 (shop/web-0)",
+    "gateways will be deleted: Deployment edge/ingress",
 )
 
 
@@ -339,7 +339,10 @@ async def test_what_goes_with_an_operator_is_followed_by_the_tags_of_its_revisio
     )
     without = Cluster(*(plain for plain in THERE if not is_injector(plain) and plain["metadata"]["name"] != "istio"))
     leaving = await uninstallation_of_owner(without, OperatorOwner("mesh", "", "default"), ["edge"])  # type: ignore[arg-type]
-    assert (names(leaving.objects), leaving.warnings) == (["ingress"], ("gateways go: Deployment edge/ingress",))
+    assert (names(leaving.objects), leaving.warnings) == (
+        ["ingress"],
+        ("gateways will be deleted: Deployment edge/ingress",),
+    )
     assert {namespace for kind, _, namespace in without.asked if kind in {k.name for k in NAMESPACED_KINDS}} == {"edge"}
 
 
@@ -355,24 +358,24 @@ async def test_everything_goes_with_its_definitions_at_last() -> None:
         "gateways",
     ]
     assert leaving.warnings == (
-        "everything of every revision goes",
-        "1 CustomResourceDefinitions go, and all configuration of these kinds with them",
-        "gateways go: Deployment edge/ingress",
+        "all revisions will be uninstalled",
+        "1 CustomResourceDefinitions will be deleted, with all configuration of these kinds",
+        "gateways will be deleted: Deployment edge/ingress",
     )
-    assert (await uninstallation_of_everything(Cluster())).warnings == ("everything of every revision goes",)  # type: ignore[arg-type]
+    assert (await uninstallation_of_everything(Cluster())).warnings == ("all revisions will be uninstalled",)  # type: ignore[arg-type]
 
 
 async def test_what_is_gone_already_is_not_counted_as_deleted() -> None:
     cluster = Cluster(*THERE)
     leaving = await uninstallation_of_revision(cluster, "r2")  # type: ignore[arg-type]
-    assert [str(key) for key in await delete(cluster, leaving)] == ["Deployment edge/other"]  # type: ignore[arg-type]
-    assert await delete(cluster, leaving) == []  # type: ignore[arg-type]
+    assert [str(key) for key in await delete_objects(cluster, leaving)] == ["Deployment edge/other"]  # type: ignore[arg-type]
+    assert await delete_objects(cluster, leaving) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("count", "more"), [(5, ""), (6, " and 1 more")])
 async def test_five_proxies_are_named(count: int, more: str) -> None:
     cluster = Cluster(*(pod(f"w{n}") for n in range(count)))
-    said = f"{count} proxies are configured by revision default: shop/w0, shop/w1, shop/w2, shop/w3, shop/w4{more}"
+    said = f"proxies still connected to revision default: {count} (shop/w0, shop/w1, shop/w2, shop/w3, shop/w4{more})"
     assert await proxy_warnings(cluster, "default") == [said]  # type: ignore[arg-type]
     assert await proxy_warnings(cluster, "r2") == []  # type: ignore[arg-type]
 
@@ -381,7 +384,7 @@ def test_what_is_shared_and_which_revisions_there_are() -> None:
     shared, hook = made(ROLE, "shared", component="Base"), {**injector("hook")}
     hook["metadata"] = {"name": "hook", "labels": {COMPONENT: "Base"}}
     assert [is_shared(plain) for plain in (shared, hook, THERE[0])] == [True, False, False]
-    assert revisions(
+    assert installed_revisions(
         [injector("a", "r2"), injector("b"), injector("c", "r3", "prod"), made(ROLE, "r", revision="r4")]
     ) == ["default", "r2"]
 
@@ -417,7 +420,9 @@ LATE: Plain = {
 
 async def test_pods_are_looked_for_by_the_labels_of_their_workload() -> None:
     cluster = Cluster()
-    assert await causes(cluster, LATE) == ["there is no pod yet: kubectl describe -n edge deployment ingress"]  # type: ignore[arg-type]
+    assert await diagnose(cluster, LATE) == [
+        "no pods have been created; for details, run kubectl describe -n edge deployment ingress"
+    ]  # type: ignore[arg-type]
     assert cluster.asked[0] == ("Pod", "a=1,b=2", "edge")
 
 
@@ -427,10 +432,10 @@ async def test_a_workload_without_pods_says_which_condition_it_fails() -> None:
         {"type": "Progressing", "status": "True", "reason": "New"},
         {"type": "Available", "status": "False"},
     ]
-    assert await causes(Cluster(), {**LATE, "status": {"conditions": conditions}}) == [  # type: ignore[arg-type]
+    assert await diagnose(Cluster(), {**LATE, "status": {"conditions": conditions}}) == [  # type: ignore[arg-type]
         "FailedCreate: quota",
         "Available: ",
-        "there is no pod yet: kubectl describe -n edge deployment ingress",
+        "no pods have been created; for details, run kubectl describe -n edge deployment ingress",
     ]
 
 
@@ -460,10 +465,10 @@ async def test_of_pods_that_are_not_ready_three_are_told_of_with_their_last_thre
         late("i-2", phase="Running", containerStatuses=fine),
         late("i-3"),
     ]
-    advice = "name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets"
-    assert await causes(Cluster(*pods, *events, event("i-0", "Pulled", "fine", "Normal")), LATE) == [  # type: ignore[arg-type]
+    advice = "check that the image exists and that nodes can pull it: hub, tag and values.global.imagePullSecrets"
+    assert await diagnose(Cluster(*pods, *events, event("i-0", "Pulled", "fine", "Normal")), LATE) == [  # type: ignore[arg-type]
         "pod edge/i-0: Unschedulable",
-        "  no node takes the pod: look at its requests, nodeSelector, affinity and tolerations",
+        "  no node fits the pod: check its resource requests, nodeSelector, affinity and tolerations",
         "  r2: m2",
         "  r3: m3",
         "  r4: m4",
@@ -481,4 +486,4 @@ async def test_where_nothing_can_be_read_nothing_is_said() -> None:
         ) -> Sequence[Plain]:
             raise KubeError("forbidden")
 
-    assert await causes(Closed(), LATE) == []  # type: ignore[arg-type]
+    assert await diagnose(Closed(), LATE) == []  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from pilot.install.injectors import deactivated
 from pilot.install.installation_labels import NOT_PRUNED, TAG
 from pilot.install.installer import Installer, StepProgress, WaitOptions
 from pilot.install.tag_webhooks import RevisionTag, TagError, apply_tag, build_tag_objects
-from pilot.install.uninstallation import delete, uninstallation_of_everything, uninstallation_of_revision
+from pilot.install.uninstallation import delete_objects, uninstallation_of_everything, uninstallation_of_revision
 from pilot.install.verification import verify_plan, verify_revision
 from pilot.kube.object_client import ObjectClient
 from testing.apiserver.server import ApiServer
@@ -79,7 +79,7 @@ async def upgraded(objects: ObjectClient) -> None:
 
 
 async def uninstalled(objects: ObjectClient) -> None:
-    await delete(objects, await uninstallation_of_revision(objects, "default"))
+    await delete_objects(objects, await uninstallation_of_revision(objects, "default"))
 
 
 STAGES: tuple[Work, ...] = (installed, changed, upgraded, uninstalled)
@@ -129,7 +129,7 @@ async def test_each_stage_leaves_what_manifest_generate_says(server: ApiServer) 
         "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
     }
 
-    await delete(objects, await uninstallation_of_everything(objects))
+    await delete_objects(objects, await uninstallation_of_everything(objects))
     assert set(state_of(server)) == {f"Namespace/{SYSTEM}"}
 
 
@@ -237,17 +237,17 @@ async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server:
     server.store.on_change.append(server._defined)
     Controllers(server, lambda plain: plain["metadata"]["name"] != "istiod")
     told: list[StepProgress] = []
-    outcome = await Installer(objects_of(server), WaitOptions(ready=0.05, look=0.001), told.append).install(
+    outcome = await Installer(objects_of(server), WaitOptions(timeout=0.05, interval=0.001), told.append).install(
         plan("profile=default")
     )
     assert [failure.step for failure in outcome.failures] == ["Pilot", "IngressGateways istio-ingressgateway"]
     assert outcome.failures[0].reason == "not ready after 0.05 s: Deployment istio-system/istiod: 0 of 1 pods ready"
-    assert outcome.failures[0].causes == (
+    assert outcome.failures[0].details == (
         "pod istio-system/istiod-1, container discovery: ImagePullBackOff: Back-off pulling image",
-        "  name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets",
+        "  check that the image exists and that nodes can pull it: hub, tag and values.global.imagePullSecrets",
         "  Failed: no such host",
     )
-    assert outcome.failures[1].reason == "it waits for Pilot"
+    assert outcome.failures[1].reason == "not installed, because Pilot failed"
     assert {progress.step for progress in told if progress.failed} == {"Pilot"}
 
 
@@ -319,15 +319,15 @@ async def test_a_second_revision_leaves_the_default_tag_to_the_first(server: Api
 
 async def test_a_tag_needs_its_revision_and_is_not_moved_unasked(server: ApiServer) -> None:
     objects = objects_of(server)
-    with pytest.raises(TagError, match="there is no revision r1; there are: none"):
+    with pytest.raises(TagError, match="revision r1 is not installed; installed revisions: none"):
         await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM))
     await install(objects, plan("profile=minimal", "revision=r1"))
     await apply_tag(
-        objects, await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM, name="own-name"), taken=False)
+        objects, await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM, name="own-name"), overwrite=False)
     )
     assert "MutatingWebhookConfiguration/own-name" in state_of(server)
-    with pytest.raises(TagError, match="the tag prod is there already, of revision r1: --overwrite moves it"):
-        await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM), taken=False)
+    with pytest.raises(TagError, match="tag prod already points to revision r1; use --overwrite to change it"):
+        await build_tag_objects(objects, RevisionTag("prod", "r1", SYSTEM), overwrite=False)
     with pytest.raises(TagError, match="r1 is the name of a revision"):
         await build_tag_objects(objects, RevisionTag("r1", "r1", SYSTEM))
 
@@ -338,15 +338,15 @@ async def test_a_tag_needs_its_revision_and_is_not_moved_unasked(server: ApiServ
 async def test_what_is_missing_or_changed_is_found(server: ApiServer) -> None:
     await installed(objects_of(server))
     trial = objects_of(server, dry_run=True)
-    assert [str(c) for c in await verify_plan(trial, plan(*FIRST)) if c.wrong] == []
+    assert [str(c) for c in await verify_plan(trial, plan(*FIRST)) if c.problem] == []
     service = copy.deepcopy(server.get("", "services", SYSTEM, "istiod"))
     assert service is not None
     service["spec"]["ports"][0]["port"] = 1
     server.put(service)
     server.delete({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio", "namespace": SYSTEM}})
-    wrong = {str(c.key): c.wrong for c in await verify_plan(trial, plan(*FIRST)) if c.wrong}
+    wrong = {str(c.key): c.problem for c in await verify_plan(trial, plan(*FIRST)) if c.problem}
     assert wrong == {
-        f"Service {SYSTEM}/istiod": "spec.ports is not as it would be installed",
-        f"ConfigMap {SYSTEM}/istio": "it is not there",
+        f"Service {SYSTEM}/istiod": "spec.ports differs from the installation",
+        f"ConfigMap {SYSTEM}/istio": "not found",
     }
-    assert all(not c.wrong for c in await verify_revision(objects_of(server), "default"))
+    assert all(not c.problem for c in await verify_revision(objects_of(server), "default"))

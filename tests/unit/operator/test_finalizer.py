@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pilot.operator.finalizer import hold, is_operator_removed, release, remove_all_finalizers
+from pilot.operator.deletion import add_finalizer, is_operator_removed, remove_all_finalizers, remove_finalizer
 from pilot.operator.istio_operator_resource import FINALIZER, istio_operator_of
 from testing.apiserver.request_info import Asked
 from testing.control_planes.running_operator import OWN, Operated
@@ -133,7 +133,7 @@ async def test_what_was_left_over_before_it_started_and_cannot_be_pruned_at_firs
         await o.write(SYSTEM, "mesh", edges("one"))
         o.server.faults.refuse(403, concerns=lambda asked: asked.verb == "delete")
         await o.start()
-        left = "what is left over is not pruned: 403 Forbidden: refused by a fault (403)"
+        left = "cannot prune obsolete objects: 403 Forbidden: refused by a fault (403)"
         await until(lambda: o.status(SYSTEM, "mesh").get("message") == left, 60)
         await until(
             lambda: (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == ("HEALTHY", ""), 60
@@ -168,8 +168,8 @@ async def test_the_finalizer_is_added_and_taken_away_once_whoever_changes_the_ob
         )
         custom = istio_operator_of(o.custom(SYSTEM, "mesh") or {})
         o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
-        await hold(objects, custom)
-        await hold(objects, custom)
+        await add_finalizer(objects, custom)
+        await add_finalizer(objects, custom)
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own", FINALIZER]
         assert await remove_all_finalizers(objects, None, "r2") == []
         assert await remove_all_finalizers(objects, ["elsewhere"], "") == []
@@ -177,7 +177,7 @@ async def test_the_finalizer_is_added_and_taken_away_once_whoever_changes_the_ob
         assert await remove_all_finalizers(objects, [SYSTEM], "r1") == [custom.key]
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own"]
         assert await remove_all_finalizers(objects, None, "") == []
-        await release(objects, custom.key._replace(name="nobody"))
+        await remove_finalizer(objects, custom.key._replace(name="nobody"))
 
 
 async def test_the_operator_ends_where_its_deployment_or_its_namespace_does() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, RetryPolicy, VersionedKind
-from pilot.operator.applied_objects import AppliedObjects
+from pilot.operator.drift import AppliedObjects
 
 SHARED, OTHER = (ResourceKey(VersionedKind("v1", "ConfigMap"), "istio-system", name) for name in ("shared", "other"))
 Plain = dict[str, Any]
@@ -53,7 +53,8 @@ async def test_what_was_applied_is_known_as_it_came_back() -> None:
     server.answers.set()
     assert await server.objects.apply(config()) == config()
     assert [
-        server.objects.is_known(key, config(version)) for key, version in ((SHARED, "1"), (SHARED, "2"), (OTHER, "1"))
+        server.objects.is_unchanged(key, config(version))
+        for key, version in ((SHARED, "1"), (SHARED, "2"), (OTHER, "1"))
     ] == [True, False, False]
 
 
@@ -67,7 +68,7 @@ async def test_a_cancelled_apply_ends_with_the_answer_of_the_server() -> None:
     server.answers.set()
     with pytest.raises(asyncio.CancelledError):
         await applying
-    assert server.objects.is_known(SHARED, config())
+    assert server.objects.is_unchanged(SHARED, config())
 
 
 async def test_a_cancelled_apply_that_fails_is_cancelled() -> None:
@@ -79,7 +80,7 @@ async def test_a_cancelled_apply_that_fails_is_cancelled() -> None:
     server.answers.set()
     with pytest.raises(asyncio.CancelledError):
         await applying
-    assert not server.objects.is_known(SHARED, config())
+    assert not server.objects.is_unchanged(SHARED, config())
 
 
 async def test_a_server_that_does_not_answer_a_cancelled_apply_is_not_waited_for_longer() -> None:
@@ -94,18 +95,18 @@ async def test_a_server_that_does_not_answer_a_cancelled_apply_is_not_waited_for
 
 async def test_what_is_heard_of_an_object_while_it_is_applied_is_told_once_all_applications_are_answered() -> None:
     server = Slow()
-    assert not server.objects.hold(SHARED, config())
+    assert not server.objects.defer(SHARED, config())
     applying = [asyncio.create_task(server.objects.apply(config())) for _ in range(2)]
     await server.asked.wait()
     await asyncio.sleep(0)
-    assert server.objects.hold(SHARED, None)
-    assert server.objects.hold(SHARED, config("1"))
-    assert not server.objects.hold(OTHER, None)
+    assert server.objects.defer(SHARED, None)
+    assert server.objects.defer(SHARED, config("1"))
+    assert not server.objects.defer(OTHER, None)
     assert server.told == []
     server.answers.set()
     await asyncio.gather(*applying)
     assert server.told == [(SHARED, config("1"))]
-    assert not server.objects.hold(SHARED, config())
+    assert not server.objects.defer(SHARED, config())
     await server.objects.apply(config())
     assert server.told == [(SHARED, config("1"))]
 
@@ -115,8 +116,8 @@ async def test_what_is_heard_of_an_object_that_is_refused_is_told_too() -> None:
     server.error = KubeError("no")
     applying = asyncio.create_task(server.objects.apply(config()))
     await server.asked.wait()
-    server.objects.hold(SHARED, None)
+    server.objects.defer(SHARED, None)
     server.answers.set()
     with pytest.raises(KubeError):
         await applying
-    assert (server.told, server.objects.seen) == ([(SHARED, None)], {})
+    assert (server.told, server.objects.fingerprints) == ([(SHARED, None)], {})

@@ -11,9 +11,9 @@ from pilot.install.installer import WaitOptions
 from pilot.kube.informer import WatchOptions
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.kube.wire import NamespacedName
-from pilot.operator.applied_objects import fingerprint
+from pilot.operator.drift import fingerprint
 from pilot.operator.istio_operator_controller import IstioOperatorController
-from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.operator_metrics import OperatorMetrics
 
 CONFIG = VersionedKind("v1", "ConfigMap")
 SHARED, OWN = ResourceKey(CONFIG, "istio-system", "shared"), ResourceKey(CONFIG, "istio-system", "own")
@@ -27,12 +27,12 @@ class Wanting:
     """A worker that wants some objects and notes what it is told."""
 
     def __init__(self, *wanted: ResourceKey) -> None:
-        self.wanted, self.told, self.lacking = frozenset(wanted), list[ResourceKey](), list[tuple[str, str]]()
+        self.desired, self.told, self.lacking = frozenset(wanted), list[ResourceKey](), list[tuple[str, str]]()
 
-    def drifted(self, key: ResourceKey) -> None:
+    def mark_drifted(self, key: ResourceKey) -> None:
         self.told.append(key)
 
-    def lacks(self, key: ResourceKey, missing: str) -> None:
+    def update_readiness(self, key: ResourceKey, missing: str) -> None:
         self.lacking.append((key.name, missing))
 
 
@@ -50,7 +50,7 @@ class Three:
             NamespacedName("a", "none"): Wanting(),
         }
         workers: Any = self.workers
-        self.controller._workers = workers
+        self.controller._reconcilers = workers
 
     def told(self) -> dict[str, list[str]]:
         return {
@@ -86,17 +86,17 @@ def test_the_owner_of_a_changed_object_is_told_or_all_that_want_it(
     plain: dict[str, Any] | None, told: dict[str, list[str]]
 ) -> None:
     three = Three()
-    three.controller._changed(SHARED, plain)
+    three.controller._object_changed(SHARED, plain)
     assert three.told() == told
 
 
 def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_not_known_any_more() -> None:
     three = Three()
-    three.controller.objects.seen |= {SHARED: fingerprint(config()), OWN: "1"}
-    three.controller._changed(SHARED, config())
+    three.controller.objects.fingerprints |= {SHARED: fingerprint(config()), OWN: "1"}
+    three.controller._object_changed(SHARED, config())
     assert three.told() == {}
-    three.controller._changed(SHARED, None)
-    assert (three.told(), three.controller.objects.seen) == (BOTH, {OWN: "1"})
+    three.controller._object_changed(SHARED, None)
+    assert (three.told(), three.controller.objects.fingerprints) == (BOTH, {OWN: "1"})
 
 
 def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_what_it_lacks() -> None:
@@ -108,12 +108,12 @@ def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_
         "metadata": {"name": "istiod", "generation": 1, "labels": {}},
     }
     for name in (NamespacedName("a", "mesh"), NamespacedName("b", "mesh")):
-        three.workers[name].wanted |= {key}
-    three.controller.objects.seen[key] = fingerprint(plain)
+        three.workers[name].desired |= {key}
+    three.controller.objects.fingerprints[key] = fingerprint(plain)
     definition: dict[str, Any] = {**plain, "kind": "CustomResourceDefinition"}
-    three.controller._changed(key, definition)
+    three.controller._object_changed(key, definition)
     for ready in (0, 1):
-        three.controller._changed(
+        three.controller._object_changed(
             key, {**plain, "status": {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}}
         )
     assert three.told() == {}
@@ -125,7 +125,7 @@ def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_
 def test_what_others_want_is_kept_and_handed_over_to_them() -> None:
     three = Three()
     of = ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
-    assert three.controller._kept(of) == {SHARED, OWN}
-    assert three.controller._kept(of._replace(namespace="a")) == {SHARED}
-    three.controller._hand_over([SHARED, OWN], of._replace(namespace="a"))
+    assert three.controller._desired_by_others(of) == {SHARED, OWN}
+    assert three.controller._desired_by_others(of._replace(namespace="a")) == {SHARED}
+    three.controller._transfer([SHARED, OWN], of._replace(namespace="a"))
     assert three.told() == {"b/mesh": ["shared"]}

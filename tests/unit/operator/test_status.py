@@ -16,7 +16,6 @@ from pilot.kube.errors import Conflict
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
-from pilot.operator.applied_objects import fingerprint
 from pilot.operator.component_status import (
     ComponentStatus,
     build_status,
@@ -26,7 +25,8 @@ from pilot.operator.component_status import (
     uniform_status,
     worst_status,
 )
-from pilot.operator.finalizer import hold, release
+from pilot.operator.deletion import add_finalizer, remove_finalizer
+from pilot.operator.drift import fingerprint
 from pilot.operator.istio_operator_resource import (
     FINALIZER,
     KIND,
@@ -34,7 +34,7 @@ from pilot.operator.istio_operator_resource import (
     decode_istio_operator,
     istio_operator_of,
 )
-from pilot.operator.metrics import OperatorMetrics
+from pilot.operator.operator_metrics import OperatorMetrics
 from pilot.operator.operator_settings import OperatorSettings
 from testing.apiserver.patches import merge_patch
 
@@ -62,7 +62,7 @@ def test_an_istio_operator_is_read_as_the_api_server_has_it() -> None:
     read = decode_istio_operator(json.dumps(plain).encode())
     assert read == IstioOperatorResource("istio-system", "mesh", "u", 3, True, plain)
     assert read.key == ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "istio-system", "mesh")
-    assert (read.specification, read.revision, read.finalizers) == (("u", 3), "r1", ["f"])
+    assert (read.spec_version, read.revision, read.finalizers) == (("u", 3), "r1", ["f"])
     assert read.settings() == istio_operator({"revision": "r1", "profile": "minimal"})
 
 
@@ -70,7 +70,7 @@ def test_what_an_istio_operator_does_not_say() -> None:
     plain = {"metadata": {"name": "mesh", "generation": None, "annotations": None}, "spec": {"revision": None}}
     read = istio_operator_of(plain)
     assert read == IstioOperatorResource("", "mesh", "", 0, False, plain)
-    assert (read.specification, read.revision, read.finalizers, read.is_for(""), read.is_for("r1")) == (
+    assert (read.spec_version, read.revision, read.finalizers, read.is_managed_by(""), read.is_managed_by("r1")) == (
         ("", 0),
         "",
         [],
@@ -95,7 +95,7 @@ def test_an_operator_looks_after_those_of_its_revision_that_are_not_to_be_ignore
     revision: str, annotations: Plain, by: dict[str, bool]
 ) -> None:
     read = istio_operator_of(istio_operator({"revision": revision}, annotations=annotations))
-    assert {own: read.is_for(own) for own in by} == by
+    assert {own: read.is_managed_by(own) for own in by} == by
 
 
 # -- status ------------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_the_status_names_components_in_order_with_the_version_and_their_errors(
     base, pilot = {"status": "HEALTHY", "version": VERSION}, {"status": "ERROR", "version": VERSION, "error": "refused"}
     assert status == {"status": "ERROR", "message": "a message", "componentStatus": {"Base": base, "Pilot": pilot}}
     assert list(status["componentStatus"]) == ["Base", "Pilot"]
-    assert build_status({"Base": HEALTHY}, whole="ACTION_REQUIRED") == {
+    assert build_status({"Base": HEALTHY}, overall="ACTION_REQUIRED") == {
         "status": "ACTION_REQUIRED",
         "message": "",
         "componentStatus": {"Base": base},
@@ -255,18 +255,18 @@ def test_the_metrics_of_the_operator() -> None:
     metrics = OperatorMetrics()
     metrics.reconciled.labels("install", "done").inc()
     metrics.corrected.inc(2)
-    metrics.customs.set(3)
+    metrics.operators.set(3)
     lines = [
         line
-        for line in metrics.text().decode().splitlines()
+        for line in metrics.render().decode().splitlines()
         if not line.startswith("# TYPE") and "_created" not in line
     ]
     assert lines == [
-        "# HELP istio_install_operator_reconcile_request_total Looks at IstioOperators, by why and what came of it",
+        "# HELP istio_install_operator_reconcile_request_total Reconciliations of IstioOperators, by reason and result",
         'istio_install_operator_reconcile_request_total{reason="install",result="done"} 1.0',
-        "# HELP istio_install_operator_corrected_resource_total Objects that others had changed or deleted",
+        "# HELP istio_install_operator_corrected_resource_total Corrections of installed objects that were changed or deleted",
         "istio_install_operator_corrected_resource_total 2.0",
-        "# HELP istio_install_operator_custom_resources IstioOperators that are looked after",
+        "# HELP istio_install_operator_custom_resources Watched IstioOperators",
         "istio_install_operator_custom_resources 3.0",
         "# HELP istio_install_operator_version Version of the operator",
         f'istio_install_operator_version{{version="{VERSION}"}} 1.0',
@@ -340,7 +340,7 @@ class Contended:
 async def test_the_finalizer_is_tried_ten_times_while_somebody_is_faster(conflicts: int, gives_up: bool) -> None:
     there: Any = Contended(conflicts, finalizers=["a", FINALIZER])
     try:
-        await release(there, ResourceKey(KIND, "istio-system", "mesh"))
+        await remove_finalizer(there, ResourceKey(KIND, "istio-system", "mesh"))
     except Conflict:
         assert gives_up
     else:
@@ -359,5 +359,5 @@ async def test_the_finalizer_is_tried_ten_times_while_somebody_is_faster(conflic
 )
 async def test_the_finalizer_is_added_where_that_may_still_be(metadata: Plain, patches: list[Plain]) -> None:
     there: Any = Contended(0, **metadata)
-    await hold(there, istio_operator_of(istio_operator()))
+    await add_finalizer(there, istio_operator_of(istio_operator()))
     assert there.patches == patches

@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus."""
+"""The operator's metrics."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class OperatorMetrics:
         self.registry = CollectorRegistry()
         self.reconciled = Counter(
             f"{_PREFIX}_reconcile_request",
-            "Looks at IstioOperators, by why and what came of it",
+            "Reconciliations of IstioOperators, by reason and result",
             ["reason", "result"],
             registry=self.registry,
         )
         self.corrected = Counter(
-            f"{_PREFIX}_corrected_resource", "Objects that others had changed or deleted", registry=self.registry
+            f"{_PREFIX}_corrected_resource",
+            "Corrections of installed objects that were changed or deleted",
+            registry=self.registry,
         )
-        self.customs = Gauge(
-            f"{_PREFIX}_custom_resources", "IstioOperators that are looked after", registry=self.registry
-        )
+        self.operators = Gauge(f"{_PREFIX}_custom_resources", "Watched IstioOperators", registry=self.registry)
         Gauge(f"{_PREFIX}_version", "Version of the operator", ["version"], registry=self.registry).labels(
             build_info().version
         ).set(1)
 
-    def text(self) -> bytes:
-        """Returns all of them as Prometheus reads them."""
+    def render(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

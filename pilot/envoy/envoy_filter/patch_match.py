@@ -15,7 +15,7 @@ _ROUTES = frozenset(("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE"))
 _ACTIONS = {"route": "ROUTE", "redirect": "REDIRECT", "direct_response": "DIRECT_RESPONSE"}
 
 
-def can_touch(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
+def can_change(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
     """Return whether a patch can change a resource with this name. If only the content can tell, the result is True."""
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
@@ -26,8 +26,8 @@ def can_touch(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -
     return matches_routes(patch.match.route_configuration, name, facet)
 
 
-def touched_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
-    """Return a text that occurs in the name of every resource that a patch can change.
+def required_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
+    """Return a text that must occur in the name of a resource for the patch to change it.
 
     The text is "" if there is none. The result is None for a patch that can change all resources.
     """

@@ -17,7 +17,7 @@ from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch, patches
 from pilot.envoy.envoy_filter.patch_cluster import patch_cluster
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
 from pilot.envoy.envoy_filter.patch_listener import patch_listener
-from pilot.envoy.envoy_filter.patch_match import can_touch, touched_text
+from pilot.envoy.envoy_filter.patch_match import can_change, required_text
 from pilot.envoy.envoy_filter.patched_routes import patch_pieces
 from pilot.envoy.resource import Resource
 from pilot.lib.protobuf.constraints import unpack
@@ -29,7 +29,7 @@ ResourceKey = Any
 """The key of a resource in its group."""
 
 
-class PatchSourceKey(NamedTuple):
+class PatchedGroupKey(NamedTuple):
     """The group that is patched, and the type of its resources."""
 
     type_url: str
@@ -37,15 +37,18 @@ class PatchSourceKey(NamedTuple):
     args: tuple[Any, ...]
 
 
-class TouchedKey(NamedTuple):
+class PatchTargetKey(NamedTuple):
     """A resource that patches can change. `facet` contains only these patches."""
 
     key: ResourceKey
     facet: PatchFacet
 
 
-class PatchedMessage(NamedTuple):
-    """A patched resource. `resource` is None if it is removed, and `misfits` are the patches that do not fit it."""
+class PatchResult(NamedTuple):
+    """The result of patching a resource.
+
+    `resource` is None if a patch removed it, and `misfits` are the patches that do not fit it.
+    """
 
     resource: Resource | None
     applied: tuple[PatchKey, ...]
@@ -56,39 +59,39 @@ class PatchedMessage(NamedTuple):
 
 
 @derived
-def _names(db: Mesh, source: PatchSourceKey) -> tuple[tuple[ResourceKey, str], ...]:
+def _names(db: Mesh, source: PatchedGroupKey) -> tuple[tuple[ResourceKey, str], ...]:
     """Return the names of the resources in a group. Edits of a resource do not change them."""
     return tuple((key, resource.name) for key, resource in source.fn(db, *source.args).items())
 
 
 @derived
-def _touched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> tuple[TouchedKey, ...]:
-    """Return the resources that any patch of a facet can change."""
-    touched: list[TouchedKey] = []
+def _patch_targets(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tuple[PatchTargetKey, ...]:
+    """Return the resources of a group that any patch of the facet can change, each with these patches."""
+    targets: list[PatchTargetKey] = []
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
-    candidates = [(row, touched_text(row, source.type_url, facet)) for row in patches(db, facet)]
+    candidates = [(row, required_text(row, source.type_url, facet)) for row in patches(db, facet)]
     for key, name in _names(db, source) if candidates else ():
-        touching = tuple(
+        matching = tuple(
             [
                 row.key
                 for row, text in candidates
-                if text is None or (text in name and can_touch(row, source.type_url, name, facet))
+                if text is None or (text in name and can_change(row, source.type_url, name, facet))
             ]
         )
-        if touching:
-            touched.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
-    return tuple(touched)
+        if matching:
+            targets.append(PatchTargetKey(key, facets.setdefault(matching, replace(facet, patches=matching))))
+    return tuple(targets)
 
 
 # -- patched groups ----------------------------------------------------------------------------------------------------
 
 
-def _items(source: PatchSourceKey, _: PatchFacet) -> tuple[PatchSourceKey]:
+def _items(source: PatchedGroupKey, _: PatchFacet) -> tuple[PatchedGroupKey]:
     """Return the source with the arguments of its items, which groups of several classes of proxies share."""
     return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
 
 
-def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | None:
+def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | None:
     """Return a resource as it is built. An item of a Gather is read without the others."""
     if isinstance(items.fn, Gather):
         resource: Resource | None = items.fn.item(db, key, *items.args)
@@ -98,42 +101,42 @@ def _original(db: Mesh, key: ResourceKey, items: PatchSourceKey) -> Resource | N
 
 
 @derived
-def patched_resource(db: Mesh, touched: TouchedKey, items: PatchSourceKey) -> PatchedMessage | None:
+def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -> PatchResult | None:
     """Return a resource with all patches of a facet applied. `items` is its group, with the arguments of the items."""
-    original = _original(db, touched.key, items)
+    original = _original(db, target.key, items)
     if original is None:
         return None
-    parsed = [row for name in touched.facet.patches if (row := patch(db, name)) is not None]
+    parsed = [row for name in target.facet.patches if (row := patch(db, name)) is not None]
     effects = Effects()
     if items.type_url == ROUTE:
-        resource: Resource | None = patch_pieces(db, original, parsed, touched.facet, effects)
+        resource: Resource | None = patch_pieces(db, original, parsed, target.facet, effects)
     else:
-        resource = apply_patches(original, items.type_url, parsed, touched.facet, effects)
-    return PatchedMessage(resource, tuple(effects.applied), tuple(effects.misfits))
+        resource = apply_patches(original, items.type_url, parsed, target.facet, effects)
+    return PatchResult(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
-patched_resources: Gather[TouchedKey, [PatchSourceKey, PatchFacet], PatchedMessage]
-patched_resources = Gather("patched resources", _touched, patched_resource, passed=_items)
-"""The patched resources of a group, as far as patches can change them."""
+patched_resources: Gather[PatchTargetKey, [PatchedGroupKey, PatchFacet], PatchResult]
+patched_resources = Gather("patched resources", _patch_targets, patched_resource, passed=_items)
+"""The results for the resources of a group that patches can change."""
 
 
 @derived
-def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[ResourceKey, Resource]:
+def patched(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> Mapping[ResourceKey, Resource]:
     """Return the resources of a group with the patches of a facet.
 
     A resource that no patch can change is the shared original.
     """
     group: Mapping[ResourceKey, Resource] = source.fn(db, *source.args)
-    touched = _touched(db, source, facet)
-    if not touched:
+    targets = _patch_targets(db, source, facet)
+    if not targets:
         return group
     results, resources = patched_resources(db, source, facet), dict(group)
-    for touched_key in touched:
-        result = results.get(touched_key)
+    for target in targets:
+        result = results.get(target)
         if result is not None and result.resource is not None:
-            resources[touched_key.key] = result.resource
+            resources[target.key] = result.resource
         else:
-            resources.pop(touched_key.key, None)
+            resources.pop(target.key, None)
     return resources
 
 

@@ -14,7 +14,7 @@ from pilot.config.protocol import Protocol
 from pilot.envoy import names
 from pilot.envoy.listener.listener_parts import ChainParts
 from pilot.envoy.network_filter.tcp_filters import NetworkOptions, build_tcp_filters
-from pilot.envoy.network_filter.tcp_proxy import to_cluster
+from pilot.envoy.network_filter.tcp_proxy import single_cluster_route
 from pilot.envoy.well_known_types import build_cidr, build_duration
 
 UNMATCHED_CHAIN = "PassthroughFilterChain"
@@ -88,7 +88,7 @@ def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inboun
     Otherwise they would be captured in a loop.
     """
     filters = build_tcp_filters(
-        to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
+        single_cluster_route(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
     )
     return build_chain(ChainMatch(port=port), filters, name=name)
 

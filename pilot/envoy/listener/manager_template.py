@@ -40,9 +40,9 @@ from pilot.settings.mesh import MeshSettings
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Identifies managers that differ only in routes, statistics and tracing.
 
-    `forward_proxy`: clients send absolute URLs. `dynamic_host`: the wildcard host whose requests it resolves.
-    `allow_any`: it resolves all unknown hosts. `in_tunnel`: clients connect through a tunnel, so no metadata is
-    exchanged with them.
+    `forward_proxy` is set if clients send absolute URLs. `dynamic_host` is the wildcard host whose requests it
+    resolves, and `allow_any` resolves all unknown hosts. `in_tunnel` is set if clients connect through a tunnel, so
+    that no metadata is exchanged with them.
     """
 
     grpc_web: bool = False
@@ -55,7 +55,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 @derived
-def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
     """Return a serialized manager without statistics prefix, routes and tracing. `port` is an `extension_port`."""
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
@@ -66,9 +66,9 @@ def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
     return template
 
 
-def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return the manager of `http_template_of` for any port, or 0 for ports that nothing names. Not memoised."""
-    return http_template_of(db, kind, listening, extension_port(db, listening, port))
+def manager_template_at(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+    """Return the template for any port, or 0 for ports that nothing names. Not memoised."""
+    return manager_template(db, kind, listening, extension_port(db, listening, port))
 
 
 def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:
@@ -126,20 +126,20 @@ def _resolving_filters(
         yield Phase.RESOLUTION, build_dynamic_forward_proxy(cache)
 
 
-def over_rds(stat_prefix: str, routes: str) -> bytes:
-    """Return the manager's own fields, with routes over RDS, to append to a template."""
+def rds_fields(stat_prefix: str, routes: str) -> bytes:
+    """Return the fields that a manager adds to its template, with routes over RDS."""
     fields: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
     return fields
 
 
-def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
-    """Return the manager's own fields, with inline routes, to append to a template."""
+def inline_route_fields(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
+    """Return the fields that a manager adds to its template, with inline routes."""
     fields: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
     return fields
 
 
 @derived
-def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
-    """Return the tracing fields of a workload's managers, or b"" if tracing is disabled."""
+def tracing_fields(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
+    """Return the tracing fields that the managers of a workload add to their templates, or b"" without tracing."""
     settings = request_tracing(db, listening, scope)
     return serialize_fields(build_request_tracing(settings, tags)) if settings is not None else b""

@@ -39,7 +39,7 @@ class TcpSettings(NamedTuple):
     tunnel: ProxyTunnel | None = None
 
 
-PLAIN = TcpSettings()
+DEFAULT_SETTINGS = TcpSettings()
 
 
 class TcpRoute(NamedTuple):
@@ -48,10 +48,10 @@ class TcpRoute(NamedTuple):
     stat_prefix: str
     clusters: tuple[tuple[str, int], ...]
     weighted: bool = False
-    settings: TcpSettings = PLAIN
+    settings: TcpSettings = DEFAULT_SETTINGS
 
 
-def to_cluster(cluster: str, settings: TcpSettings = PLAIN) -> TcpRoute:
+def single_cluster_route(cluster: str, settings: TcpSettings = DEFAULT_SETTINGS) -> TcpRoute:
     """Return the route to one cluster, whose name is also the statistics prefix."""
     return TcpRoute(cluster, ((cluster, 0),), settings=settings)
 
@@ -62,7 +62,7 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
     Connection pool settings apply to the whole rule. Hashing and tunnel settings may come from a subset.
     """
     if rule is None:
-        return PLAIN if default_idle_timeout is None else TcpSettings(idle_timeout=default_idle_timeout)
+        return DEFAULT_SETTINGS if default_idle_timeout is None else TcpSettings(idle_timeout=default_idle_timeout)
     policy = rule.traffic_policy
     pool = policy.connection_pool.tcp if policy is not None and policy.connection_pool is not None else None
     subset_rule = next((s for s in rule.subsets if s.name == subset), None)
@@ -103,7 +103,7 @@ def build_tcp_proxy(
     else:
         proxy.cluster = route.clusters[0][0]
     settings = route.settings
-    if settings is not PLAIN:
+    if settings is not DEFAULT_SETTINGS:
         if settings.idle_timeout is not None:
             proxy.idle_timeout.CopyFrom(build_duration(settings.idle_timeout))
         if settings.max_duration is not None:

@@ -13,7 +13,7 @@ from pilot.derive import Gather, derived
 from pilot.envoy.envoy_filter.added_resources import added, added_extensions
 from pilot.envoy.envoy_filter.parsed_patch import patch
 from pilot.envoy.envoy_filter.patch_effects import Misfit
-from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched, patched_resources
+from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.protobuf.fault import as_written, shown
@@ -37,7 +37,7 @@ class PatchOutcome(NamedTuple):
 
 
 @derived
-def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> PatchOutcome:
+def _outcome(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> PatchOutcome:
     """Return the outcome of the patches of a facet in one group."""
     results = patched_resources(db, source, facet).values()
     return PatchOutcome(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pilot.envoy.envoy_filter.added_resources import added, added_extensions
-from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched
+from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched
 from pilot.envoy.plans.resource_group import Group, NamedGroup, PatchSide, ProxyPlan
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchContext, PatchFacet
@@ -44,7 +44,7 @@ def patched_plan(db: Mesh, node_id: str, plan: ProxyPlan) -> ProxyPlan:
 def _patched(group: Group, type_url: str, facets: Mapping[PatchSide, PatchFacet]) -> Group:
     if group.patch_side is PatchSide.NONE or not (facet := facets[group.patch_side]).patches:
         return group
-    return Group(patched, (PatchSourceKey(type_url, group.fn, group.args), facet), group.patch_side)
+    return Group(patched, (PatchedGroupKey(type_url, group.fn, group.args), facet), group.patch_side)
 
 
 def _added(type_url: str, facets: Mapping[PatchSide, PatchFacet]) -> Iterator[Group]:

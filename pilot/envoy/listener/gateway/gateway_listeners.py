@@ -38,7 +38,7 @@ from pilot.envoy.listener.gateway.gateway_chain_plan import (
 from pilot.envoy.listener.gateway.gateway_managers import manager, tcp_route
 from pilot.envoy.listener.listener_address import listener_name, wildcards
 from pilot.envoy.listener.listener_options import listener_options
-from pilot.envoy.listener.manager_template import ManagerKey, over_rds
+from pilot.envoy.listener.manager_template import ManagerKey, rds_fields
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.resource import Resource
@@ -164,7 +164,7 @@ def _plain_chain(
 ) -> GatewayChain | None:
     kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
     template = manager(db, facet, kind, extension_port(db, facet.listening, listener.number))
-    routes = over_rds(_stat_prefix(listener), route_name(chain.route))
+    routes = rds_fields(_stat_prefix(listener), route_name(chain.route))
     filters = build_first_filters(listener_options(db, facet.listening).network, listener.number)
     return build_gateway_chain((), filters, template + routes, timeout=db.settings.gateways.handshake_timeout)
 
@@ -176,7 +176,7 @@ def _https_chain(
     if row is None:
         return None
     template = manager(db, facet, ManagerKey(http3=listener.quic), extension_port(db, facet.listening, listener.number))
-    routes = over_rds(row.name or _stat_prefix(listener), route_name(chain.route))
+    routes = rds_fields(row.name or _stat_prefix(listener), route_name(chain.route))
     socket = _socket(db, chain.server, facet, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
     filters = (
         build_first_filters(listener_options(db, facet.listening).network, listener.number) if not listener.quic else []

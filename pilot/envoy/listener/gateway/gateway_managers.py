@@ -10,7 +10,7 @@ from pilot.config.networking.virtual_service import RouteDestination
 from pilot.derive import derived
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.listener_options import listener_defaults
-from pilot.envoy.listener.manager_template import ManagerKey, http_template_of, tracing_part
+from pilot.envoy.listener.manager_template import ManagerKey, manager_template, tracing_fields
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.envoy.route.gateway.gateway_route_sources import destination_service
 from pilot.envoy.route.route_destination import destination_cluster
@@ -33,8 +33,8 @@ def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int)
 
     `port` is an `extension_port`.
     """
-    template = http_template_of(db, kind, facet.listening, port)
-    return template + build_topology(facet.topology) + tracing_part(db, facet.listening, facet.tags, facet.scope)
+    template = manager_template(db, kind, facet.listening, port)
+    return template + build_topology(facet.topology) + tracing_fields(db, facet.listening, facet.tags, facet.scope)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:

@@ -67,11 +67,11 @@ def _service_key(db: Mesh, inbound_port: InboundPort, inbound: InboundFacet) -> 
     The oldest service wins.
     """
     defaults, listening, number = listener_defaults(db), inbound.listening, inbound_port.number
-    to_port = listening.interception == "NONE"
+    binds_port = listening.interception == "NONE"
     if (
         number in listening.reserved_ports
         or number in (defaults.outbound_port, defaults.inbound_port)
-        or _is_privileged(number, to_port, listening)
+        or _is_privileged(number, binds_port, listening)
     ):
         return None
     cluster, target = names.inbound_cluster(number), inbound_port.targets[0]
@@ -87,7 +87,7 @@ def _service_key(db: Mesh, inbound_port: InboundPort, inbound: InboundFacet) -> 
         mode=accepted_mtls(db, inbound).at(number),
         stat_prefix=stat_prefix,
         bind=wildcards(listening.ipv4, listening.ipv6),
-        to_port=to_port,
+        binds_port=binds_port,
     )
 
 
@@ -102,14 +102,16 @@ def _ingress_key(
     assert key is not None
     defaults, listening = listener_defaults(db), inbound.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
-    to_port = (
+    binds_port = (
         listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
     )
     takes_all = listener.bind == all_addresses[0] or (not listener.bind and port.protocol.is_http)
     captures = (
-        to_port and listening.interception != "NONE" and number in (defaults.outbound_port, defaults.inbound_port)
+        binds_port and listening.interception != "NONE" and number in (defaults.outbound_port, defaults.inbound_port)
     )
-    if (takes_all and (captures or number in listening.reserved_ports)) or _is_privileged(number, to_port, listening):
+    if (takes_all and (captures or number in listening.reserved_ports)) or _is_privileged(
+        number, binds_port, listening
+    ):
         return None
     source = key._replace(namespace=inbound.scope.namespace)
     cluster, pattern = names.inbound_cluster(number), defaults.inbound_stat_name
@@ -123,14 +125,14 @@ def _ingress_key(
         if pattern
         else cluster,
         bind=(listener.bind,) if listener.bind else _reachable_address(inbound.ips, all_addresses),
-        to_port=to_port,
+        binds_port=binds_port,
         tls=listener.tls if db.settings.listeners.ingress_tls else None,
         source=source,
     )
 
 
-def _is_privileged(number: int, to_port: bool, listening: ListeningFacet) -> bool:
-    return to_port and listening.unprivileged and 0 < number < FIRST_UNPRIVILEGED_PORT
+def _is_privileged(number: int, binds_port: bool, listening: ListeningFacet) -> bool:
+    return binds_port and listening.unprivileged and 0 < number < FIRST_UNPRIVILEGED_PORT
 
 
 def _reachable_address(ips: tuple[str, ...], all_addresses: tuple[str, ...]) -> tuple[str, ...]:

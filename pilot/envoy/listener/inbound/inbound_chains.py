@@ -27,7 +27,7 @@ from pilot.envoy.listener.listener_address import listener_name
 from pilot.envoy.listener.listener_filters import Inspection
 from pilot.envoy.listener.listener_options import ListenerOptions
 from pilot.envoy.listener.listener_parts import ChainParts
-from pilot.envoy.listener.manager_template import with_routes
+from pilot.envoy.listener.manager_template import inline_route_fields
 from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings
 from pilot.mesh.model.service import Port
@@ -93,7 +93,7 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
     mode: Mode
     stat_prefix: str
     bind: tuple[str, ...] = ()
-    to_port: bool = False
+    binds_port: bool = False
     tls: ServerTLSSettings | None = None
     source: ObjectKey | None = None
     tunnel_targets: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ def build_chains(
     """Return the chains of a port."""
     matches = key.matches(plaintext)
     stat_prefix = f"{key.cluster};" if key.passthrough else f"inbound_{key.name};"
-    manager = inputs.manager + with_routes(stat_prefix, routes) if any(m.http for m in matches) else b""
+    manager = inputs.manager + inline_route_fields(stat_prefix, routes) if any(m.http for m in matches) else b""
     return tuple(_build_chain(key, m, inputs, manager) for m in matches)
 
 

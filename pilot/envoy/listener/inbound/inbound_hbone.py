@@ -15,7 +15,7 @@ from pilot.envoy.listener.listener_filters import ORIGINAL_DST, build_inspectors
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
-from pilot.envoy.listener.manager_template import tracing_part
+from pilot.envoy.listener.manager_template import tracing_fields
 from pilot.envoy.resource import Resource
 from pilot.lib.duration import Duration
 from pilot.mesh.model.facets import InboundFacet
@@ -29,7 +29,7 @@ def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resourc
         ServerIdentityKey(inbound.tls_files, inbound.secret_servers),
         replace(inbound.listening, tunnelled=True),
     )
-    keys = [*(key for key in port_keys(db, inbound) if not key.to_port), passthrough_key(db)]
+    keys = [*(key for key in port_keys(db, inbound) if not key.binds_port), passthrough_key(db)]
     tunnelled = [replace(key, mode="DISABLE", tunnel_targets=inbound.ips) for key in keys]
     chains = [chain for key in tunnelled for chain in inbound_chains(db, key, identity, listening)]
     head = ListenerHead(
@@ -47,4 +47,4 @@ def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resourc
         build_listener_head(head).SerializeToString(deterministic=True),
         tuple(c.parts for c in chains),
     )
-    return {parts.name: assemble(parts, tracing_part(db, listening, inbound.tags, inbound.scope))}
+    return {parts.name: assemble(parts, tracing_fields(db, listening, inbound.tags, inbound.scope))}

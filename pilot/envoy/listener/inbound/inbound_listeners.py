@@ -24,7 +24,7 @@ from pilot.envoy.listener.listener_filters import ORIGINAL_DST, ORIGINAL_SRC, In
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions, listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
-from pilot.envoy.listener.manager_template import ManagerKey, http_template, tracing_part
+from pilot.envoy.listener.manager_template import ManagerKey, manager_template_at, tracing_fields
 from pilot.envoy.resource import Resource
 from pilot.envoy.route.inbound_routes import build_inbound_routes
 from pilot.envoy.transport_socket.downstream_tls import (
@@ -66,7 +66,7 @@ def inbound_chains(
     )
     server_tls = server_tls_socket(db, key.tls, identity) if key.tls is not None and key.mode == "DISABLE" else None
     inputs = ChainInputs(
-        manager=http_template(db, kind, listening, key.number),
+        manager=manager_template_at(db, kind, listening, key.number),
         http_tls=server_tls or mesh_tls_socket(db, identity, False),
         tcp_tls=server_tls or mesh_tls_socket(db, identity, True),
         options=listener_options(db, listening),
@@ -120,7 +120,7 @@ def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]
     listeners: list[ListenerParts] = []
     for key in port_keys(db, inbound):
         chains = inbound_chains(db, key, identity, listening)
-        if key.to_port:
+        if key.binds_port:
             listeners.append(build_inbound_listener(key.name, key.bind, key.number, chains, options, ""))
         else:
             captured += chains
@@ -131,7 +131,7 @@ def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]
         listeners.append(
             build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening.interception)
         )
-    tracing = tracing_part(db, listening, inbound.tags, inbound.scope)
+    tracing = tracing_fields(db, listening, inbound.tags, inbound.scope)
     return {parts.name: assemble(parts, tracing) for parts in listeners}
 
 

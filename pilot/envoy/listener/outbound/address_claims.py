@@ -25,9 +25,9 @@ from pilot.mesh.traffic.imports import ImportKey
 class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Describes where an egress listener of a proxy may bind.
 
-    `binds` are the addresses that the listener names; () stands for those of the services. `to_port` is set if it binds
-    a port of the pod, and not only receives captured traffic. `reserved` are ports that other listeners of the proxy
-    occupy on all addresses. `cluster` is as in `OutboundListenersFacet`.
+    `binds` are the addresses that the listener names; () stands for those of the services. `binds_port` is set if it
+    binds a port of the pod, and not only receives captured traffic. `reserved` are ports that other listeners of the
+    proxy occupy on all addresses. `cluster` is as in `OutboundListenersFacet`.
     """
 
     ipv4: bool
@@ -36,7 +36,7 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     auto_addresses: bool
     cluster: str = ""
     binds: tuple[str, ...] = ()
-    to_port: bool = False
+    binds_port: bool = False
     unprivileged: bool = False
     reserved: frozenset[int] = frozenset()
     own_address: str = ""
@@ -55,7 +55,7 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
     def allows(self, port: int, protocol: Protocol) -> bool:
         """Return whether it may bind a port. A reserved port is allowed only on a specific address."""
-        if self.to_port and self.unprivileged and 0 < port < FIRST_UNPRIVILEGED_PORT:
+        if self.binds_port and self.unprivileged and 0 < port < FIRST_UNPRIVILEGED_PORT:
             return False
         on_wildcard = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
         return not (on_wildcard and port in self.reserved)
@@ -75,7 +75,7 @@ class AddressClaim(NamedTuple):
     port: Port
     cluster_port: int
     binds: tuple[str, ...]
-    to_port: bool
+    binds_port: bool
     address: str
     cidrs: tuple[str, ...] = ()
     per_pod: bool = False
@@ -91,9 +91,9 @@ def binding_of(
 ) -> BindingKey:
     """Return where an egress listener of a proxy may bind."""
     listening = facet.listening
-    to_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
+    binds_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
     binds: tuple[str, ...] = (
-        (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if to_port else ()
+        (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if binds_port else ()
     )
     return BindingKey(
         ipv4=listening.ipv4,
@@ -102,7 +102,7 @@ def binding_of(
         auto_addresses=facet.auto_addresses,
         cluster=facet.cluster,
         binds=binds,
-        to_port=to_port,
+        binds_port=binds_port,
         unprivileged=listening.unprivileged,
         reserved=reserved | listening.reserved_ports,
         own_address=facet.own_address,
@@ -173,7 +173,7 @@ def _pod_claims(
                 port,
                 single_port or port.number,
                 binding.wildcards,
-                binding.to_port,
+                binding.binds_port,
                 address,
                 endpoint.addresses,
                 per_pod=True,
@@ -185,7 +185,7 @@ def _pod_claims(
                 port,
                 single_port or port.number,
                 endpoint.addresses,
-                binding.to_port,
+                binding.binds_port,
                 address,
                 of_pod=True,
             )
@@ -193,7 +193,7 @@ def _pod_claims(
 
 def _claims(service: Service, port: Port, index: int, binding: BindingKey, single_port: int) -> Iterator[AddressClaim]:
     """Yield claims to the listener's own address, for HTTP to all addresses, else to the service's addresses."""
-    base = AddressClaim(service.ref, index, port, single_port or port.number, binding.binds, binding.to_port, "")
+    base = AddressClaim(service.ref, index, port, single_port or port.number, binding.binds, binding.binds_port, "")
     if binding.binds or port.protocol.is_http:
         address = _specific(_addresses(service, binding)[0][0], service, binding)
         yield base._replace(binds=binding.binds or binding.wildcards, address=address)

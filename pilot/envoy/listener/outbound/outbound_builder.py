@@ -15,25 +15,25 @@ from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, TLS_INSPECTOR
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts
-from pilot.envoy.listener.manager_template import ManagerKey, over_rds
+from pilot.envoy.listener.manager_template import ManagerKey, rds_fields
 from pilot.envoy.listener.outbound.outbound_draft import OutboundChainKey, OutboundListenerKey
 from pilot.envoy.network_filter.simple_network_filters import build_sni_dynamic_forward_proxy
 from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
-from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
+from pilot.envoy.network_filter.tcp_proxy import TcpSettings, single_cluster_route
 from pilot.lib.duration import Duration
 
 
 def build_outbound_listener(
-    spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
+    key: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
 ) -> ListenerParts:
     """Return a listener. `templates` are the connection managers for its chains, by class."""
-    name = listener_name(spec.binds[0], spec.port)
-    filters, timeout = _inspection(spec, options)
+    name = listener_name(key.binds[0], key.port)
+    filters, timeout = _inspection(key, options)
     head = ListenerHead(
         name=name,
-        binds=spec.binds,
-        port=spec.port,
-        binds_port=spec.to_port,
+        binds=key.binds,
+        port=key.port,
+        binds_port=key.binds_port,
         max_accepts=options.max_accepts,
         exact_balance=options.exact_balance,
         filters=filters,
@@ -41,21 +41,21 @@ def build_outbound_listener(
     )
     chains: list[ChainParts] = []
     default: ChainParts | None = None
-    for chain in spec.chains:
-        parts = _build_chain(chain, name, spec.port, options, templates)
+    for chain in key.chains:
+        parts = _build_chain(chain, name, key.port, options, templates)
         if chain.matches_all:
             default = parts
         else:
             chains.append(parts)
     if default is None:
-        default = build_chain(ANY, build_unmatched_filters(spec.unmatched, options), name=UNMATCHED_CHAIN)
+        default = build_chain(ANY, build_unmatched_filters(key.unmatched, options), name=UNMATCHED_CHAIN)
     elif not chains:
         chains, default = [default], None
     return ListenerParts(name, build_listener_head(head).SerializeToString(deterministic=True), tuple(chains), default)
 
 
 def _inspection(
-    spec: OutboundListenerKey, options: ListenerOptions
+    key: OutboundListenerKey, options: ListenerOptions
 ) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
     """Return the inspectors and their timeout.
 
@@ -63,9 +63,9 @@ def _inspection(
     would hang.
     """
     filters = []
-    if any(c.sni or (c.dynamic_host and c.tcp is not None) for c in spec.chains):
+    if any(c.sni or (c.dynamic_host and c.tcp is not None) for c in key.chains):
         filters.append(TLS_INSPECTOR)
-    if not any(c.alpns for c in spec.chains):
+    if not any(c.alpns for c in key.chains):
         return tuple(filters), Duration(0)
     return (*filters, HTTP_INSPECTOR), options.detection_timeout
 
@@ -77,7 +77,7 @@ def _build_chain(
     source = build_source("virtual-service", chain.source) if chain.source is not None else None
     manager = b""
     if chain.http is not None:
-        manager = templates[chain.http.kind] + over_rds(f"outbound_{name};", chain.http.routes)
+        manager = templates[chain.http.kind] + rds_fields(f"outbound_{name};", chain.http.routes)
         filters = build_first_filters(options.network, port)
     else:
         assert chain.tcp is not None
@@ -107,5 +107,5 @@ def _match(chain: OutboundChainKey) -> ChainMatch:
 
 def build_unmatched_filters(cluster: str, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
     """Return the filters for connections to unknown destinations."""
-    route = to_cluster(cluster, TcpSettings(idle_timeout=options.idle_timeout))
+    route = single_cluster_route(cluster, TcpSettings(idle_timeout=options.idle_timeout))
     return build_tcp_filters(route, Protocol.TCP, options.network)

@@ -13,7 +13,7 @@ from pilot.envoy.listener.manager_template import ManagerKey
 from pilot.envoy.listener.outbound.address_claims import AddressClaim
 from pilot.envoy.listener.outbound.outbound_draft import HttpRoutes, OutboundChainKey
 from pilot.envoy.names import outbound_cluster
-from pilot.envoy.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
+from pilot.envoy.network_filter.tcp_proxy import DEFAULT_SETTINGS, TcpRoute, TcpSettings, tcp_settings
 from pilot.envoy.route.route_destination import DestinationService, destination_cluster
 from pilot.envoy.route.sidecar.domains import absolute_names, short_names
 from pilot.lib.hosts import is_wildcard
@@ -171,5 +171,5 @@ def _settings(db: Mesh, host: str, subset: str, facet: OutboundListenersFacet) -
 def _rule_settings(db: Mesh, ref: ServiceRef, subset: str, facet: OutboundListenersFacet) -> TcpSettings:
     merged = destination_rule(db, facet.scope, ref, facet.labels)
     if merged is None and facet.listening.idle_timeout is None:
-        return PLAIN
+        return DEFAULT_SETTINGS
     return tcp_settings(merged.spec if merged is not None else None, subset, facet.listening.idle_timeout)

@@ -100,7 +100,7 @@ class OutboundListenerKey(NamedTuple):
 
     binds: tuple[str, ...]
     port: int
-    to_port: bool
+    binds_port: bool
     chains: tuple[OutboundChainKey, ...]
     unmatched: str
 
@@ -114,7 +114,7 @@ class ListenerDraft:
         self.protocol: Protocol | None = None
         self.port: Port | None = None
         self.binds: tuple[str, ...] = ()
-        self.to_port = False
+        self.binds_port = False
 
     @property
     def empty(self) -> bool:
@@ -128,10 +128,10 @@ class ListenerDraft:
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
     def reset(
-        self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]
+        self, port: Port, binds: tuple[str, ...], binds_port: bool, protocol: Protocol, chains: list[OutboundChainKey]
     ) -> None:
         """Replace the content by the chains of a service."""
-        self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
+        self.port, self.binds, self.binds_port, self.protocol = port, binds, binds_port, protocol
         self.chains, self.matched = {}, set()
         self.merge(chains)
 

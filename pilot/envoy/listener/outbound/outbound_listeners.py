@@ -19,7 +19,7 @@ from pilot.envoy import names
 from pilot.envoy.listener.listener_address import canonical, wildcards
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
-from pilot.envoy.listener.manager_template import http_template, tracing_part
+from pilot.envoy.listener.manager_template import manager_template_at, tracing_fields
 from pilot.envoy.listener.outbound.address_claims import AddressClaim, binding_of, claims
 from pilot.envoy.listener.outbound.outbound_builder import build_outbound_listener
 from pilot.envoy.listener.outbound.outbound_chains import http_chain, tcp_chains
@@ -171,7 +171,7 @@ def outbound_listener_key(
     if draft.port is None:
         return None
     return OutboundListenerKey(
-        draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet)
+        draft.binds, draft.port.number, draft.binds_port, tuple(draft.chains.values()), unmatched_cluster(db, facet)
     )
 
 
@@ -184,7 +184,7 @@ def _merge_claim(
     """
     protocol, draft_protocol = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
-        draft.reset(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
+        draft.reset(claim.port, claim.binds, claim.binds_port, protocol, [http_chain(db, claim, facet, detected=False)])
         return
     if (protocol.is_http and draft_protocol is not None and not draft_protocol.is_tcp) or not draft.can_share(protocol):
         return
@@ -199,7 +199,7 @@ def _merge_claim(
             chains.append(http_chain(db, claim, facet, detected=True))
     if draft_protocol is None or (protocol is Protocol.UNSUPPORTED and draft_protocol.is_http):
         chain_protocol = Protocol.UNSUPPORTED if protocol.is_http and detected else protocol
-        draft.reset(claim.port, claim.binds, claim.to_port, chain_protocol, chains)
+        draft.reset(claim.port, claim.binds, claim.binds_port, chain_protocol, chains)
         return
     draft.merge(chains)
     if not (draft_protocol.is_tcp and protocol.is_tcp):
@@ -224,7 +224,7 @@ def egress_proxy_cluster(destination: Destination) -> str:
 
 def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
     templates = {
-        c.http.kind: http_template(db, c.http.kind, listening, key.port) for c in key.chains if c.http is not None
+        c.http.kind: manager_template_at(db, c.http.kind, listening, key.port) for c in key.chains if c.http is not None
     }
     return build_outbound_listener(key, listener_options(db, listening), templates)
 
@@ -254,7 +254,7 @@ def _http_listener(
     key = outbound_listener_key(db, address, addressing_facet(facet))
     if key is None:
         return None
-    return assemble(listener_parts(db, key, facet.listening), tracing_part(db, facet.listening, tags, facet.scope))
+    return assemble(listener_parts(db, key, facet.listening), tracing_fields(db, facet.listening, tags, facet.scope))
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions, listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble
-from pilot.envoy.listener.manager_template import ManagerKey, http_template, tracing_part, with_routes
+from pilot.envoy.listener.manager_template import ManagerKey, inline_route_fields, manager_template_at, tracing_fields
 from pilot.envoy.listener.outbound.outbound_builder import build_unmatched_filters
 from pilot.envoy.listener.outbound.outbound_draft import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.envoy.listener.outbound.outbound_listeners import listener_parts, unmatched_cluster
@@ -57,7 +57,7 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
     """Return the capture listener of a workload, if its traffic is captured, and its HTTP proxy, if it has one."""
     resources: dict[str, Resource] = {}
-    tracing = tracing_part(db, facet.listening, tags, facet.scope)
+    tracing = tracing_fields(db, facet.listening, tags, facet.scope)
     if facet.listening.interception != "NONE":
         parts = virtual_outbound_parts(db, facet)
         resources[parts.name] = virtual_outbound(db, facet) if not parts.speaks_http else assemble(parts, tracing)
@@ -118,8 +118,8 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
     routes = route_pb2.RouteConfiguration(name=host.name, virtual_hosts=[host], ignore_port_in_host_matching=True)
     routes.validate_clusters.value = False
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
-    template = http_template(db, ManagerKey(allow_any=True), facet.listening, 0)
-    manager = template + with_routes("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
+    template = manager_template_at(db, ManagerKey(allow_any=True), facet.listening, 0)
+    manager = template + inline_route_fields("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
     return build_chain(
         ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http"
     )

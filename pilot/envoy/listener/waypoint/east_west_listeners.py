@@ -27,7 +27,7 @@ from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assem
 from pilot.envoy.listener.waypoint.main_internal import ServiceMatch, chain_action, map_matcher, match_services
 from pilot.envoy.names import TCP
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
-from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
+from pilot.envoy.network_filter.tcp_proxy import TcpSettings, single_cluster_route
 from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import pack
 from pilot.mesh.ambient.east_west import AdmittedService, EastWestKey, admitted_service, admitted_services
@@ -76,11 +76,13 @@ def _chains(db: Mesh, key: EastWestKey, targets: Sequence[AdmittedService]) -> I
         for port, _ in vip_ports(target.service):
             cluster = VipKey(target.service.ref, port.number, TCP).name
             filters = build_tcp_filters(
-                to_cluster(cluster, settings), Protocol.TCP, network, port.number, inbound=True, guarded=True
+                single_cluster_route(cluster, settings), Protocol.TCP, network, port.number, inbound=True, guarded=True
             )
             yield build_chain(None, filters, name=cluster)
     if not targets:
-        filters = build_tcp_filters(to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, network, 0, inbound=True)
+        filters = build_tcp_filters(
+            single_cluster_route(names.BLACK_HOLE_CLUSTER), Protocol.TCP, network, 0, inbound=True
+        )
         yield build_chain(None, filters, name=_BLACK_HOLE)
 
 

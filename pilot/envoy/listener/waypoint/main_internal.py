@@ -24,7 +24,7 @@ from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, ORIGINAL_DST, TLS_INSPECTOR, without_ports
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble, traced
-from pilot.envoy.listener.manager_template import tracing_part
+from pilot.envoy.listener.manager_template import tracing_fields
 from pilot.envoy.listener.waypoint.waypoint_chains import (
     DIRECT_HTTP,
     DIRECT_TCP,
@@ -220,6 +220,6 @@ def _parts(db: Mesh, key: ServingKey) -> _Parts:
 def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
     """Return the listener. Services may have Telemetries of their own, so their tracing may differ."""
     parts = _parts(db, serving_key(facet))
-    tracings = ((tracing_part(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
+    tracings = ((tracing_fields(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
     chains = tuple(traced(chain, tracing) for tracing, chains in tracings for chain in chains)
     return {names.MAIN_INTERNAL: assemble(ListenerParts(names.MAIN_INTERNAL, parts.head, chains), b"")}

@@ -24,7 +24,7 @@ from pilot.envoy.listener.filter_chain import build_chain
 from pilot.envoy.listener.l4_rules import L4Client, can_match
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ChainParts
-from pilot.envoy.listener.manager_template import ManagerKey, http_template_of, with_routes
+from pilot.envoy.listener.manager_template import ManagerKey, inline_route_fields, manager_template
 from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
@@ -128,7 +128,7 @@ def _manager(
 
     Extensions that name ports do not apply, because a single waypoint handles all ports of a service.
     """
-    return http_template_of(db, kind, listening, OTHER_PORTS) + with_routes(f"inbound_0.0.0.0_{port};", routes)
+    return manager_template(db, kind, listening, OTHER_PORTS) + inline_route_fields(f"inbound_0.0.0.0_{port};", routes)
 
 
 def _tcp_filters(db: Mesh, service: Service, port: Port, key: ServingKey, listening: ListeningFacet) -> _Filters:

@@ -10,7 +10,7 @@ from envoy.config.route.v3 import route_pb2
 from pilot.envoy.envoy_filter.parsed_patch import patches
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_routes import patch_routes
-from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched, patched_resources
+from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
@@ -79,7 +79,7 @@ class Patching:
         """What became of the patches of the first proxy's port 80."""
         db = self.world.mesh
         (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
-        source: PatchSourceKey = group.args[0]
+        source: PatchedGroupKey = group.args[0]
         found = [one for at, one in patched_resources(db, source, group.args[1]).items() if at.key == "80"]
         return {key for one in found for key in one.applied}, {misfit for one in found for misfit in one.misfits}
 

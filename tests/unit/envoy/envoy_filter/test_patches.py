@@ -15,7 +15,7 @@ from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, Listene
 from pilot.config.object import ObjectKey
 from pilot.envoy.envoy_filter.added_resources import find_patches
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
-from pilot.envoy.envoy_filter.patch_match import can_touch
+from pilot.envoy.envoy_filter.patch_match import can_change
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
@@ -183,7 +183,7 @@ def added(apply_to: str, operation: str, listener: str = "") -> ParsedPatch:
     ],
 )
 def test_which_patches_can_touch_a_listener(patch: ParsedPatch, touches: bool) -> None:
-    assert can_touch(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
+    assert can_change(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
 
 
 # -- what is shared --------------------------------------------------------------------------------------------------------

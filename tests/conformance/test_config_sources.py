@@ -17,6 +17,7 @@ from pilot.ingest.decode import Decoded
 from testing.control_planes.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
 from testing.control_planes.kube_config_source import KubeConfig
 from testing.control_planes.mcp_config_source import McpConfig
+from testing.rows import Rows
 
 
 @pytest.fixture(params=KINDS)
@@ -61,18 +62,19 @@ MINIMAL = {
 }
 
 
-def test_every_kind_goes_into_its_table(source: Source, subtests: pytest.Subtests) -> None:
-    for kind in CATALOGUE:
-        for version in kind.versions:
-            api_version = f"{kind.id.group}/{version}".removeprefix("/")
-            with subtests.test(f"{api_version} {kind.id.name}"):
-                before = len(kind.table(source.mesh))
-                head = f"apiVersion: {api_version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n"
-                source.set("x", head + MINIMAL.get(kind.id.name, ""))
-                assert [p for p in source.problems if p.severity is Severity.ERROR] == []
-                assert len(kind.table(source.mesh)) == before + 1
-                source.remove("x")
-                assert len(kind.table(source.mesh)) == before
+def test_every_kind_goes_into_its_table(source: Source) -> None:
+    with Rows() as rows:
+        for kind in CATALOGUE:
+            for version in kind.versions:
+                api_version = f"{kind.id.group}/{version}".removeprefix("/")
+                with rows.row(f"{api_version} {kind.id.name}"):
+                    before = len(kind.table(source.mesh))
+                    head = f"apiVersion: {api_version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n"
+                    source.set("x", head + MINIMAL.get(kind.id.name, ""))
+                    assert [p for p in source.problems if p.severity is Severity.ERROR] == []
+                    assert len(kind.table(source.mesh)) == before + 1
+                    source.remove("x")
+                    assert len(kind.table(source.mesh)) == before
 
 
 def test_set_change_and_remove(source: Source) -> None:

@@ -106,7 +106,9 @@ class Game:
             fresh.settle()
             assert player.client.have == fresh.client.have
             assert player.client.versions == fresh.client.versions
-            assert player.client.known() == {name for name in player.client.names if resolve_name(self.world.mesh, name)}
+            assert player.client.known() == {
+                name for name in player.client.names if resolve_name(self.world.mesh, name)
+            }
             assert player.client.names <= player.client.answered
             fresh.close()
         assert self.world.failures == []

@@ -14,6 +14,7 @@ from pilot.lib.duration import Duration
 from pilot.settings.declaration import declared
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
+from testing.rows import Rows
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 AGENT, CAPTURE = AgentSettings(), CaptureSettings()
@@ -34,12 +35,15 @@ def test_every_setting_is_in_the_document(kind: Any, document: str) -> None:
     assert (loaded.settings, loaded.warnings) == (kind, [])
 
 
-def test_a_flag_or_a_variable_sets_only_its_field(subtests: pytest.Subtests) -> None:
-    for kind, one, way in WAYS:
-        with subtests.test(way):
-            text, value = ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
-            argv, environ = ([f"--{way}={text}"], {}) if way == one.flag else ([], {way: text})
-            loaded = load_sections(kind, argv, environ)
-            assert loaded.warnings == []
-            values = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
-            assert values == {**{each.path: each.default for each in declared(kind)}, one.path: value}
+def test_a_flag_or_a_variable_sets_only_its_field() -> None:
+    with Rows() as rows:
+        for kind, one, way in WAYS:
+            with rows.row(way):
+                text, value = (
+                    ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
+                )
+                argv, environ = ([f"--{way}={text}"], {}) if way == one.flag else ([], {way: text})
+                loaded = load_sections(kind, argv, environ)
+                assert loaded.warnings == []
+                values = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
+                assert values == {**{each.path: each.default for each in declared(kind)}, one.path: value}

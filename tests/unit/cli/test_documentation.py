@@ -116,6 +116,7 @@ def test_the_documents_have_commands() -> None:
     assert len(SHOWN) > 30
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: pathlib.Path) -> None:
     options = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path)]

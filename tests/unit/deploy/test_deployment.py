@@ -27,6 +27,8 @@ from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN
 from testing.kube.kube_access import Known, kubeconfig, until
 
+pytestmark = pytest.mark.slow
+
 SYSTEM = "istio-system"
 TOKEN = "token-of-istiod"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -68,7 +68,8 @@ def test_the_same_roots_in_another_order_are_no_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pem", "reason"), [("x", "no valid PEM certificates"), (text(PARTNER) + LEAF.chain.decode(), "not a CA certificate")]
+    ("pem", "reason"),
+    [("x", "no valid PEM certificates"), (text(PARTNER) + LEAF.chain.decode(), "not a CA certificate")],
 )
 def test_what_is_no_root_is_told_and_left_out(pem: str, reason: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(mesh_of(pem))])

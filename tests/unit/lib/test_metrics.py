@@ -173,6 +173,7 @@ def test_the_catalogue_is_sound() -> None:
         assert bool(declared.buckets) == (declared.kind == "histogram"), declared.name
 
 
+@pytest.mark.slow
 def test_what_clients_say_makes_a_bounded_number_of_series(metrics: Metrics) -> None:
     for number in range(1000):
         metrics.connected(f"version {number}")

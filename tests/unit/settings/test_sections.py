@@ -21,6 +21,7 @@ from pilot.settings.process import ProcessSettings
 from pilot.settings.security import AuthoritySettings
 from pilot.settings.usage import flag_sections
 from pilot.settings.webhook import WebhookSettings
+from testing.rows import Rows
 
 TABLES = (
     (pathlib.Path(__file__).resolve().parents[3] / "docs" / "settings.md")
@@ -99,26 +100,28 @@ def changed(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
     return {path: value for path, (value, default) in values.items() if value != default}
 
 
-def test_a_variable_sets_only_its_field(subtests: pytest.Subtests) -> None:
-    for one in DECLARED:
-        if one.env:
-            with subtests.test(one.env):
-                text, value = sample(one.default)
-                path, ambient = ".".join(one.path), "mesh.ambient.enabled"
-                environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), one.env: text}
-                enabled = {ambient: True} if AMBIENT.keys() & environ.keys() else {}
-                assert changed([], environ) == {**enabled, path: value}
+def test_a_variable_sets_only_its_field() -> None:
+    with Rows() as rows:
+        for one in DECLARED:
+            if one.env:
+                with rows.row(one.env):
+                    text, value = sample(one.default)
+                    path, ambient = ".".join(one.path), "mesh.ambient.enabled"
+                    environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), one.env: text}
+                    enabled = {ambient: True} if AMBIENT.keys() & environ.keys() else {}
+                    assert changed([], environ) == {**enabled, path: value}
 
 
-def test_a_flag_sets_only_its_field_and_is_logged_with_its_value(subtests: pytest.Subtests) -> None:
-    for one in DECLARED:
-        if one.flag:
-            with subtests.test(one.flag):
-                text, value = sample(one.default)
-                value = ("a,b",) if one.repeated else value
-                assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
-                flags = load([f"--{one.flag}={text}"], {}).flags
-                assert flags == {**load([], {}).flags, one.flag: text}
+def test_a_flag_sets_only_its_field_and_is_logged_with_its_value() -> None:
+    with Rows() as rows:
+        for one in DECLARED:
+            if one.flag:
+                with rows.row(one.flag):
+                    text, value = sample(one.default)
+                    value = ("a,b",) if one.repeated else value
+                    assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
+                    flags = load([f"--{one.flag}={text}"], {}).flags
+                    assert flags == {**load([], {}).flags, one.flag: text}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pilot.kube.client import RequestTimeouts
+from pilot.kube.api_client import RequestTimeouts
 from testing.kube.kube_mesh import KubeWorld, Servers, difference, start_fresh
 
 

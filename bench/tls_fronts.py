@@ -39,7 +39,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from pilot.xds.tls.front import TlsFront
 

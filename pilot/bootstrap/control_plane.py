@@ -14,9 +14,9 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from pilot.bootstrap.clusters.access_reviews import SecretAccessReview
 from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
 from pilot.bootstrap.clusters.controllers import Controllers
-from pilot.bootstrap.clusters.reviews import SecretAccessReview
 from pilot.bootstrap.config_sources import ConfigSources
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
@@ -26,9 +26,9 @@ from pilot.bootstrap.options import check_sources, parse_addresses, parse_aliase
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
-from pilot.bootstrap.security.authentication import PortAuth
+from pilot.bootstrap.security.port_auth import PortAuth
+from pilot.bootstrap.security.process_security import Security, SecurityContext, TrustRootPublisher
 from pilot.bootstrap.security.secure_port import SecurePort
-from pilot.bootstrap.security.security import Security, SecurityContext, TrustRootPublisher
 from pilot.bootstrap.traces import start_export
 from pilot.bootstrap.webhooks import WebhookParts
 from pilot.config.catalogue import Catalogue
@@ -51,7 +51,7 @@ from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import CHANGES, PUSHES, Metrics
@@ -67,9 +67,9 @@ from pilot.xds.admission import (
     stream_limits,
 )
 from pilot.xds.ads import Ads, AdsOptions
-from pilot.xds.nacks import NackRecorder
-from pilot.xds.net.address import Address
+from pilot.xds.nack_recorder import NackRecorder
 from pilot.xds.net.http import add_ready
+from pilot.xds.net.listen_address import Address
 from pilot.xds.push.discovery import Discovery, log_outcome
 from pilot.xds.push.event_progress import EventOutcome
 from pilot.xds.push.pusher import Pusher

@@ -24,7 +24,7 @@ from pilot.pprof.stacks import Stack
 from pilot.pprof.tasks import tasks, threads
 from pilot.xds.authn.identity import Authenticate, Caller, IdentityError
 from pilot.xds.debug_requests import AnswerDebugRequest, DebugAnswer, DebugRequestError
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 
 MAX_TASKS = 200
 _DEPTH = 12

@@ -9,7 +9,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings import Settings
 from pilot.settings.process import IngestSettings, ProcessSettings
-from pilot.xds.net.address import Address, parse_address
+from pilot.xds.net.listen_address import Address, parse_address
 
 
 class ListenAddresses(NamedTuple):

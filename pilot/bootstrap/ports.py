@@ -12,8 +12,8 @@ from grpc import aio
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
-from pilot.xds.net.address import Address
 from pilot.xds.net.http import listen
+from pilot.xds.net.listen_address import Address
 from pilot.xds.push.connection import Connection
 from pilot.xds.server import drain
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pilot.bootstrap.part import Part
 from pilot.bootstrap.ports import HttpPort
-from pilot.bootstrap.security.server_certificate import ServerCertificate
+from pilot.bootstrap.security.port_certificate import PortCertificate
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kinds.istio import PROXY_CONFIG
 from pilot.config.kinds.kubernetes import CONFIG_MAP, NAMESPACE, NODE
@@ -23,8 +23,8 @@ from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
-from pilot.xds.net.address import Address
 from pilot.xds.net.http import add_ready
+from pilot.xds.net.listen_address import Address
 from webhook.inject.openshift import proxy_ids
 from webhook.inject.proxy_config import ProxyConfigObject
 from webhook.inject.request import PROXY_ID
@@ -46,7 +46,7 @@ class WebhookParts:
         mesh: Callable[[], MeshConfig],
         db: Mesh,
         metrics: Metrics,
-        certificate: ServerCertificate,
+        certificate: PortCertificate,
     ) -> None:
         self._settings, self._db, self._certificate = settings, db, certificate
         mode = settings.webhook.native_sidecars.lower()

@@ -17,8 +17,8 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.controllers.reconciler import Reconciler
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope

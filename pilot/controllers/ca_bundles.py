@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ApiError, KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, KubeError, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.object import ObjectKey
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from webhook.gateway.render import MANAGED, NAME_LABEL
 
 APPLY_PATCH = "application/apply-patch+yaml"

@@ -21,10 +21,10 @@ from pilot.controllers.deployed_objects import DeployedObjects
 from pilot.controllers.reconciler import Reconciler
 from pilot.controllers.watched_keys import WatchedKeys
 from pilot.derive import Node
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.lowering.gateway_api.deployments import (

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ApiError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, NotFound
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 JSON_PATCH = "application/json-patch+json"

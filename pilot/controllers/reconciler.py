@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.log import scope
 

@@ -29,8 +29,8 @@ from pilot.controllers.registered_entry import (
     find_entry,
     find_group,
 )
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, KubeError, NotFound
 from pilot.lib.backoff import Backoff
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.log import scope

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 REVISION, TAG = "istio.io/rev", "istio.io/tag"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ApiError, Conflict, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, Conflict, NotFound
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 EXCLUDED_NAMESPACES = frozenset({"kube-public", "kube-node-lease", "local-path-storage"})

@@ -13,8 +13,8 @@ from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.reconciler import Reconciler
 from pilot.derive import UNSET
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import NotFound
 from pilot.lib.backoff import Backoff
 from pilot.mesh.registry.auto_addresses import allocated_addresses
 from pilot.mesh.tables.database import Mesh

@@ -13,10 +13,10 @@ import msgspec
 
 from pilot.config.group_kind import MULTICLUSTER
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ApiError, Conflict, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, Conflict, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 VERSION = "v1alpha1"

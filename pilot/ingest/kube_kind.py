@@ -1,4 +1,4 @@
-"""One kind of one cluster: followed in the version that is preferred of those that the server has."""
+"""Watches one kind in one cluster, in the preferred version that its API server serves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from pilot.config.group_kind import plural_of
 from pilot.config.kind import AnyKind
 from pilot.ingest.kube_kinds import collection_of, is_built_in
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.informer import Informer, Receive, WatchOptions
 from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
@@ -21,8 +21,10 @@ _log = scope("kube")
 
 
 class KubeKind:
-    """`follower` follows its collection, in `namespace` where that is named. `settled` is set when the objects that there were have been received,
-    or the kind is served in no version that we read."""
+    """Watch of one kind, limited to `namespace` if that is set.
+
+    `settled` is set once the existing objects have been received, or if no supported version is served.
+    """
 
     def __init__(
         self,
@@ -30,64 +32,64 @@ class KubeKind:
         kind: AnyKind,
         receive: Receive,
         pace: WatchOptions,
-        choose: random.Random,
+        rng: random.Random,
         namespace: str = "",
     ) -> None:
         self.settled = asyncio.Event()
-        self._client, self._kind, self._pace, self._choose, self._namespace = client, kind, pace, choose, namespace
+        self._client, self._kind, self._pace, self._rng, self._namespace = client, kind, pace, rng, namespace
         self._version = kind.versions[0]
         self.follower = Informer(
-            client, collection_of(kind, self._version, namespace), receive, pace, choose, self.settled
+            client, collection_of(kind, self._version, namespace), receive, pace, rng, self.settled
         )
-        self._look = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._recheck = asyncio.Event()
+        self._version_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to follow."""
+        """Start the watch."""
         if is_built_in(self._kind):
             self._begin()
         else:
-            self._looking = asyncio.create_task(self._keep_looking(), name=f"versions of {self._kind.id}")
+            self._version_task = asyncio.create_task(self._track_version(), name=f"versions of {self._kind.id}")
 
     def look_again(self) -> None:
-        """Notes that the kind may be served in other versions now."""
-        self._look.set()
+        """Check the served versions again, because they may have changed."""
+        self._recheck.set()
 
     async def restart(self) -> None:
-        """Reads everything once more, in a version that is looked for anew."""
-        await cancel_tasks(self._looking, self._following)
-        self._following = None
+        """List all objects again, after choosing the version anew."""
+        await cancel_tasks(self._version_task, self._watch_task)
+        self._watch_task = None
         self.follower.watch_collection(self.follower.collection)
         self.start()
 
     async def stop(self) -> None:
-        """Ends the following."""
-        await cancel_tasks(self._looking, self._following)
+        """Stop the watch."""
+        await cancel_tasks(self._version_task, self._watch_task)
         self.settled.set()
 
     async def forget(self) -> None:
-        """Takes back all objects, after `stop`."""
+        """Remove all objects. Call this after `stop`."""
         await self.follower.clear()
 
     def _begin(self) -> None:
-        self._following = asyncio.create_task(self.follower.run(), name=f"follow {self._kind.id}")
+        self._watch_task = asyncio.create_task(self.follower.run(), name=f"watch {self._kind.id}")
 
-    async def _keep_looking(self) -> None:
-        """Changes the version that is followed when that which is preferred changes."""
+    async def _track_version(self) -> None:
+        """Switch versions when the preferred one changes."""
         while True:
-            self._look.clear()
+            self._recheck.clear()
             version = await self._find_version()
-            if self._following is None or version != self._version:
-                await cancel_tasks(self._following)
+            if self._watch_task is None or version != self._version:
+                await cancel_tasks(self._watch_task)
                 self._version = version
                 self.follower.watch_collection(collection_of(self._kind, version, self._namespace))
                 self._begin()
-            await self._look.wait()
+            await self._recheck.wait()
 
     async def _find_version(self) -> str:
-        """Returns the version to follow, as soon as there is one: a kind is served a moment after it is defined."""
-        attempts = RetryDelays(self._pace.backoff, self._choose)
+        """Return the version to watch. Retries until one is served, which happens shortly after the kind is defined."""
+        attempts = RetryDelays(self._pace.backoff, self._rng)
         while True:
             try:
                 for version in self._kind.versions:
@@ -99,14 +101,14 @@ class KubeKind:
             await asyncio.sleep(attempts.next_delay())
 
     async def _is_served(self, version: str) -> bool:
-        """Returns whether the server has the kind in a version."""
+        """Return True if the server serves the kind in a version."""
         try:
-            found = await self._client.call("GET", f"/apis/{self._kind.id.group}/{version}")
+            response = await self._client.call("GET", f"/apis/{self._kind.id.group}/{version}")
         except NotFound:
             return False
         return any(
             resource.name == plural_of(self._kind.id)
-            for resource in msgspec.json.decode(found, type=_ResourceList).resources
+            for resource in msgspec.json.decode(response, type=_ResourceList).resources
         )
 
 

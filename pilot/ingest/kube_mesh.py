@@ -1,7 +1,7 @@
-"""Mesh config and mesh networks from ConfigMaps of the control plane's namespace, live.
+"""Watches mesh config and mesh networks in ConfigMaps of the control plane's namespace.
 
-Where there are two, the shared one is the lower layer. Without any the defaults hold; what is wrong leaves what was there, and of two
-layers the wrong one is left out.
+If there are two ConfigMaps, the shared one is the lower layer. Without any, the defaults apply. An invalid layer is
+ignored, and if no layer is valid the last valid configuration stays in force.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pilot.ingest.batch import Batch
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import MESH_CONFIG
 
@@ -30,7 +30,7 @@ Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
 
 
 class MeshRow(NamedTuple):
-    """A row of the table `mesh`: the key in a ConfigMap that it comes from, its own key, what it is without any, and how layers become it."""
+    """A row of the table `mesh`: its key in ConfigMaps, its key in the table, its default, and its decoder."""
 
     source: str
     key: str
@@ -40,7 +40,7 @@ class MeshRow(NamedTuple):
 
 
 def _upper_networks(layers: Sequence[Any]) -> tuple[Any, list[Problem]]:
-    """Returns the networks of the uppermost layer: they are not merged."""
+    """Return the networks of the top layer. Mesh networks are not merged."""
     return decode_mesh_networks(layers[-1]) if layers else (MeshNetworks(), [])
 
 
@@ -53,7 +53,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 class MeshConfigMaps:
-    """Rows from ConfigMaps. `names`: those that are read, the lowest layer first."""
+    """Reads rows from the ConfigMaps `names`, the lowest layer first."""
 
     def __init__(
         self,
@@ -64,33 +64,33 @@ class MeshConfigMaps:
         batch: Batch,
         problems: ProblemStore,
         pace: WatchOptions,
-        choose: random.Random,
+        rng: random.Random,
     ) -> None:
         self._namespace, self._names, self._rows, self._batch, self._problems = namespace, names, rows, batch, problems
         self._data: dict[str, dict[str, str]] = {}
-        self._held: set[str] = set()
+        self._loaded: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._followers = {name: self._follow(client, name, pace, choose) for name in names}
+        self._informers = {name: self._create_informer(client, name, pace, rng) for name in names}
 
-    def _follow(self, client: ApiClient, name: str, pace: WatchOptions, choose: random.Random) -> Informer:
+    def _create_informer(self, client: ApiClient, name: str, pace: WatchOptions, rng: random.Random) -> Informer:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        return Informer(client, WatchedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
+        return Informer(client, WatchedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, rng)
 
     async def start(self) -> None:
-        """Begins to read, and follows from then on."""
+        """Start to watch the ConfigMaps."""
         self._tasks = [
-            asyncio.create_task(follower.run(), name=f"follow ConfigMap {name}")
-            for name, follower in self._followers.items()
+            asyncio.create_task(informer.run(), name=f"watch ConfigMap {name}")
+            for name, informer in self._informers.items()
         ]
 
     async def synced(self) -> None:
-        """Returns when the rows are in the batch."""
-        for follower in self._followers.values():
-            await follower.synced.wait()
+        """Wait until the rows are in the batch."""
+        for informer in self._informers.values():
+            await informer.synced.wait()
         self._put()
 
     async def stop(self) -> None:
-        """Follows nothing any more."""
+        """Stop the watches."""
         await cancel_tasks(*self._tasks)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
@@ -99,20 +99,20 @@ class MeshConfigMaps:
                 self._data.pop(change.name.name, None)
             else:
                 self._data[change.name.name] = msgspec.json.decode(change.raw, type=_ConfigMap).data or {}
-        if all(follower.synced.is_set() for follower in self._followers.values()):
+        if all(informer.synced.is_set() for informer in self._informers.values()):
             self._put()
 
     def _put(self) -> None:
         for row in self._rows:
             value = self._read(row)
-            if value is None and row.key not in self._held:
+            if value is None and row.key not in self._loaded:
                 value = row.default
             if value is not None:
-                self._held.add(row.key)
+                self._loaded.add(row.key)
                 self._batch.put([(MESH_CONFIG, row.key, value)])
 
     def _read(self, row: MeshRow) -> Any:
-        """Returns the value of a row as the ConfigMaps say it; None where they say nothing right."""
+        """Return the value of a row, or None if no layer is valid."""
         layers: list[Any] = []
         texts = [(name, self._data[name][row.source]) for name in self._names if row.source in self._data.get(name, {})]
         for name, text in texts:
@@ -128,7 +128,7 @@ class MeshConfigMaps:
         return row.decode(layers)[0]
 
     def _layer(self, row: MeshRow, text: str) -> tuple[Any, list[Problem]]:
-        """Returns a layer as plain data, and what is wrong with it alone."""
+        """Return a layer as plain data, and its problems."""
         try:
             documents = read_documents(text.encode(), row.source)
         except SyntaxFault as fault:

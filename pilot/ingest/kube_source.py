@@ -1,4 +1,4 @@
-"""Configuration and what runs in a cluster, from its API server: every kind that there is, live."""
+"""Reads configuration and workloads of a cluster from its API server, and watches them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pilot.ingest.kube_kind import KubeKind
 from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
 from pilot.ingest.kube_objects import EditSink, KubeObjects
 from pilot.ingest.ledger import Ledger
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
 
@@ -23,11 +23,11 @@ _log = scope("kube")
 
 
 class KubeSource:
-    """Follows one cluster. `start` begins, `synced` waits until all that there was has been read, `stop` ends.
+    """Watches one cluster. `start` begins, `synced` waits until the existing objects have been read, `stop` ends.
 
-    `kinds` are those that are read; of a cluster that is not the own one only those that every cluster has its own of. A kind that
-    is defined by a CustomResourceDefinition is followed while that exists; `followed` are those that are, `on_follow` is told of new ones. Of kinds
-    whose objects lie in namespaces only those in `namespace` are read, where one is named.
+    From remote clusters only the per-cluster kinds among `kinds` are read. A kind with a CustomResourceDefinition is
+    watched while that exists. `followed` holds the watched kinds, and the callbacks `on_follow` are called with each
+    new one. If `namespace` is set, namespaced objects are read only from there.
     """
 
     def __init__(
@@ -39,22 +39,22 @@ class KubeSource:
         origin: DocumentOrigin,
         kinds: Iterable[AnyKind],
         pace: WatchOptions,
-        choose: random.Random,
+        rng: random.Random,
         namespace: str = "",
     ) -> None:
         self.cluster = origin.cluster
         self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
-        self._origin, self._pace, self._choose, self._namespace = origin, pace, choose, namespace
+        self._origin, self._pace, self._rng, self._namespace = origin, pace, rng, namespace
         read = [kind for kind in kinds if origin.own or kind.per_cluster]
         self._built_in = [kind for kind in read if is_built_in(kind)]
         self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
-        self._definitions = Informer(client, DEFINITIONS, self._receive_definitions, pace, choose)
+        self._definitions = Informer(client, DEFINITIONS, self._receive_definitions, pace, rng)
         self.followed: dict[GroupKind, KubeKind] = {}
         self.on_follow: list[Callable[[GroupKind], None]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
-        """Begins to read, and follows from then on. Without `configuration` only what runs in the cluster is read."""
+        """Start to watch. Without `configuration`, only per-cluster kinds such as Service and Pod are read."""
         if not configuration:
             self._built_in = [kind for kind in self._built_in if kind.per_cluster]
             self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}
@@ -63,22 +63,22 @@ class KubeSource:
         self._begin()
 
     def _begin(self) -> None:
-        self._task = asyncio.create_task(self._definitions.run(), name=f"follow the definitions of {self.cluster}")
+        self._task = asyncio.create_task(self._definitions.run(), name=f"watch the definitions of {self.cluster}")
 
     async def synced(self) -> None:
-        """Returns when everything that the server had at the start is in the batch."""
+        """Wait until all objects that existed at the start are in the batch."""
         await self._definitions.synced.wait()
         while waiting := [followed for followed in self.followed.values() if not followed.settled.is_set()]:
             await waiting[0].settled.wait()
 
     async def stop(self) -> None:
-        """Follows nothing any more; what was read stays."""
+        """Stop watching. The objects stay."""
         await cancel_tasks(self._task)
         for followed in self.followed.values():
             await followed.stop()
 
     def path_of(self, kind: GroupKind, namespace: str, name: str) -> str:
-        """Returns the path of an object at the server, in the version that is read; "" where the kind is not read now."""
+        """Return the API path of an object in the watched version, or "" if its kind is not watched."""
         followed = self.followed.get(kind)
         if followed is None:
             return ""
@@ -87,7 +87,7 @@ class KubeSource:
         return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
 
     async def restart(self) -> None:
-        """Reads all of it once more, as it may be another server's: what has not changed is no edit."""
+        """List everything again, possibly from another server. Unchanged objects cause no edits."""
         await cancel_tasks(self._task)
         self._definitions.watch_collection(DEFINITIONS)
         for followed in self.followed.values():
@@ -95,19 +95,17 @@ class KubeSource:
         self._begin()
 
     async def forget(self) -> None:
-        """Takes back all that was read, after `stop`."""
+        """Remove all objects. Call this after `stop`."""
         for followed in self.followed.values():
             await followed.forget()
 
     def _follow(self, kind: AnyKind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
-        self.followed[kind.id] = KubeKind(
-            self._client, kind, objects.receive, self._pace, self._choose, self._namespace
-        )
+        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
         self.followed[kind.id].start()
-        for told in self.on_follow:
-            told(kind.id)
+        for callback in self.on_follow:
+            callback(kind.id)
 
     async def _receive_definitions(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
@@ -116,7 +114,7 @@ class KubeSource:
                 continue
             followed = self.followed.get(kind.id)
             if change.raw is None and followed is not None:
-                _log.info("%s: %s is not defined any more", self.cluster, kind.id)
+                _log.info("%s: the CustomResourceDefinition of %s was deleted", self.cluster, kind.id)
                 del self.followed[kind.id]
                 await followed.stop()
                 await followed.forget()

@@ -1,7 +1,7 @@
-"""Other clusters, from Secrets with their kubeconfigs, or from files: each joins, changes its credentials and leaves while the process runs.
+"""Adds, updates and removes remote clusters according to kubeconfigs in Secrets or files.
 
-A Secret with the label istio/multiCluster has a cluster for each of its keys. Of several Secrets with the same cluster the first has it,
-until it is gone. A kubeconfig that cannot be used leaves a cluster as it was, with a problem that says why.
+A Secret labelled istio/multiCluster names a cluster in each of its keys. If several Secrets name the same cluster, the
+first wins until it is deleted. An unusable kubeconfig is reported, and the cluster stays as it was.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pilot.ingest.kubeconfig_folder import KubeconfigFolder
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_kubeconfig import read_kubeconfig
-from pilot.kube.access import Credentials
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ConfigurationError
+from pilot.kube.api_access import Credentials
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ConfigurationError
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
 
@@ -36,8 +36,12 @@ class _Secret(msgspec.Struct):
 
 
 class Options(NamedTuple):
-    """`own`: the cluster whose Secrets are read, which is no other one. `namespace`: where they are. `allowed`: see `read_kubeconfig`.
-    `deadline`: seconds that the start waits for a cluster, 0 for as long as it takes. `folder`: where kubeconfigs are files instead."""
+    """Options for remote clusters.
+
+    `own` is the local cluster, and `namespace` holds the Secrets. For `allowed`, see `read_kubeconfig`. Startup waits
+    at most `deadline` seconds for a cluster; 0 means no limit. If `folder` is set, kubeconfigs are read from files
+    there.
+    """
 
     own: str
     namespace: str
@@ -47,18 +51,18 @@ class Options(NamedTuple):
 
 
 Join = Callable[[str, Credentials], RemoteCluster]
-"""Returns a cluster that is read with these credentials."""
+"""Creates a cluster that is read with the given credentials."""
 
 
 class ClusterCounts(Protocol):
-    """Is told of Secrets that come (add), change (update) and go (delete), and how many clusters there are."""
+    """Metrics of Secret events (add, update, delete) and of the number of clusters."""
 
     def cluster_secret(self, event: str) -> None: ...
     def clusters(self, local: int, remote: int) -> None: ...
 
 
 class RemoteClusters:
-    """All other clusters. `clusters` has those that are followed, by their ids."""
+    """All remote clusters. `clusters` holds those in use by ID."""
 
     def __init__(
         self,
@@ -67,7 +71,7 @@ class RemoteClusters:
         join: Join,
         problems: ProblemStore,
         pace: WatchOptions,
-        choose: random.Random,
+        rng: random.Random,
         counts: ClusterCounts,
     ) -> None:
         self.clusters: dict[str, RemoteCluster] = {}
@@ -77,24 +81,24 @@ class RemoteClusters:
         self._reported: set[str] = set()
         path = f"/api/v1/namespaces/{options.namespace}/secrets"
         self._folder = KubeconfigFolder(options.folder, self._receive_files) if options.folder else None
-        self._follower = Informer(client, WatchedCollection(path, labels=LABEL), self._receive, pace, choose)
-        self._synced = self._folder.synced if self._folder is not None else self._follower.synced
+        self._informer = Informer(client, WatchedCollection(path, labels=LABEL), self._receive, pace, rng)
+        self._synced = self._folder.synced if self._folder is not None else self._informer.synced
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to follow the Secrets or files, and the clusters that they name."""
+        """Start to watch the Secrets or files, and the clusters that they name."""
         if self._folder is not None:
             await self._folder.start()
             return
-        self._task = asyncio.create_task(self._follower.run(), name="follow the Secrets of clusters")
+        self._task = asyncio.create_task(self._informer.run(), name="watch the Secrets of clusters")
 
     async def synced(self) -> None:
-        """Returns when every cluster that there was at the start has been read, or its time is over."""
+        """Wait until every initial cluster has been read or its deadline is over."""
         await self._synced.wait()
         await asyncio.gather(*(cluster.wait(self._options.deadline) for cluster in self.clusters.values()))
 
     async def stop(self) -> None:
-        """Follows nothing any more; what was read stays."""
+        """Stop watching. The objects stay."""
         await cancel_tasks(self._task)
         if self._folder is not None:
             await self._folder.stop()
@@ -103,7 +107,7 @@ class RemoteClusters:
 
     async def _receive_files(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
         self._secrets = dict(files)
-        await self._settle()
+        await self._reconcile()
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
@@ -115,58 +119,58 @@ class RemoteClusters:
                 self._secrets.pop(secret, None)
             else:
                 self._secrets[secret] = msgspec.json.decode(change.raw, type=_Secret).data or {}
-        await self._settle()
+        await self._reconcile()
 
-    async def _settle(self) -> None:
-        """Has the clusters that the Secrets name joined, and no others."""
-        wanted = self._wanted()
-        for name in [name for name in self.clusters if name not in wanted]:
-            _log.info("cluster %s leaves", name)
+    async def _reconcile(self) -> None:
+        """Add the clusters that the Secrets name, and remove all others."""
+        desired = self._desired_clusters()
+        for name in [name for name in self.clusters if name not in desired]:
+            _log.info("removing cluster %s", name)
             cluster = self.clusters.pop(name)
             await cluster.stop()
             await cluster.forget()
-        found: dict[str, list[Problem]] = {secret: [] for secret in self._secrets}
-        for name, (secret, data) in wanted.items():
+        problems_by_secret: dict[str, list[Problem]] = {secret: [] for secret in self._secrets}
+        for name, (secret, data) in desired.items():
             try:
                 await self._use(name, data)
             except ConfigurationError as error:
-                found[secret].append(self._problem(secret, name, str(error)))
+                problems_by_secret[secret].append(self._problem(secret, name, str(error)))
         for secret in self._secrets.keys() | self._reported:
-            self._problems.replace(("clusters", secret), found.get(secret, ()))
+            self._problems.replace(("clusters", secret), problems_by_secret.get(secret, ()))
         self._counts.clusters(1, len(self.clusters))
-        self._reported = {secret for secret, problems in found.items() if problems}
+        self._reported = {secret for secret, problems in problems_by_secret.items() if problems}
 
     async def _use(self, name: str, data: bytes) -> None:
-        """Has a cluster followed by a kubeconfig. ConfigurationError where that cannot be used."""
+        """Read a cluster with a kubeconfig. Raises ConfigurationError if that is unusable."""
         cluster = self.clusters.get(name)
         if cluster is not None and cluster.kubeconfig == data:
             return
         credentials = read_kubeconfig(data, self._options.allowed)
         await credentials.load()
         if cluster is None:
-            _log.info("cluster %s joins", name)
+            _log.info("adding cluster %s", name)
             cluster = self.clusters[name] = self._join(name, credentials)
             await cluster.start()
         else:
-            _log.info("cluster %s gets other credentials", name)
+            _log.info("updating the credentials of cluster %s", name)
             cluster.change(credentials)
         cluster.kubeconfig = data
 
-    def _wanted(self) -> dict[str, tuple[str, bytes]]:
-        """Returns the Secret and the kubeconfig of each cluster: a cluster stays with the Secret that it has."""
-        wanted: dict[str, tuple[str, bytes]] = {}
+    def _desired_clusters(self) -> dict[str, tuple[str, bytes]]:
+        """Return the Secret and the kubeconfig of each cluster. A cluster stays with its current Secret."""
+        desired: dict[str, tuple[str, bytes]] = {}
         for secret in sorted(self._secrets, key=lambda secret: (secret not in self._holders.values(), secret)):
             for name, data in self._secrets[secret].items():
                 holder = self._holders.get(name)
-                kept = holder in self._secrets and name in self._secrets[holder] if holder is not None else False
-                if name != self._options.own and name not in wanted and (not kept or holder == secret):
-                    wanted[name] = secret, data
-        self._holders = {name: secret for name, (secret, _) in wanted.items()}
-        return wanted
+                has_holder = holder in self._secrets and name in self._secrets[holder] if holder is not None else False
+                if name != self._options.own and name not in desired and (not has_holder or holder == secret):
+                    desired[name] = secret, data
+        self._holders = {name: secret for name, (secret, _) in desired.items()}
+        return desired
 
     def _problem(self, secret: str, name: str, message: str) -> Problem:
-        said = f"cluster {name}: {message}"
+        text = f"cluster {name}: {message}"
         if self._folder is not None:
-            return Problem(code="bad-kubeconfig", file=f"{self._options.folder}/{secret}", message=said)
+            return Problem(code="bad-kubeconfig", file=f"{self._options.folder}/{secret}", message=text)
         subject = ObjectRef(GroupKind("", "Secret"), self._options.namespace, secret)
-        return Problem(code="bad-kubeconfig", object=subject, path=f"data[{name}]", message=said)
+        return Problem(code="bad-kubeconfig", object=subject, path=f"data[{name}]", message=text)

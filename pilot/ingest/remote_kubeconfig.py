@@ -1,4 +1,5 @@
-"""Kubeconfigs of other clusters, as Secrets bring them: who may write Secrets must not run programs or read files here."""
+"""Parsing of untrusted kubeconfigs: permission to write Secrets must not allow running programs or reading files
+here."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from pilot.kube.access import Kubeconfig
-from pilot.kube.errors import ConfigurationError
+from pilot.kube.api_access import Kubeconfig
+from pilot.kube.api_errors import ConfigurationError
 
 _OPTIONS = {
     "exec": "exec",
@@ -23,14 +24,16 @@ VARIABLE = "PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
 
 
 def read_kubeconfig(data: bytes, allowed: Collection[str] = ()) -> Kubeconfig:
-    """Returns the access that a kubeconfig gives. ConfigurationError where it is none, or asks for what is not allowed: of the options that
-    run programs, read files or skip verification only those are taken that `allowed` names."""
+    """Parse a kubeconfig. Raises ConfigurationError if it is invalid or uses a forbidden option.
+
+    Options that run programs, read files or skip verification are forbidden unless `allowed` names them.
+    """
     try:
         plain = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigurationError(f"the kubeconfig is no YAML: {error}") from error
+        raise ConfigurationError(f"the kubeconfig is not valid YAML: {error}") from error
     if not isinstance(plain, dict):
-        raise ConfigurationError("the kubeconfig is no mapping")
+        raise ConfigurationError("the kubeconfig is not a mapping")
     for section, inner in (("users", "user"), ("clusters", "cluster")):
         for entry in _entries(plain, section, inner):
             _check(entry, allowed)
@@ -38,12 +41,12 @@ def read_kubeconfig(data: bytes, allowed: Collection[str] = ()) -> Kubeconfig:
 
 
 def _entries(plain: Mapping[str, Any], section: str, inner: str) -> list[Mapping[str, Any]]:
-    found = plain.get(section) or []
-    if not isinstance(found, list) or not all(
-        isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in found
+    entries = plain.get(section) or []
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in entries
     ):
-        raise ConfigurationError(f"the kubeconfig's {section} are no list of {section}")
-    return [entry.get(inner) or {} for entry in found]
+        raise ConfigurationError(f"{section} of the kubeconfig is not a list of {section}")
+    return [entry.get(inner) or {} for entry in entries]
 
 
 def _check(entry: Mapping[str, Any], allowed: Collection[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from deploy.operator.settings_tree import value_at
 from pilot.install.install_plan import InstallPlan
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 _CILIUM = ResourceKey(VersionedKind("v1", "ConfigMap"), "kube-system", "cilium-config")

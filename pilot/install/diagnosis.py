@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ObjectClient, VersionedKind
 
 Plain = dict[str, Any]

@@ -31,7 +31,7 @@ from pilot.install.tag_webhooks import (
     list_injectors,
     with_existing_policies,
 )
-from pilot.kube.errors import ApiError, KubeError, NotFound
+from pilot.kube.api_errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, resource_key
 
 Plain = dict[str, Any]

@@ -11,7 +11,7 @@ from pilot.install.installation_labels import COMPONENT, DEFAULT, REVISION
 from pilot.install.object_readiness import unready_reason
 from pilot.install.prune import DEFINITION, list_installed
 from pilot.install.tag_webhooks import list_injectors, with_existing_policies
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
 
 Plain = dict[str, Any]
@@ -69,7 +69,7 @@ def _differing_paths(one: Any, other: Any, path: str) -> Iterator[str]:
         for key in sorted(one.keys() | other.keys()):
             yield from _differing_paths(one.get(key), other.get(key), f"{path}.{key}" if path else key)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _differing_paths(left, right, f"{path}[{index}]")
+        for index, (item, other_item) in enumerate(zip(one, other, strict=True)):
+            yield from _differing_paths(item, other_item, f"{path}[{index}]")
     elif one != other:
         yield path

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, KubeError, Status, error_from_status
-from pilot.kube.wire import read_event
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, KubeError, Status, error_from_status
+from pilot.kube.list_watch import read_event
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SERVER_USAGES = ("digital signature", "key encipherment", "server auth")

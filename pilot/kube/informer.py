@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.kube.client import JSON, ApiClient
-from pilot.kube.errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
-from pilot.kube.wire import (
+from pilot.kube.api_client import JSON, ApiClient
+from pilot.kube.api_errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
+from pilot.kube.list_watch import (
     INITIAL_EVENTS_END,
     NamespacedName,
     ObjectChange,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.leader_lock import LeaderRecord, Lock, LockObject
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks

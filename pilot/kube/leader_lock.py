@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, NotFound
 
 Plain = dict[str, Any]
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"

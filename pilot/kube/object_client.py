@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.client import JSON, ApiClient
-from pilot.kube.errors import ApiError, KubeError, NotFound, Unreachable
-from pilot.kube.wire import read_page
+from pilot.kube.api_client import JSON, ApiClient
+from pilot.kube.api_errors import ApiError, KubeError, NotFound, Unreachable
+from pilot.kube.list_watch import read_page
 from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]

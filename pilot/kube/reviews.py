@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError, Unreachable
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError, Unreachable
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

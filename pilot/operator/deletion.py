@@ -13,7 +13,7 @@ from pilot.install.installation_labels import COMPONENT, OWNER, OWNER_NAMESPACE,
 from pilot.install.prune import DEFINITION, list_installed
 from pilot.install.tag_webhooks import NAMESPACE
 from pilot.install.uninstallation import is_shared, proxy_warnings
-from pilot.kube.errors import Conflict, NotFound
+from pilot.kube.api_errors import Conflict, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind, resource_key
 from pilot.operator.istio_operator_resource import FINALIZER, KIND, IstioOperatorResource, istio_operator_of
 from pilot.operator.operator_context import OperatorContext

@@ -13,8 +13,9 @@ import msgspec
 from pilot.install.installation_labels import MANAGED
 from pilot.install.object_readiness import WORKLOADS
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
+from pilot.kube.list_watch import ObjectChange
 from pilot.kube.object_client import (
     ObjectClient,
     Plain,
@@ -24,7 +25,6 @@ from pilot.kube.object_client import (
     VersionedKind,
     resource_key,
 )
-from pilot.kube.wire import ObjectChange
 
 ChangeHandler = Callable[[ResourceKey, Plain | None], None]
 """Receives an object that changed, or None if it was deleted."""

@@ -14,7 +14,7 @@ from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installer import Installer
 from pilot.install.object_readiness import unready_reason
 from pilot.install.prune import DEFINITION
-from pilot.kube.errors import KubeError, NotFound
+from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope

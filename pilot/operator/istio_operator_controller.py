@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pilot.install.installation_labels import OWNER, OWNER_NAMESPACE
 from pilot.install.installer import WaitOptions
 from pilot.install.object_readiness import WORKLOADS, unready_reason
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.kube.object_client import Plain, ResourceKey, RetryPolicy
-from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.operator.drift import AppliedObjects, installed_object_informers

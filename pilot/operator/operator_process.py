@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from pilot.install.installer import WaitOptions
-from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import ApiClient, RequestTimeouts
-from pilot.kube.errors import KubeError
+from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
+from pilot.kube.api_client import ApiClient, RequestTimeouts
+from pilot.kube.api_errors import KubeError
 from pilot.kube.informer import WatchOptions
 from pilot.kube.leader_election import LeaderElection, LeaseDurations
 from pilot.kube.leader_lock import LEASE, Lock

@@ -47,7 +47,7 @@ from pilot.xds.debug_requests import (
     no_debug_answer,
     requested_names,
 )
-from pilot.xds.nacks import NackLog, NoNackLog
+from pilot.xds.nack_recorder import NackLog, NoNackLog
 from pilot.xds.node import parse_node
 from pilot.xds.push.connection import Connection, do_nothing, event_fields
 from pilot.xds.push.discovery import Discovery

@@ -24,10 +24,10 @@ from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.access import KubeconfigFile
-from pilot.kube.client import ApiClient, RequestTimeouts
-from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.wire import NamespacedName
+from pilot.kube.api_access import KubeconfigFile
+from pilot.kube.api_client import ApiClient, RequestTimeouts
+from pilot.kube.api_errors import Conflict, NotFound
+from pilot.kube.list_watch import NamespacedName
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definitions

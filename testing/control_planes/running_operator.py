@@ -12,8 +12,8 @@ from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
 from deploy.operator.manifest import Installation, render_installation
 from pilot.install.installation_labels import MANAGED
-from pilot.kube.client import RequestTimeouts
-from pilot.kube.errors import KubeError
+from pilot.kube.api_client import RequestTimeouts
+from pilot.kube.api_errors import KubeError
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration

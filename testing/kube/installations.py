@@ -12,7 +12,7 @@ from deploy.operator.manifest import Installation, render_installation
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
 from pilot.install.installer import Installer, InstallOutcome, WaitOptions
-from pilot.kube.client import ApiClient, RequestTimeouts
+from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.object_client import ObjectClient, RetryPolicy
 from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info

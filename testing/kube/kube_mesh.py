@@ -15,8 +15,8 @@ from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient, RequestTimeouts
-from pilot.kube.wire import NamespacedName
+from pilot.kube.api_client import ApiClient, RequestTimeouts
+from pilot.kube.list_watch import NamespacedName
 from testing.apiserver.definitions import definitions
 from testing.apiserver.selectors import selector
 from testing.apiserver.server import ApiServer

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from pilot.install.installation_labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from testing.control_planes.running_operator import Operated, expected
 from testing.kube.installations import SYSTEM, Plain, State
 from testing.kube.kube_access import until

@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.install.install_plan import InstallPlan, Step
 from pilot.install.installation_labels import OperatorOwner
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]

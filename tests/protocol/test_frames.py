@@ -9,7 +9,7 @@ from envoy_data_plane.envoy.service.discovery import v3 as second
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.xds.push.message_cache import EncodedMessage, MessageCache, random_uuid
-from pilot.xds.session.encoding import Payload
+from pilot.xds.session.response_encoding import Payload
 from pilot.xds.session.session import Response, Session
 from pilot.xds.session.snapshot import TypeState
 from pilot.xds.session.subscription import Subscription

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from pilot.xds.net import http
-from pilot.xds.net.address import Address
 from pilot.xds.net.http import listen
 from pilot.xds.net.http_connections import ConnectionTimeouts, Handler, HttpConnections, _Activity
+from pilot.xds.net.listen_address import Address
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -12,7 +12,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.xds.push.pusher import join
 from pilot.xds.session.delta import DeltaSession
-from pilot.xds.session.encoding import Payload, Placeholders
+from pilot.xds.session.response_encoding import Payload, Placeholders
 from pilot.xds.session.session import Response, Session
 from pilot.xds.session.snapshot import TypeState
 from testing.clients.ads import NODE, Client, serving

@@ -25,7 +25,7 @@ from ca.self_signed import sign_root
 from ca.server_certificate import issue_server_certificates
 from pilot.settings.process import ServeSettings
 from pilot.xds.authn.identity import Caller, IdentityError
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.server import make_server
 from pilot.xds.tls import front as front_module

@@ -12,7 +12,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
-from pilot.xds.session.encoding import placeholder
+from pilot.xds.session.response_encoding import placeholder
 from pilot.xds.session.session import Session
 from pilot.xds.session.snapshot import Snapshot, TypeState
 from testing.clients.ads import Client, serving

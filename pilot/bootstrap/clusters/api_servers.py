@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.bootstrap.clusters.reviews import TokenReviewers
-from pilot.bootstrap.security.authentication import local_cluster_names
+from pilot.bootstrap.clusters.access_reviews import TokenReviewers
+from pilot.bootstrap.security.port_auth import local_cluster_names
 from pilot.bootstrap.security.secret_store import PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretError, SecretStore
 from pilot.config.catalogue import Catalogue
 from pilot.config.group_kind import NETWORKING, GroupKind
@@ -24,9 +24,9 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
-from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import ApiClient, Throttle
-from pilot.kube.errors import ConfigurationError, KubeError, NotFound
+from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
+from pilot.kube.api_client import ApiClient, Throttle
+from pilot.kube.api_errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError

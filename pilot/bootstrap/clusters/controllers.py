@@ -17,6 +17,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.analysis_status import AnalysisStatusController
 from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundleController
+from pilot.controllers.cluster_trust_bundle import TrustBundleController
 from pilot.controllers.leader_priority import REMOTE_PREFIX, LeaderPriority
 from pilot.controllers.node_taints import NodeTaintController
 from pilot.controllers.reconciler import Controller, ControllerGroup
@@ -24,11 +25,10 @@ from pilot.controllers.registration_in_cluster import ClusterRegistration, Clust
 from pilot.controllers.root_certificates import RootCertificateController
 from pilot.controllers.service_entry_addresses import AutoAddressController
 from pilot.controllers.service_exports import ServiceExportController
-from pilot.controllers.trust_bundle import TrustBundleController
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.leader_election import LeaderElection, LeaseDurations
 from pilot.kube.leader_lock import CONFIG_MAP, LEASE, Lock
 from pilot.lib.backoff import RetryDelays

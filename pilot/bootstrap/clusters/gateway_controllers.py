@@ -15,11 +15,11 @@ from pilot.config.kinds.istio import PROXY_CONFIG
 from pilot.config.kinds.kubernetes import INGRESS, NAMESPACE
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.object import Object, RegistryKey
-from pilot.controllers.gateway_classes import GatewayClassController
+from pilot.controllers.gateway_class_controller import GatewayClassController
 from pilot.controllers.gateway_deployments import GatewayDeploymentController, RenderingContext
-from pilot.controllers.object_status import StatusController
 from pilot.controllers.revision_tags import DEFAULT, RevisionTags
-from pilot.controllers.shadow_services import ShadowServiceController
+from pilot.controllers.shadow_service_controller import ShadowServiceController
+from pilot.controllers.status_controller import StatusController
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin

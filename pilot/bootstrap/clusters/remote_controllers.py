@@ -11,8 +11,8 @@ import msgspec
 
 from pilot.controllers.ca_bundles import CaBundleController
 from pilot.controllers.reconciler import Controller
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError, NotFound
 from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks

@@ -12,9 +12,9 @@ from ca.errors import KeyMaterialError, SigningError
 from ca.external_signer import RegistrationAuthority
 from ca.pem import bundle_pem, load_bundle
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES, request_certificate
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError

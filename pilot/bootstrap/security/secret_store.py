@@ -13,8 +13,8 @@ from ca.errors import KeyMaterialError
 from ca.pem import bundle_pem, certificate_pem, key_pem, load_bundle, load_key
 from ca.signer import Signer
 from ca.verify import check_signer
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, KubeError, NotFound
 
 SELF_SIGNED_SECRET, SECRET_TYPE = "istio-ca-secret", "istio.io/ca-root"
 PLUGGED_IN_SECRET, GENERATED_MARKER = "cacerts", "istio-generated"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 
 from grpc import aio
 
-from pilot.bootstrap.security.server_certificate import ServerCertificate
+from pilot.bootstrap.security.port_certificate import PortCertificate
 from pilot.lib.duration import Duration
 from pilot.lib.start_error import StartError
 from pilot.xds.authn.client_certificates import names_in_certificate
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from pilot.xds.push.connection import Connection
 from pilot.xds.server import drain
 from pilot.xds.tls.front import TlsFront
@@ -28,7 +28,7 @@ class SecurePort:
         self,
         server: aio.Server,
         front: TlsFront,
-        certificate: ServerCertificate,
+        certificate: PortCertificate,
         trust_domain: Callable[[], str],
         address: Address,
         connections: Collection[Connection],

@@ -1,4 +1,4 @@
-"""Commands that ask an API server: how it is found, and what is said where it refuses."""
+"""Access to an API server for commands, with options for the kubeconfig and one-sentence errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.errors import KubeError
+from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
+from pilot.kube.api_errors import KubeError
 
 if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
@@ -21,24 +21,26 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 MANAGER = "istio-operator"
-_USUAL = "~/.kube/config"
+_DEFAULT_PATH = "~/.kube/config"
 
 
 class Cluster:
-    """One API server, asked in the name of the installation."""
+    """An API server, which is called with the field manager of the installation."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
 
-    def ask(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
-        """Returns what `work` does with the objects of the server; with `dry_run` it can change nothing. It is also given them as a dry run.
-        CommandError where the server cannot be asked or refuses."""
-        return asyncio.run(self._ask(work, dry_run))
+    def run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
+        """Run `work` with two clients, the second of which only does dry runs, and return its result.
 
-    async def _ask(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
-        from pilot.kube.client import (
+        With `dry_run` both clients only do dry runs. CommandError if the server is unreachable or returns an error.
+        """
+        return asyncio.run(self._run(work, dry_run))
+
+    async def _run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
+        from pilot.kube.api_client import (
             ApiClient,
-        )  # and aiohttp with it, for which commands that ask no server need not wait
+        )  # imports aiohttp, which is slow and not needed by commands that call no server
         from pilot.kube.object_client import ObjectClient
 
         client = ApiClient(self._credentials)
@@ -49,23 +51,23 @@ class Cluster:
             raise CommandError(str(error)) from error
         except ImportError as error:
             raise CommandError(
-                "kubeconfigs are read by a package that is not there: pip install 'pyistiod[kubernetes]'"
+                "reading kubeconfigs requires an optional dependency: pip install 'pyistiod[kubernetes]'"
             ) from error
         finally:
             await client.close()
 
 
-def of_cluster(function: Function) -> Function:
-    """Gives a command the options that say which cluster, and a Cluster as its first argument."""
+def with_cluster(function: Function) -> Function:
+    """Add the options that select a cluster to a command, and pass a Cluster as the first argument."""
 
     @click.option(
         "-c",
         "--kubeconfig",
         default="",
         metavar="FILE",
-        help="kubeconfig; else $KUBECONFIG, ~/.kube/config, or the pod's own account",
+        help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)",
     )
-    @click.option("--context", "context_name", default="", metavar="NAME", help="context of the kubeconfig")
+    @click.option("--context", "context_name", default="", metavar="NAME", help="kubeconfig context")
     @functools.wraps(function)
     def command(kubeconfig: str, context_name: str, **more: Any) -> Any:
         return function(Cluster(_credentials(kubeconfig, context_name)), **more)
@@ -74,10 +76,10 @@ def of_cluster(function: Function) -> Function:
 
 
 def _credentials(kubeconfig: str, context: str) -> Credentials:
-    path = kubeconfig or os.environ.get("KUBECONFIG") or _USUAL
+    path = kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT_PATH
     if (
         not kubeconfig
-        and path == _USUAL
+        and path == _DEFAULT_PATH
         and not os.path.exists(os.path.expanduser(path))
         and "KUBERNETES_SERVICE_HOST" in os.environ
     ):
@@ -86,12 +88,12 @@ def _credentials(kubeconfig: str, context: str) -> Credentials:
 
 
 def confirm(question: str, skip: bool) -> None:
-    """Asks whether to go on, unless that is skipped. CommandError where the answer is no, or nobody answers."""
+    """Ask for confirmation unless it is skipped. CommandError if the user declines or there is no input."""
     if skip:
         return
     try:
         if click.confirm(question, err=True):
             return
     except click.Abort as error:
-        raise CommandError("nobody says yes: --skip-confirmation (-y) goes on without asking") from error
-    raise CommandError("nothing was changed")
+        raise CommandError("no confirmation: use --skip-confirmation (-y) to continue without a prompt") from error
+    raise CommandError("aborted, nothing was changed")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from aiohttp import http_exceptions, web
 
 from pilot.lib.log import scope
-from pilot.xds.net.address import Address
 from pilot.xds.net.http_connections import HttpConnections
+from pilot.xds.net.listen_address import Address
 
 KEEPALIVE_TIMEOUT = 90.0
 

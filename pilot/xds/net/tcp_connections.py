@@ -14,7 +14,7 @@ import stat
 import struct
 from collections.abc import Iterator
 
-from pilot.xds.net.address import format_peer
+from pilot.xds.net.listen_address import format_peer
 
 _OPEN_FILES = "/dev/fd"
 _RESET = struct.pack("ii", 1, 0)

@@ -16,7 +16,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
 from pilot.lib.xds_types import SECRET
 from pilot.xds.push.connection import Connection
-from pilot.xds.session.encoding import Payload
+from pilot.xds.session.response_encoding import Payload
 from pilot.xds.session.session import Response
 
 MAX_NAMES_LENGTH = 300

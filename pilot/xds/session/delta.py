@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.xds.session.encoding import Parts, Payload
+from pilot.xds.session.response_encoding import Parts, Payload
 from pilot.xds.session.session import Acknowledgement, Response, Session, missing_payloads, warms_of
 from pilot.xds.session.snapshot import SnapshotChange, TypeState
 from pilot.xds.session.subscription import DeltaSubscription, Subscription

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from pilot.lib.text import cut
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType
-from pilot.xds.session import encoding
-from pilot.xds.session.encoding import Parts, Payload, Placeholders
+from pilot.xds.session import response_encoding as encoding
 from pilot.xds.session.name_sets import NameSets
+from pilot.xds.session.response_encoding import Parts, Payload, Placeholders
 from pilot.xds.session.snapshot import SnapshotChange, TypeState
 from pilot.xds.session.subscription import NO_NAMES, NO_VERSIONS, Subscription
 

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.envoy.resource import Resource
-from pilot.xds.session.encoding import Payload
 from pilot.xds.session.name_sets import Names
+from pilot.xds.session.response_encoding import Payload
 
 
 class Matches(NamedTuple):

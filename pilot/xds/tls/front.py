@@ -20,8 +20,8 @@ from typing import Any
 
 from pilot.lib.log import scope
 from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
-from pilot.xds.net.address import Address, format_peer
-from pilot.xds.tls.connection import ReadNames, TlsConnection
+from pilot.xds.net.listen_address import Address, format_peer
+from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
 
 BACKLOG = 4096
 HANDSHAKE_TIMEOUT = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.bootstrap.security.authentication import build_authenticate, find_provider, find_reviewers, with_provider
+from pilot.bootstrap.security.port_auth import build_authenticate, find_provider, find_reviewers, with_provider
 from pilot.lib.flags import FlagError
 from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.identity import Caller, IdentityError, no_authentication

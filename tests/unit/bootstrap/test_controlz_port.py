@@ -20,7 +20,7 @@ from pilot.bootstrap.diagnostics import log_stacks
 from pilot.bootstrap.options import controlz_address
 from pilot.settings.parse import load
 from pilot.settings.process import ProcessSettings
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from testing.processes.process import free_port
 
 pytestmark = pytest.mark.slow

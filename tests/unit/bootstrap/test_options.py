@@ -14,7 +14,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.process import IngestSettings
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 
 FLAGS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 

@@ -27,14 +27,14 @@ from pilot.bootstrap.security.external_signer import ExternalSigner
 from pilot.bootstrap.security.secure_port import SecurePort
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
+from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES
-from pilot.kube.errors import KubeError, NotFound
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from testing.kube.kube_access import until
 from testing.security.certificates import IDENTITY, csr, root
 

@@ -19,10 +19,10 @@ from ca.signer import Signer
 from pilot.bootstrap.security.secret_store import GENERATED_MARKER, PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretStore
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.object import ObjectKey
-from pilot.controllers import trust_bundle
+from pilot.controllers import cluster_trust_bundle as trust_bundle
+from pilot.controllers.cluster_trust_bundle import TrustBundleController
 from pilot.controllers.root_certificates import RootCertificateController
 from pilot.controllers.service_entry_addresses import AutoAddressController
-from pilot.controllers.trust_bundle import TrustBundleController
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh

@@ -8,7 +8,7 @@ from ca.authority import utc_now
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
-from pilot.bootstrap.security.security import ROW_KEY, TrustRootPublisher
+from pilot.bootstrap.security.process_security import ROW_KEY, TrustRootPublisher
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh

@@ -24,7 +24,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from testing.control_planes.secure_plane import issue
 from testing.kube.webhooks import pod, review

@@ -16,7 +16,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm
 from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import Failure, InstallOutcome
-from pilot.kube.access import InCluster, KubeconfigFile
+from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 install = import_module("pilot.cli.ctl.install")  # the module has a command of that name
@@ -261,8 +261,8 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
     async def work(objects: ObjectClient, trial: ObjectClient) -> list[Any]:
         return [objects.dry_run, trial.dry_run, objects is trial, objects.field_manager, trial.field_manager]
 
-    assert Cluster(InCluster()).ask(work, dry_run) == [dry_run, True, dry_run, MANAGER, MANAGER]
-    assert Cluster(InCluster()).ask(work)[0] is False
+    assert Cluster(InCluster()).run(work, dry_run) == [dry_run, True, dry_run, MANAGER, MANAGER]
+    assert Cluster(InCluster()).run(work)[0] is False
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pilot.config.object import ObjectKey
+from pilot.controllers.cluster_trust_bundle import NAME, PATH, TrustBundleController
 from pilot.controllers.deployed_objects import DeployedKey, DeployedObjects, fingerprint
-from pilot.controllers.gateway_classes import GatewayClassController
+from pilot.controllers.gateway_class_controller import GatewayClassController
 from pilot.controllers.reconciler import ControllerGroup
-from pilot.controllers.trust_bundle import NAME, PATH, TrustBundleController
-from pilot.kube.errors import Conflict, NotFound
+from pilot.kube.api_errors import Conflict, NotFound
 from pilot.kube.informer import WatchOptions
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
 from testing.mesh.clock import run_virtual
 from testing.mesh.objects import make

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pilot.controllers.revision_tags import RevisionTags
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from testing.kube.kube_access import chance, pace
 
 REV, TAG = "istio.io/rev", "istio.io/tag"

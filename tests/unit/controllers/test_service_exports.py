@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from pilot.controllers.service_exports import ServiceExportController
-from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.api_errors import ApiError, Conflict, NotFound
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from testing.kube.kube_access import chance, pace
 
 TEA, CUPS = NamespacedName("shop", "tea"), NamespacedName("shop", "cups")

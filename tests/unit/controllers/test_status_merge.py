@@ -13,7 +13,7 @@ from pilot.config.object import Object
 from pilot.controllers.reconciler import Reconciler
 from pilot.controllers.registered_entry import build_entry, check_identity, claimed_entry, entry_name
 from pilot.controllers.status_merge import StatusContext, merge_conditions, merge_status
-from pilot.kube.errors import Unreachable
+from pilot.kube.api_errors import Unreachable
 from pilot.lib.backoff import Backoff
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import NodeType, Proxy

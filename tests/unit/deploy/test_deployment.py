@@ -18,7 +18,7 @@ from deploy.rbac import CLUSTER, GATEWAYS, OWN_NAMESPACE, watched_kinds
 from pilot.bootstrap import ControlPlane
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GATEWAY_API
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.settings.parse import load
 from testing.apiserver.definitions import definitions
 from testing.apiserver.rbac import by_roles

@@ -21,9 +21,9 @@ from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.ingest.remote_kubeconfig import read_kubeconfig
-from pilot.kube.access import Credentials
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ConfigurationError
+from pilot.kube.api_access import Credentials
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ConfigurationError
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh

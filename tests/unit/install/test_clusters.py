@@ -9,7 +9,7 @@ import pytest
 
 from pilot.install.cluster_checks import cni_warnings, detect_platform
 from pilot.install.verification import _comparable, _differing_paths
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ResourceKey
 
 EXCLUSIVE = "Cilium removes the CNI configuration of other plugins; set cni-exclusive to false in the ConfigMap kube-system/cilium-config"

@@ -11,7 +11,7 @@ from pilot.install.installation_labels import REVISION, TAG, OperatorOwner
 from pilot.install.installer import Installer, InstallOutcome, StepFailure, StepProgress, WaitOptions
 from pilot.install.tag_webhooks import RevisionTag, TagError, build_tag_objects, remove_tag
 from pilot.install.verification import ObjectCheck, verify_plan
-from pilot.kube.errors import ApiError, KubeError, NotFound
+from pilot.kube.api_errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
 from testing.kube.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
 

@@ -40,7 +40,7 @@ from pilot.install.uninstallation import (
     uninstallation_of_owner,
     uninstallation_of_revision,
 )
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import ApiError, Conflict, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, Conflict, NotFound
 from testing.apiserver.definitions import definition
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tls import make_certificate

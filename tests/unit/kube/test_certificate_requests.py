@@ -19,8 +19,8 @@ from pilot.bootstrap.security.external_signer import ExternalSigner
 from pilot.bootstrap.security.signed_certificate import SignedCertificate
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.kube import certificate_requests
+from pilot.kube.api_errors import KubeError
 from pilot.kube.certificate_requests import WORKLOAD_USAGES, CertificateRequestError, request_certificate
-from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import PAGE_SIZE, Informer, WatchedCollection
-from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
 from testing.apiserver.faults import End
 from testing.apiserver.server import ApiServer

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pilot.kube import informer as follow
-from pilot.kube.errors import ApiError, Expired, Unreachable
+from pilot.kube.api_errors import ApiError, Expired, Unreachable
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.backoff import Backoff
 
 PODS = WatchedCollection("/api/v1/pods")

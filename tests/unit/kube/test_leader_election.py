@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pilot.kube import leader_election as lease
-from pilot.kube.errors import Unreachable
+from pilot.kube.api_errors import Unreachable
 from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
 from pilot.kube.leader_lock import LeaderRecord, LockObject
 from testing.mesh.clock import run_virtual

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pilot.kube import leader_election as lease
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
 from pilot.kube.leader_lock import (
     CONFIG_MAP,

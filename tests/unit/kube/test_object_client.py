@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pilot.kube import object_client as objects_module
-from pilot.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from pilot.kube.api_errors import ApiError, Conflict, NotFound, Unreachable
 from pilot.kube.leader_lock import (
     CONFIG_MAP,
     HOLDER_KEY_ANNOTATION,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pilot.bootstrap.clusters.reviews import TokenReviewers
-from pilot.kube.errors import Unreachable
+from pilot.bootstrap.clusters.access_reviews import TokenReviewers
+from pilot.kube.api_errors import Unreachable
 from pilot.kube.reviews import TokenRejected, UserInfo, can_list_secrets, review_token
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import ServiceAccountTokens

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ResourceKey, RetryPolicy, VersionedKind
 from pilot.operator.drift import AppliedObjects
 

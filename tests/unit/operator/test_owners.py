@@ -9,8 +9,8 @@ import pytest
 
 from pilot.install.installer import WaitOptions
 from pilot.kube.informer import WatchOptions
+from pilot.kube.list_watch import NamespacedName
 from pilot.kube.object_client import ResourceKey, VersionedKind
-from pilot.kube.wire import NamespacedName
 from pilot.operator.drift import fingerprint
 from pilot.operator.istio_operator_controller import IstioOperatorController
 from pilot.operator.operator_metrics import OperatorMetrics

@@ -12,7 +12,7 @@ import pytest
 from pilot.install.install_plan import InstallPlan, Step
 from pilot.install.installation_labels import OperatorOwner
 from pilot.install.installer import InstallOutcome, StepFailure
-from pilot.kube.errors import Conflict
+from pilot.kube.api_errors import Conflict
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration

@@ -11,7 +11,7 @@ import pytest
 from deploy.operator.errors import SettingsError
 from pilot.install.install_plan import InstallPlan
 from pilot.install.installer import WaitOptions
-from pilot.kube.errors import KubeError
+from pilot.kube.api_errors import KubeError
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from pilot.xds.net.address import Address
 from pilot.xds.net.http import listen
+from pilot.xds.net.listen_address import Address
 from testing.processes.process import free_port
 
 

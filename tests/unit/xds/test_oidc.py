@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from pilot.bootstrap.security.authentication import build_authenticate
+from pilot.bootstrap.security.port_auth import build_authenticate
 from pilot.lib.flags import FlagError
 from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.identity import Caller, IdentityError

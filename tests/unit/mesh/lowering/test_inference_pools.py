@@ -13,7 +13,7 @@ from pilot.config.group_kind import INFERENCE
 from pilot.config.kinds.gateway_api import HTTP_ROUTE, INFERENCE_POOL
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
-from pilot.controllers.shadow_services import FIELD_MANAGER, ShadowServiceController, build_service
+from pilot.controllers.shadow_service_controller import FIELD_MANAGER, ShadowServiceController, build_service
 from pilot.derive import Node
 from pilot.lib.tasks import cancel_tasks
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE

@@ -17,8 +17,8 @@ from pilot.controllers.deployed_objects import APPLY_PATCH
 from pilot.controllers.reconciler import Reconciler
 from pilot.controllers.watched_keys import WatchedKeys
 from pilot.derive import Node
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import NotFound
 from pilot.lib.backoff import Backoff
 from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT
 from pilot.mesh.lowering.gateway_api.shadow_services import ShadowService, pool_keys, shadow_service

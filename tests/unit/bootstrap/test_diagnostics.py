@@ -14,7 +14,7 @@ from ca.pem import certificate_pem
 from pilot.bootstrap import diagnostics
 from pilot.bootstrap.config_sources import server_credentials, server_name
 from pilot.bootstrap.diagnostics import HttpIdentities, debug_over_xds
-from pilot.bootstrap.security.security import ROW_KEY, TrustRootPublisher
+from pilot.bootstrap.security.process_security import ROW_KEY, TrustRootPublisher
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.debug.page import Refused
 from pilot.envoy.plans.proxy_plan import proxy_plan

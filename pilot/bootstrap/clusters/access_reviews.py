@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
 from pilot.ingest.remote_cluster import RemoteCluster
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import KubeError
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import KubeError
 from pilot.kube.reviews import can_list_secrets, review_token
 from pilot.mesh.tables.database import AccountKey
 from pilot.xds.authn.identity import IdentityError

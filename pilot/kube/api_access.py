@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from pilot.kube.errors import ConfigurationError
+from pilot.kube.api_errors import ConfigurationError
 
 
 class Access(NamedTuple):

@@ -11,8 +11,8 @@ from pilot.config.group_kind import GATEWAY_API
 from pilot.config.kinds.gateway_api import GATEWAY_CLASS
 from pilot.config.object import ObjectKey
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict
 from pilot.lib.backoff import Backoff
 from pilot.mesh.gateway_api.gateway_classes import built_in_classes
 from pilot.mesh.tables.database import Mesh

@@ -13,8 +13,8 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from ca.self_signed import make_root
 from ca.store import FolderStore
-from pilot.bootstrap.clusters.reviews import SecretAccessReview
-from pilot.kube.errors import KubeError
+from pilot.bootstrap.clusters.access_reviews import SecretAccessReview
+from pilot.kube.api_errors import KubeError
 from pilot.kube.reviews import can_list_secrets
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import AccountKey

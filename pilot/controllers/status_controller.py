@@ -22,8 +22,8 @@ from pilot.controllers.status_merge import Plain, StatusContext, merge_status
 from pilot.derive import UNSET, Node
 from pilot.ingest.decode import DocumentOrigin, decode_object
 from pilot.ingest.namespace_filter import Edit
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, KubeError, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, KubeError, NotFound
 from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope

@@ -21,7 +21,7 @@ from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import describe_nacks
-from pilot.xds.nacks import DEBOUNCE, NackRecorder
+from pilot.xds.nack_recorder import DEBOUNCE, NackRecorder
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.sotw import SotwSession
 from testing.apiserver.definitions import definitions

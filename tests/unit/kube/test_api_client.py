@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.kube import client as client_module
-from pilot.kube.access import Access, Kubeconfig, KubeconfigFile, TlsFiles
-from pilot.kube.client import ApiClient, RequestTimeouts, Throttle, _network_errors
-from pilot.kube.errors import (
+from pilot.kube import api_client as client_module
+from pilot.kube.api_access import Access, Kubeconfig, KubeconfigFile, TlsFiles
+from pilot.kube.api_client import ApiClient, RequestTimeouts, Throttle, _network_errors
+from pilot.kube.api_errors import (
     ApiError,
     ConfigurationError,
     Conflict,
@@ -25,7 +25,7 @@ from pilot.kube.errors import (
     Unreachable,
     error_from_response,
 )
-from pilot.kube.wire import is_newer
+from pilot.kube.list_watch import is_newer
 from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from ca.errors import SigningError
-from pilot.bootstrap.security import server_certificate
-from pilot.bootstrap.security.server_certificate import CertificateFiles, ServerCertificate, dns_names, find_files
+from pilot.bootstrap.security import port_certificate as server_certificate
+from pilot.bootstrap.security.port_certificate import CertificateFiles, PortCertificate, dns_names, find_files
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.start_error import StartError
 from pilot.settings.security import SecurePortSettings
@@ -71,10 +71,8 @@ def contexts(monkeypatch: pytest.MonkeyPatch) -> Contexts:
 RULES = TlsRules(ssl.TLSVersion.TLSv1_3)
 
 
-def certificate(
-    issuer: Issuer | None, protocol: str = "h2", registration: Any = None, **said: Any
-) -> ServerCertificate:
-    return ServerCertificate(
+def certificate(issuer: Issuer | None, protocol: str = "h2", registration: Any = None, **said: Any) -> PortCertificate:
+    return PortCertificate(
         SecurePortSettings(**said), RULES, lambda: ("a.svc", "b.svc"), issuer, protocol, registration
     )
 

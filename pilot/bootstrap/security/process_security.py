@@ -10,7 +10,9 @@ from ca.rotation import Store
 from ca.service import CertificateService
 from pilot.bootstrap.part import Part
 from pilot.bootstrap.ports import GrpcServices
-from pilot.bootstrap.security.authentication import (
+from pilot.bootstrap.security.certificate_authority import CertificateAuthority
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.port_auth import (
     PortAuth,
     authenticate_csr,
     authorize_impersonation,
@@ -20,14 +22,12 @@ from pilot.bootstrap.security.authentication import (
     local_cluster_names,
     with_provider,
 )
-from pilot.bootstrap.security.certificate_authority import CertificateAuthority
-from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.port_certificate import PortCertificate, dns_names
 from pilot.bootstrap.security.secret_store import ReadSecret
 from pilot.bootstrap.security.secure_port import SecurePort
-from pilot.bootstrap.security.server_certificate import ServerCertificate, dns_names
 from pilot.bootstrap.security.signed_certificate import PROVIDER, ServerIdentity, SignedCertificate
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.kube.client import ApiClient
+from pilot.kube.api_client import ApiClient
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
@@ -92,7 +92,7 @@ class Security:
         self.server_identity: ServerIdentity | None = self._signed or self.authority
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
         self._front = TlsFront()
-        self._certificate = ServerCertificate(
+        self._certificate = PortCertificate(
             port, rules, self._dns_names, self.server_identity, external_signer=self.external_signer
         )
         local_cluster = settings.mesh.registry.cluster_id
@@ -104,11 +104,9 @@ class Security:
         self.plain = PortAuth(plaintext_caller, plaintext)
         self.secure = PortAuth(self._front.identify_peer, authenticate)
 
-    def build_certificate(self, protocol: str) -> ServerCertificate:
+    def build_certificate(self, protocol: str) -> PortCertificate:
         """Return the certificate of another TLS port, which speaks `protocol`."""
-        return ServerCertificate(
-            self._settings.secure_port, self._rules, self._dns_names, self.server_identity, protocol
-        )
+        return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.server_identity, protocol)
 
     def _build_signed_certificate(self, provider: str) -> SignedCertificate | None:
         """Return the control plane's certificate from a Kubernetes signer, or None if another issuer is configured."""

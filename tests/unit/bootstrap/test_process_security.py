@@ -10,8 +10,10 @@ import pytest
 
 from ca.service import CallerRefused
 from pilot.bootstrap.ports import GrpcServices
-from pilot.bootstrap.security import authentication, security
-from pilot.bootstrap.security.authentication import (
+from pilot.bootstrap.security import port_auth as authentication
+from pilot.bootstrap.security import process_security as security
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.port_auth import (
     PortAuth,
     authenticate_csr,
     authorize_impersonation,
@@ -21,8 +23,7 @@ from pilot.bootstrap.security.authentication import (
     local_cluster_names,
     with_provider,
 )
-from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.bootstrap.security.security import Security, SecurityContext
+from pilot.bootstrap.security.process_security import Security, SecurityContext
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
@@ -37,7 +38,7 @@ from pilot.xds.authn.identity import (
     verified_identity,
 )
 from pilot.xds.authn.oidc import JwtRule, Provider
-from pilot.xds.net.address import Address
+from pilot.xds.net.listen_address import Address
 from testing.mesh.part_recorder import Journal
 from testing.security.tokens import token
 

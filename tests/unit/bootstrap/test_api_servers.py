@@ -17,8 +17,8 @@ from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_clusters import Options
-from pilot.kube.access import InCluster, KubeconfigFile
-from pilot.kube.errors import ConfigurationError, KubeError, NotFound
+from pilot.kube.api_access import InCluster, KubeconfigFile
+from pilot.kube.api_errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
 from pilot.lib.metrics import Metrics

@@ -35,7 +35,7 @@ class CertificateFiles(NamedTuple):
     roots: str
 
 
-class ServerCertificate:
+class PortCertificate:
     """Provides the TLS `context` of a port after `start`, or None if nothing issues a certificate for the port.
 
     `on_change` callbacks get each later context.

@@ -12,9 +12,9 @@ import pytest
 
 from pilot.config.group_kind import GATEWAY_API, GroupKind
 from pilot.config.problem import ObjectRef
-from pilot.controllers.object_status import MAX_ATTEMPTS, StatusController
+from pilot.controllers.status_controller import MAX_ATTEMPTS, StatusController
 from pilot.ingest.decode import DocumentOrigin
-from pilot.kube.errors import Conflict
+from pilot.kube.api_errors import Conflict
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from pilot.controllers.reconciler import Reconciler
-from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, NotFound
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import Conflict, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
-from pilot.kube.wire import ObjectChange
+from pilot.kube.list_watch import ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 SIGNER = "istio.io/istiod-ca"

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from pilot.kube.access import Access, Credentials, TlsFiles
-from pilot.kube.errors import KubeError, Unreachable, error_from_response
+from pilot.kube.api_access import Access, Credentials, TlsFiles
+from pilot.kube.api_errors import KubeError, Unreachable, error_from_response
 from pilot.lib.build_info import build_info
 
 JSON = "application/json"

@@ -1,6 +1,6 @@
-"""Go's text/template: what users write in the injector's configuration and in charts, read and run as Go does.
+"""An interpreter of Go's text/template, for injection templates and Helm charts.
 
-https://pkg.go.dev/text/template defines the language, https://masterminds.github.io/sprig/ most of the functions.
+https://pkg.go.dev/text/template defines the language; https://masterminds.github.io/sprig/ documents most functions.
 """
 
 from gotemplate.errors import TemplateError

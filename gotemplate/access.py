@@ -1,4 +1,4 @@
-"""Reading parts of values: fields, methods, and what can be ranged over."""
+"""Access to fields and methods of values, and iteration for range."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _MISSING = object()
 
 
 def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -> Any:
-    """Returns what a chain of fields leads to, None where a map has no such key. ActionError where a value has no fields, or is nil
-    although a map has it; `from_map`: the receiver is what a map has."""
+    """Return the value of a chain of fields, or None if a map lacks a key.
+
+    Raises ActionError if a value has no such field, or is a nil map entry. `from_map` says that the receiver is a map
+    entry.
+    """
     if receiver is None and not from_map:
         return None
     for name in names:
@@ -34,7 +37,7 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
 
 
 def entries(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the key and value of each round of a range. ActionError where there can be none."""
+    """Yield the key and value of each round of a range. Raises ActionError if the value is not iterable."""
     if isinstance(value, list):
         yield from enumerate(value)
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The functions that text/template itself has. https://pkg.go.dev/text/template#hdr-Functions"""
+"""The built-in functions of text/template. https://pkg.go.dev/text/template#hdr-Functions"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _first_true(arguments: Any, dot: Any, slots: Any) -> Any:
 
 
 def index(item: Any, *keys: Any) -> Any:
-    """Returns what a value has at a key or index, and that at the next one, and so on. A key that a map has not gives its zero value."""
+    """Index a value by each key in turn. A missing map key yields the zero value."""
     if item is None:
         raise ActionError("index of untyped nil")
     for key in keys:
@@ -79,7 +79,7 @@ def _place(key: Any, most: int) -> int:
 
 
 def length(item: Any) -> int:
-    """Returns the number of items of a list or map, or of bytes of a text."""
+    """Return the number of items of a list or map, or the number of bytes of a string."""
     if isinstance(item, str):
         return len(item.encode())
     if isinstance(item, list | dict):
@@ -90,7 +90,7 @@ def length(item: Any) -> int:
 
 
 def call(function: Any, *_: Any) -> Any:
-    """Fails: no value of a template is a function."""
+    """Fail, because no template value is a function."""
     raise ActionError(
         "call of nil" if function is None else f"non-function {to_text(function)} of type {type_name(function)}"
     )

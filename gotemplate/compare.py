@@ -1,4 +1,4 @@
-"""eq, ne, lt, le, gt and ge of templates."""
+"""The comparison functions eq, ne, lt, le, gt and ge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gotemplate.values import Enum, GoStruct, type_name
 
 
 def _basic(value: Any) -> str:
-    """Returns the kind that decides what a value can be compared with; "" where it is of none."""
+    """Return the basic kind of a value, or "" if it has none. Only values with the same kind are comparable."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Enum):
@@ -27,7 +27,7 @@ def _incompatible(first: Any, other: Any) -> ActionError:
 
 
 def equal(first: Any, *others: Any) -> bool:
-    """Returns whether the first value equals any of the others."""
+    """Return whether the first value equals any of the others."""
     if not others:
         raise ActionError("missing argument for comparison")
     return any(_same(first, other) for other in others)
@@ -50,15 +50,15 @@ def _same(first: Any, other: Any) -> bool:
 
 
 def unequal(first: Any, other: Any) -> bool:
-    """Returns whether two values differ."""
+    """Return whether two values differ."""
     return not _same(first, other)
 
 
 def less(first: Any, other: Any) -> bool:
-    """Returns whether a value comes before another one; numbers and text have an order."""
+    """Return whether the first value is less than the other. Numbers and strings are ordered."""
     kind, theirs = _basic(first), _basic(other)
-    for found in (kind, theirs):
-        if not found:
+    for operand_kind in (kind, theirs):
+        if not operand_kind:
             raise ActionError("invalid type for comparison")
     if kind != theirs:
         raise _incompatible(first, other)
@@ -68,15 +68,15 @@ def less(first: Any, other: Any) -> bool:
 
 
 def less_or_equal(first: Any, other: Any) -> bool:
-    """Returns whether a value comes before another one, or equals it."""
+    """Return whether the first value is less than or equal to the other."""
     return less(first, other) or _same(first, other)
 
 
 def greater(first: Any, other: Any) -> bool:
-    """Returns whether a value comes after another one."""
+    """Return whether a value comes after another one."""
     return not less_or_equal(first, other)
 
 
 def greater_or_equal(first: Any, other: Any) -> bool:
-    """Returns whether a value comes after another one, or equals it."""
+    """Return whether a value comes after another one, or equals it."""
     return not less(first, other)

@@ -1,4 +1,4 @@
-"""The constants of actions: text and characters in quotes, numbers."""
+"""Parses constants: strings, characters and numbers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LARGEST = 2**63
 
 
 def parse_literal(kind: str, text: str) -> object:
-    """Returns the value of a constant token; ValueError where its text is none."""
+    """Return the value of a constant token. Raises ValueError if it is malformed."""
     if kind in ("string", "raw"):
         return unquote(text)
     if kind == "char":
-        found = unquote(text)
-        if len(found) != 1:
+        character = unquote(text)
+        if len(character) != 1:
             raise ValueError(f"malformed character constant: {text}")
-        return ord(found)
+        return ord(character)
     return parse_number(text)
 
 
 def unquote(text: str) -> str:
-    """Returns the text between quotes, escapes resolved; ValueError where one is wrong. Back quotes hold no escapes."""
+    """Return a quoted string with escapes resolved. Raises ValueError for a bad escape. Raw strings have no escapes."""
     if text[0] == "`":
         return text[1:-1].replace("\r", "")
     if "\\" not in text:
@@ -35,28 +35,28 @@ def unquote(text: str) -> str:
     parts: list[bytes] = []
     end = 0
     inner = text[1:-1]
-    for found in _ESCAPE.finditer(inner):
-        parts.append(inner[end : found.start()].encode())
-        parts.append(_escaped(found, text))
-        end = found.end()
+    for match in _ESCAPE.finditer(inner):
+        parts.append(inner[end : match.start()].encode())
+        parts.append(_escaped(match, text))
+        end = match.end()
     parts.append(inner[end:].encode())
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def _escaped(found: re.Match[str], text: str) -> bytes:
-    named, byte, short, long, octal, _ = found.groups()
-    if named in _NAMED or named == text[0]:
-        return (_NAMED.get(named) or named).encode()
+def _escaped(match: re.Match[str], text: str) -> bytes:
+    letter, byte, short, long, octal, _ = match.groups()
+    if letter in _NAMED or letter == text[0]:
+        return (_NAMED.get(letter) or letter).encode()
     try:
         if byte or octal:
             return bytes((int(byte, 16) if byte else int(octal, 8),))
         return chr(int(short or long or "", 16)).encode()
-    except ValueError:  # of a character that there is not, too
+    except ValueError:  # also for a code point out of range
         raise ValueError("invalid syntax") from None
 
 
 def parse_number(text: str) -> int | float:
-    """Returns the number that a text says in Go's syntax; ValueError where it says none."""
+    """Parse a number in Go's syntax. Raises ValueError if it is malformed."""
     bare = text.lstrip("+-")
     octal = _OLD_OCTAL.fullmatch(bare) is not None
     if octal or _INTEGER.fullmatch(bare):

@@ -1,18 +1,21 @@
-"""What is wrong with a template, in Go's words: users search for them."""
+"""Errors of templates. Their messages equal Go's, because users search for them."""
 
 from __future__ import annotations
 
 
 class TemplateError(Exception):
-    """A template cannot be parsed or executed. The text begins with the template's name, the line from 1 and, of an execution, the column."""
+    """A template cannot be parsed or executed.
+
+    The message starts with the template's name and the line, and for execution errors the column.
+    """
 
 
 class ActionError(Exception):
-    """An action of a template cannot be evaluated; its place is not known yet. Functions of templates raise it, or any ValueError."""
+    """An action cannot be evaluated; the caller adds its position. Template functions raise this or ValueError."""
 
 
 class LocatedError(Exception):
-    """An action cannot be evaluated. `position` is in the template's text, `context` is the node as the template writes it."""
+    """An action cannot be evaluated. `position` is an offset in the template's text, `context` the node's source."""
 
     def __init__(self, position: int, context: str, message: str) -> None:
         super().__init__(message)
@@ -20,6 +23,6 @@ class LocatedError(Exception):
 
 
 def place(text: str, position: int) -> tuple[int, int]:
-    """Returns the line, from 1, and the bytes before a position on that line."""
+    """Return the line, counted from 1, and the column in bytes, counted from 0."""
     start = text.rfind("\n", 0, position) + 1
     return text.count("\n", 0, position) + 1, len(text[start:position].encode())

@@ -1,4 +1,4 @@
-"""The trees of pipelines → functions that evaluate them."""
+"""Compiles pipelines to functions that evaluate them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ _LITERALS = {
     "float64": "float",
     "string": "string",
     "bool": "bool",
-}  # by the parameter's type
+}
+"""Go's names of literals by parameter type."""
 
 
 class Expressions:
-    """Compiles with the functions that there are."""
+    """Compiler of pipelines."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
 
     def pipe(self, pipe: PipeNode) -> Evaluate:
-        """Returns what evaluates a pipeline and sets its variables, if it has one; a range sets its own."""
+        """Compile a pipeline, including the assignment to its variable. Range statements set their variables
+        themselves."""
         evaluate = self._command(pipe.commands[0], None)
         for command in pipe.commands[1:]:
             evaluate = self._command(command, evaluate)
@@ -56,7 +58,7 @@ class Expressions:
         return assign
 
     def _command(self, command: CommandNode, final: Evaluate | None) -> Evaluate:
-        """Returns what evaluates a command; `final` gives its last argument, where a command before it has a value."""
+        """Compile a command. `final` evaluates the previous command, whose value is the last argument."""
         first = command.operands[0]
         if isinstance(first, WordNode):
             return self._call(command, first, command.operands[1:], final)
@@ -95,7 +97,7 @@ class Expressions:
     def _call(
         self, command: CommandNode, word: WordNode, operands: tuple[Operand, ...], final: Evaluate | None
     ) -> Evaluate:
-        """Returns what calls a function. TemplateError is raised when it is run where the number of arguments is wrong."""
+        """Compile a function call. A wrong number of arguments fails at evaluation."""
         function = self._functions[word.name]
         arguments = [self._operand(o) for o in operands] + ([final] if final else [])
         if function.lazy:
@@ -111,7 +113,7 @@ class Expressions:
     def _method(
         self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]
     ) -> Evaluate:
-        """Returns what calls a method with arguments; a field that is none takes no arguments."""
+        """Compile a method call with arguments. A field that is not a method fails at evaluation."""
         *before, name = first.names
         if before or isinstance(first, VariableNode):
             base = self._operand(first._replace(names=tuple(before)))
@@ -137,7 +139,7 @@ def _dot(dot: Any, slots: Slots) -> Any:
 
 
 def _failing(node: Any, message: str) -> Evaluate:
-    """Returns what fails whenever it is evaluated."""
+    """Return an evaluation that always fails."""
 
     def fail(dot: Any, slots: Slots) -> Any:
         raise LocatedError(node.position, str(node), message)
@@ -146,7 +148,7 @@ def _failing(node: Any, message: str) -> Evaluate:
 
 
 def _field_chain(node: Any, names: tuple[str, ...], base: Evaluate) -> Evaluate:
-    """Returns what reads fields one after another, maps without a call for each."""
+    """Compile the access to a chain of fields, with a fast path for maps."""
     first, rest = names[0], names[1:]
 
     def read(dot: Any, slots: Slots) -> Any:
@@ -165,7 +167,7 @@ def _field_chain(node: Any, names: tuple[str, ...], base: Evaluate) -> Evaluate:
 
 
 def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
-    """Returns what evaluates an argument and looks whether it is of its parameter's type."""
+    """Wrap the evaluation of an argument in a check of its type."""
     if kind is ANY:
         return argument
 
@@ -182,17 +184,17 @@ def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
 
 
 def _of_literal(node: Any, kind: Any, message: str) -> str:
-    """Returns the message about an argument: of a constant it says how the template writes it."""
+    """Return the error message for an argument. For a constant it quotes the source, like Go."""
     if not isinstance(node, LiteralNode):
         return message
     if node.value is None:
         return f"cannot assign nil to {kind.name}"
-    wanted = _LITERALS.get(kind.name)
-    return f"expected {wanted}; found {node}" if wanted else f"can't handle {node} for arg of type {kind.name}"
+    expected = _LITERALS.get(kind.name)
+    return f"expected {expected}; found {node}" if expected else f"can't handle {node} for arg of type {kind.name}"
 
 
 def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
-    """Returns what evaluates the arguments and calls a function with them."""
+    """Return an evaluation of the arguments and the call."""
     name = word.name
 
     def failed(error: Exception) -> LocatedError:
@@ -225,7 +227,7 @@ def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arg
 
 
 def _lazy(command: CommandNode, function: Function, arguments: list[Evaluate]) -> Evaluate:
-    """Returns what calls `and` or `or`, which evaluate no more arguments than they need."""
+    """Return the evaluation of `and` or `or`, which short-circuit."""
     if not arguments:
         return _failing(command, f"wrong number of args for {command.operands[0]}: want at least 1 got 0")
     call = function.call

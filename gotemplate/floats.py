@@ -1,4 +1,4 @@
-"""Floating point numbers as Go's strconv writes them."""
+"""Floating-point numbers formatted like Go's strconv."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 
 
 def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
-    """Returns the fewest digits that say the number. `verb` g takes an exponent below -4 and from `threshold` on, f never, e always."""
+    """Format a number with the fewest digits that identify it.
+
+    With `verb` g, exponents below -4 or from `threshold` on use scientific notation; f never does, e always.
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -22,7 +25,7 @@ def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Returns the sign, the digits d of 0.d, and the power of ten that it is multiplied with."""
+    """Return the sign, the digits d of 0.d, and the power of ten."""
     text = repr(value)
     sign = "-" if text.startswith("-") else ""
     mantissa, _, power = text.removeprefix("-").partition("e")
@@ -41,7 +44,7 @@ def _scientific(digits: str, exponent: int) -> str:
 
 
 def with_precision(value: float, verb: str, precision: int, keep_zeros: bool = False) -> str:
-    """Returns the number with that many digits: behind the point for e and f, in all for g."""
+    """Format a number with this many digits: after the decimal point for e and f, significant digits for g."""
     if math.isnan(value) or math.isinf(value):
         return shortest(value)
     if verb in "eE":

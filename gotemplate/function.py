@@ -1,4 +1,4 @@
-"""A function of templates: what it takes, and what is said where it is given something else."""
+"""Template functions and the types of their parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gotemplate.values import Enum, GoStruct, Int64, NilPointer, StringList, Str
 
 
 class ParameterType(NamedTuple):
-    """A type of parameters: its name in Go, the Python types of its values, those among them that are not, and whether nil is one."""
+    """A parameter type: its Go name, the Python types it accepts, subtypes it rejects, and whether it accepts nil."""
 
     name: str
     types: tuple[type, ...]
@@ -18,7 +18,7 @@ class ParameterType(NamedTuple):
     nil: bool = False
 
     def takes(self, value: Any) -> bool:
-        """Returns whether a value can be given for a parameter of this type."""
+        """Return whether a parameter of this type accepts the value."""
         return (
             isinstance(value, self.types) and not isinstance(value, self.but)
             if self.but
@@ -44,8 +44,11 @@ KINDS = {
 
 
 class Function(NamedTuple):
-    """`kinds` are those of its parameters; the last one holds for all further arguments where `variadic`. `least` arguments it must have.
-    A `lazy` one is given functions that evaluate its arguments."""
+    """A function that templates can call.
+
+    `kinds` are the types of its parameters; if `variadic`, the last one applies to all further arguments. A `lazy`
+    function receives functions that evaluate its arguments.
+    """
 
     call: Callable[..., Any]
     kinds: tuple[ParameterType, ...]
@@ -53,7 +56,7 @@ class Function(NamedTuple):
     lazy: bool = False
 
     def wrong_count(self, count: int) -> str:
-        """Returns what is wrong with a number of arguments, "" where nothing is."""
+        """Return the error message for a wrong number of arguments, or ""."""
         if self.variadic and count < len(self.kinds) - 1:
             return f"want at least {len(self.kinds) - 1} got {count}"
         if not self.variadic and count != len(self.kinds):
@@ -61,19 +64,20 @@ class Function(NamedTuple):
         return ""
 
     def kind_of(self, index: int) -> ParameterType:
-        """Returns the type of an argument."""
+        """Return the type of the argument at an index."""
         return self.kinds[min(index, len(self.kinds) - 1)]
 
 
 def takes(parameters: str, call: Callable[..., Any], lazy: bool = False) -> Function:
-    """Returns a function of the parameters that are named, with spaces between; `...` before the last one: any number of them."""
+    """Return a template function. `parameters` lists type names from `KINDS`; a leading `...` makes the last one
+    variadic."""
     words = parameters.split()
     variadic = bool(words) and words[-1].startswith("...")
     return Function(call, tuple(KINDS[word.removeprefix("...")] for word in words), variadic, lazy)
 
 
 def check(kind: ParameterType, value: Any) -> Any:
-    """Returns the value as an argument of a type. ActionError where it is none."""
+    """Return the value if it is valid for the type. Raises ActionError otherwise."""
     if value is None:
         if kind.nil:
             return None

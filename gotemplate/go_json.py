@@ -1,4 +1,4 @@
-"""JSON as Go's encoding/json writes and reads it."""
+"""Reads and writes JSON like Go's encoding/json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def plain(value: Any) -> Any:
-    """Returns a value with structs as the maps that JSON has for them. ValueError where JSON has no such number."""
+    """Return a value with structs replaced by maps. Raises ValueError for NaN and infinities."""
     if isinstance(value, GoStruct):
         return plain(value.plain())
     if isinstance(value, dict):
@@ -29,15 +29,19 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any, indent: int = 0, escape_html: bool = True) -> str:
-    """Returns the JSON text, keys of maps sorted; with line breaks where `indent`. The keys of structs stay in their order."""
+    """Return a value as JSON, on several lines if `indent` is set. Map keys are sorted, struct fields are not."""
     text = _text(value, "\n" if indent else "", " " * indent).translate(_LINES)
     return text.translate(_HTML) if escape_html else text
 
 
 def _text(value: Any, line: str, pad: str) -> str:
     if isinstance(value, GoStruct):
-        found = value.plain()
-        return _text(found, line, pad) if not isinstance(found, dict) else _mapping(found, line, pad, found)
+        plain_value = value.plain()
+        return (
+            _text(plain_value, line, pad)
+            if not isinstance(plain_value, dict)
+            else _mapping(plain_value, line, pad, plain_value)
+        )
     if isinstance(value, dict):
         return _mapping(value, line, pad, sorted(value))
     if isinstance(value, list):
@@ -66,7 +70,7 @@ def _list(value: list[Any], line: str, pad: str) -> str:
 
 
 def loads(text: str) -> Any:
-    """Returns what a JSON text says; all its numbers are floats, as Go reads them. ValueError where it is none."""
+    """Parse JSON. All numbers become floats, as in Go. Raises ValueError for invalid JSON."""
     try:
         return floats(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
@@ -74,7 +78,7 @@ def loads(text: str) -> Any:
 
 
 def floats(value: Any) -> Any:
-    """Returns a value with floats for its whole numbers."""
+    """Return a value with all integers converted to floats."""
     if isinstance(value, dict):
         return {key: floats(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""YAML as Go writes it: keys sorted, lists not indented in their maps, quotes where a reader would see no text.
+"""Writes YAML like Go: sorted keys, lists not indented in maps, quotes around ambiguous strings.
 
 https://pkg.go.dev/sigs.k8s.io/yaml#Marshal
 """
@@ -24,7 +24,7 @@ _INDICATORS = frozenset("!&*|>'\"%@`,[]{}#")
 
 
 def dump(value: Any) -> str:
-    """Returns the document of a value, with the line break at its end."""
+    """Return a value as a YAML document that ends with a newline."""
     value = value.plain() if isinstance(value, GoStruct) else value
     if isinstance(value, dict | list) and value:
         return "\n".join(_lines(value, "")) + "\n"
@@ -32,7 +32,7 @@ def dump(value: Any) -> str:
 
 
 def _lines(value: Any, pad: str) -> Iterator[str]:
-    """Yields the lines of a map or list that holds something."""
+    """Yield the lines of a non-empty map or list."""
     if isinstance(value, dict):
         for key in sorted(value, key=_natural):
             yield from _entry(f"{pad}{scalar(key)}:", value[key], pad)
@@ -60,7 +60,7 @@ def _entry(head: str, value: Any, pad: str) -> Iterator[str]:
 
 
 def _natural(key: str) -> list[tuple[int, int | str]]:
-    """Returns what keys are sorted by: numbers in them by their value."""
+    """Return the sort key of a map key: numbers in it compare by value."""
     parts = re.split(r"(\d+)", str(key))
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
@@ -76,7 +76,7 @@ def _inline(value: Any, pad: str) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Returns a single value, in quotes where it is text that would be read as something else."""
+    """Return a scalar, with quotes around strings that would be read as another type."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -107,7 +107,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_block(text: str) -> bool:
-    """Returns whether a text of several lines can be written as such."""
+    """Return whether a multi-line string can be written as a literal block."""
     return all(c.isprintable() or c in "\n\t" for c in text) and bool(text.strip("\n"))
 
 

@@ -1,4 +1,4 @@
-"""The text of a template → pieces of text and the tokens of its actions."""
+"""Splits the text of a template into plain text and the tokens of its actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _OPENED = {
 
 
 class Token(NamedTuple):
-    """`kind`: text, open, close, or a group of the pattern of tokens. `position` is in the template's text."""
+    """A token. `kind` is text, open, close or a group name of `_TOKEN`; `position` is an offset in the template's
+    text."""
 
     kind: str
     text: str
@@ -41,14 +42,16 @@ class Token(NamedTuple):
 
 
 def fault(name: str, text: str, position: int, message: str) -> TemplateError:
-    """Returns the error of a template that cannot be parsed, with its line."""
+    """Return a parse error with the line of the position."""
     line = text.count("\n", 0, position) + 1
     return TemplateError(f"template: {name}:{line}: {message}")
 
 
 def tokens(name: str, text: str) -> Iterator[Token]:
-    """Yields the tokens of a template; comments give none, and the spaces that trim markers ask for are cut off. TemplateError where
-    an action is not closed, or holds what is no token."""
+    """Yield the tokens of a template, with comments dropped and trim markers applied.
+
+    Raises TemplateError for an unclosed action or an unrecognized token.
+    """
     here, trim = 0, False
     while (start := text.find("{{", here)) >= 0:
         inner, trims_left = _marker(text, start)
@@ -69,7 +72,7 @@ def tokens(name: str, text: str) -> Iterator[Token]:
 
 
 def _marker(text: str, start: int) -> tuple[int, bool]:
-    """Returns where the inside of an action begins, and whether it cuts off the spaces before it."""
+    """Return the offset of the action's content, and whether the action trims the preceding space."""
     trims = text[start + 2 : start + 3] == "-" and text[start + 3 : start + 4] in tuple(_SPACE)
     return start + (3 if trims else 2), trims
 
@@ -80,7 +83,7 @@ def _piece(text: str, trim_left: bool, trim_right: bool) -> str:
 
 
 def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
-    """Returns the end of a comment, and whether it cuts off the spaces behind it."""
+    """Return the end of a comment, and whether it trims the following space."""
     end = text.find("*/", start)
     if end == -1:
         raise fault(name, text, start, "unclosed comment")
@@ -92,10 +95,10 @@ def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
 
 
 def _token(name: str, text: str, here: int, start: int) -> Token:
-    """Returns the token at a place inside the action that begins at `start`."""
-    found = _TOKEN.match(text, here)
-    if found is not None:
-        return Token(found.lastgroup or "", found[0], here)
+    """Return the token at an offset inside the action that starts at `start`."""
+    match = _TOKEN.match(text, here)
+    if match is not None:
+        return Token(match.lastgroup or "", match[0], here)
     if here >= len(text):
         raise fault(name, text, start, "unclosed action")
     if (character := text[here]) in _OPENED:

@@ -1,4 +1,4 @@
-"""The tree of a parsed template. Each node of an action says itself as Go's messages show it."""
+"""The syntax tree of a template. `str` of a node is its source as Go's error messages show it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class TextNode(NamedTuple):
 
 
 class LiteralNode(NamedTuple):
-    """A constant: text, number, boolean or nil. `source` is as the template writes it."""
+    """A constant: string, number, boolean or nil. `source` is its spelling in the template."""
 
     position: int
     source: str
@@ -48,7 +48,7 @@ class FieldsNode(NamedTuple):
 
 
 class VariableNode(NamedTuple):
-    """`$x.A.B`; `slot` is where the variable is kept."""
+    """`$x.A.B`; `slot` is the index of the variable."""
 
     position: int
     name: str
@@ -82,7 +82,7 @@ class CommandNode(NamedTuple):
 
 
 class PipeNode(NamedTuple):
-    """Commands that pass their values on, and the variables that take the last one; `assigns` variables that there are already."""
+    """A pipeline of commands, and the variables set to its value. `assigns` is true for `=`, false for `:=`."""
 
     position: int
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ class BranchNode(NamedTuple):
 
 
 class TemplateNode(NamedTuple):
-    """`template "name" pipeline`; `context` is the action as messages show it."""
+    """`template "name" pipeline`; `context` is the action's source for error messages."""
 
     position: int
     name: str
@@ -133,7 +133,7 @@ Node: TypeAlias = TextNode | ActionNode | BranchNode | TemplateNode | JumpNode
 
 
 class DefinitionNode(NamedTuple):
-    """A template of a name, and how many variables it has at most at one time."""
+    """A named template. `slots` is the largest number of variables in scope at once."""
 
     name: str
     text: str

@@ -1,4 +1,4 @@
-"""Tokens → the trees of a template and of those that it defines."""
+"""Parses the tokens of a template into its syntax tree and the trees of the templates it defines."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _END = Token("end", "EOF", 0)
 
 
 def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[str, DefinitionNode]:
-    """Returns the definitions of a text by name: the text itself, and what `define` and `block` name. TemplateError where it is wrong.
+    """Return the templates of a text by name: the text itself and those defined by `define` and `block`.
 
-    `functions` are the names that the text may call.
+    `functions` are the names of the callable functions. Raises TemplateError for a syntax error.
     """
     parser = _Parser(name, text, functions)
     body, keyword = parser.body("")
     if keyword:
         raise parser.wrong(f"unexpected {{{{{keyword}}}}}")
-    own = DefinitionNode(name, text, body, parser.most)
-    found = parser.found
-    if name not in found or not _is_blank(body):
-        found[name] = own
-    return found
+    main = DefinitionNode(name, text, body, parser.most)
+    definitions = parser.definitions
+    if name not in definitions or not _is_blank(body):
+        definitions[name] = main
+    return definitions
 
 
 def _is_blank(body: tuple[Node, ...]) -> bool:
@@ -52,7 +52,7 @@ def _is_blank(body: tuple[Node, ...]) -> bool:
 
 
 class _Parser:
-    """Reads tokens one after another. Variables get slots while they are in scope."""
+    """Recursive-descent parser. Variables get slots while they are in scope."""
 
     def __init__(self, name: str, text: str, functions: Collection[str]) -> None:
         self._name, self._text, self._functions = name, text, functions
@@ -61,12 +61,12 @@ class _Parser:
         self._variables = ["$"]
         self._loops = self._depth = 0
         self.most = 1
-        self.found: dict[str, DefinitionNode] = {}
+        self.definitions: dict[str, DefinitionNode] = {}
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def wrong(self, message: str, token: Token | None = None) -> TemplateError:
-        """Returns the error of what is at this place, or at a token."""
+        """Return a parse error at the token, or at the current one."""
         at = token or self._tokens[min(self._here, len(self._tokens)) - 1]
         return fault(self._name, self._text, at.position, message)
 
@@ -79,7 +79,7 @@ class _Parser:
         return token
 
     def _skip_space(self) -> Token:
-        """Returns the next token that is no space, without taking it."""
+        """Skip space tokens and return the next token without consuming it."""
         while self._peek().kind == "space":
             self._here += 1
         return self._peek()
@@ -93,7 +93,7 @@ class _Parser:
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def body(self, inside: str) -> tuple[tuple[Node, ...], str]:
-        """Returns the nodes up to the action that ends them, and that action's word: end or else, "" for the end of the text."""
+        """Return the nodes up to the terminating action, and its keyword: end, else, or "" at the end of the text."""
         nodes: list[Node] = []
         self._depth += bool(inside)
         while (token := self._next()) is not _END:
@@ -130,15 +130,15 @@ class _Parser:
         return ActionNode(word.position, pipe)
 
     def _branch(self, word: Token) -> BranchNode:
-        known = len(self._variables)
+        scope_size = len(self._variables)
         keyword = word.text
         pipe = self._pipe(keyword, declares=True, pair=keyword == "range")
         self._close(keyword)
         self._loops += keyword == "range"
-        body, ended = self.body(keyword)
+        body, terminator = self.body(keyword)
         self._loops -= keyword == "range"
-        otherwise = self._otherwise(keyword) if ended == "else" else self._ended()
-        del self._variables[known:]
+        otherwise = self._otherwise(keyword) if terminator == "else" else self._ended()
+        del self._variables[scope_size:]
         return BranchNode(word.position, keyword, pipe, body, otherwise)
 
     def _ended(self) -> tuple[Node, ...]:
@@ -146,14 +146,14 @@ class _Parser:
         return ()
 
     def _otherwise(self, keyword: str) -> tuple[Node, ...]:
-        """Returns what follows `else`; `else if` and `else with` are another branch, closed by the same end."""
+        """Return the nodes after `else`. `else if` and `else with` are a nested branch that shares the `end`."""
         word = self._skip_space()
         if word.kind == "word" and word.text == keyword and keyword in ("if", "with"):
             self._here += 1
             return (self._branch(word),)
         self._close("input")
-        body, ended = self.body("else")
-        if ended == "else":
+        body, terminator = self.body("else")
+        if terminator == "else":
             raise self.wrong("expected end; found {{else}}")
         self._close("end")
         return body
@@ -172,19 +172,19 @@ class _Parser:
         self._definition(name)
 
     def _definition(self, name: str) -> None:
-        """Reads a body up to its end, with variables of its own, and keeps it."""
+        """Parse the body of a definition up to its `end`, with separate variables, and store it."""
         outer, self._variables = self._variables, ["$"]
         loops, self._loops = self._loops, 0
         most, self.most = self.most, 1
-        body, ended = self.body("define")
-        if ended != "end":
+        body, terminator = self.body("define")
+        if terminator != "end":
             raise self.wrong("unexpected {{else}} in define clause")
         self._close("define end")
-        made = DefinitionNode(name, self._text, body, self.most)
-        if name not in self.found or not _is_blank(body):
-            if name in self.found and not _is_blank(self.found[name].body):
+        definition = DefinitionNode(name, self._text, body, self.most)
+        if name not in self.definitions or not _is_blank(body):
+            if name in self.definitions and not _is_blank(self.definitions[name].body):
                 raise self.wrong(f'template: multiple definition of template "{name}"')
-            self.found[name] = made
+            self.definitions[name] = definition
         self._variables, self._loops, self.most = outer, loops, most
 
     def _name_of(self, context: str) -> str:
@@ -196,7 +196,7 @@ class _Parser:
 
     def _call(self, word: Token) -> TemplateNode:
         context = f"{word.text} clause"
-        named = self._skip_space().position
+        name_position = self._skip_space().position
         name = self._name_of(context)
         pipe = None if self._skip_space().kind == "close" else self._pipe(context)
         if word.text == "block" and pipe is None:
@@ -204,7 +204,7 @@ class _Parser:
         self._close(context)
         if word.text == "block":
             self._definition(name)
-        return TemplateNode(named, name, pipe, f"{{{{template {_quoted(name)}{f' {pipe}' if pipe else ''}}}}}")
+        return TemplateNode(name_position, name, pipe, f"{{{{template {_quoted(name)}{f' {pipe}' if pipe else ''}}}}}")
 
     # -- pipelines -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,8 @@ class _Parser:
         return PipeNode(first.position, names, slots, assigns, tuple(commands))
 
     def _targets(self, pair: bool) -> tuple[tuple[str, ...], bool]:
-        """Returns the variables that a pipeline sets, and whether there are such variables already; takes nothing where it sets none."""
+        """Return the variables that a pipeline sets, and whether it assigns to existing ones. Consumes nothing if there
+        are none."""
         start, names = self._here, []
         while self._skip_space().kind == "variable":
             names.append(self._next().text)
@@ -242,14 +243,14 @@ class _Parser:
 
     def _slot(self, name: str, assigns: bool) -> int:
         if assigns:
-            return self._known(name)
+            return self._slot_of(name)
         self._variables.append(name)
         self.most = max(self.most, len(self._variables))
         return len(self._variables) - 1
 
-    def _known(self, name: str) -> int:
-        for slot, known in reversed(list(enumerate(self._variables))):
-            if known == name:
+    def _slot_of(self, name: str) -> int:
+        for slot, variable in reversed(list(enumerate(self._variables))):
+            if variable == name:
                 return slot
         raise self.wrong(f'undefined variable "{name}"', self._tokens[self._here - 1])
 
@@ -293,7 +294,7 @@ class _Parser:
         if kind == "dot":
             return DotNode(position)
         if kind == "variable":
-            return VariableNode(position, text, self._known(text), ())
+            return VariableNode(position, text, self._slot_of(text), ())
         if kind == "field":
             return FieldsNode(position, (text[1:],))
         if text == "(":

@@ -15,7 +15,7 @@ _BASES = {"b": ("b", "0b"), "o": ("o", "0"), "O": ("o", "0o"), "x": ("x", "0x"),
 
 
 class FormatLayout(NamedTuple):
-    """How a value is laid out: flags, width and precision, None where not said."""
+    """Flags, width and precision of a verb. Width and precision are None if absent."""
 
     flags: str
     width: int | None
@@ -23,7 +23,7 @@ class FormatLayout(NamedTuple):
 
 
 def sprintf(form: str, *values: Any) -> str:
-    """Returns the form with values in the place of its verbs; what is wrong with a verb is said there, as Go does."""
+    """Format values like Go's fmt.Sprintf. A wrong verb puts Go's %!verb(…) text into the output."""
     return _Printer(form, values).run()
 
 
@@ -33,17 +33,17 @@ class _Printer:
         self._next, self._reordered = 0, False
 
     def run(self) -> str:
-        """Returns the whole text."""
+        """Return the formatted text."""
         if "%" not in self._form:
             return self._form + self._extra()
         text = _VERB.sub(self._replace, self._form)
         return text + self._extra()
 
-    def _replace(self, found: re.Match[str]) -> str:
-        flags, place, width_text, _, precision_text, last_place, verb = found.groups()
+    def _replace(self, match: re.Match[str]) -> str:
+        flags, place, width_text, _, precision_text, last_place, verb = match.groups()
         self._move(place)
         width = self._number(width_text)
-        has_precision = "." in found[0][: len(found[0]) - len(verb)]
+        has_precision = "." in match[0][: len(match[0]) - len(verb)]
         precision = (self._number(precision_text) or 0) if has_precision else None
         self._move(last_place)
         if width is not None and width < 0:
@@ -78,7 +78,7 @@ class _Printer:
 
 
 def format_value(verb: str, value: Any, layout: FormatLayout) -> str:
-    """Returns one value by a verb."""
+    """Format one value with a verb."""
     if verb == "T":
         return _pad(type_name(value), layout)
     if verb == "v":
@@ -90,8 +90,8 @@ def format_value(verb: str, value: Any, layout: FormatLayout) -> str:
     if isinstance(value, dict):
         inner = (f"{format_value(verb, k, layout)}:{_inner(verb, value[k], layout)}" for k in sorted(value))
         return f"map[{' '.join(inner)}]"
-    found = _scalar(verb, value, layout)
-    return _wrong(verb, value) if found is None else found
+    formatted = _scalar(verb, value, layout)
+    return _wrong(verb, value) if formatted is None else formatted
 
 
 def _inner(verb: str, value: Any, layout: FormatLayout) -> str:
@@ -104,7 +104,8 @@ def _default(value: Any, layout: FormatLayout) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, str | GoStruct):
         text = to_text(value, "+v" if "+" in layout.flags else "v")
         return _pad(text[: layout.precision] if isinstance(value, str) else text, layout)
-    layout = layout._replace(flags=layout.flags.replace("+", ""))  # with %v it asks for the names of fields
+    # %+v prints field names of structs; it has no effect on other values
+    layout = layout._replace(flags=layout.flags.replace("+", ""))
     if isinstance(value, int):
         return _integer(value, "d", layout)
     if isinstance(value, float):
@@ -115,7 +116,7 @@ def _default(value: Any, layout: FormatLayout) -> str:
 
 
 def _scalar(verb: str, value: Any, layout: FormatLayout) -> str | None:
-    """Returns a value by a verb, None where the verb is not for it."""
+    """Format a scalar with a verb, or return None if the verb does not apply to its type."""
     if isinstance(value, bool):
         return _pad("true" if value else "false", layout) if verb == "t" else None
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Text in quotes as Go's strconv writes it, and values in Go's syntax."""
+"""Quoted strings like Go's strconv, and values in Go syntax."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def quoted(text: str, ascii_only: bool = False) -> str:
-    """Returns text in double quotes, with escapes for what cannot be printed."""
+    """Return a string in double quotes, with non-printable characters escaped."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escaped(c, '"', ascii_only) for c in text) + '"'
 
 
 def quoted_rune(code: int, ascii_only: bool = False) -> str:
-    """Returns a character in single quotes."""
+    """Return a character in single quotes, escaped if necessary."""
     return f"'{_escaped(chr(code), chr(39), ascii_only)}'"
 
 
@@ -37,7 +37,7 @@ def _escaped(character: str, quote: str, ascii_only: bool) -> str:
 
 
 def go_syntax(value: Any) -> str:
-    """Returns what %#v prints."""
+    """Return a value as %#v prints it."""
     if value is None:
         return "<nil>"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The trees of statements → functions that write their output."""
+"""Compiles statements to functions that write their output."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from gotemplate.values import is_true
 
 Write = Callable[[str], None]
 Run = Callable[[Any, Slots, Write], str]
-"""Runs with the dot and the variables, gives output to a function, and returns "break" or "continue" where the loop around it is left."""
+"""Runs with the dot and the variables, writes output, and returns "break" or "continue" to leave the enclosing
+round."""
 Find = Callable[[str], Callable[[Any, Write], None]]
-"""Returns what runs the template of a name; KeyError where there is none."""
+"""Returns a function that executes the named template. Raises KeyError if it is not defined."""
 
 
 def _nothing(dot: Any, slots: Slots, write: Write) -> str:
@@ -24,13 +25,13 @@ def _nothing(dot: Any, slots: Slots, write: Write) -> str:
 
 
 class Statements:
-    """Compiles with expressions, and with what finds other templates."""
+    """Compiler of statements. `find` looks up other templates."""
 
     def __init__(self, expressions: Expressions, find: Find) -> None:
         self._expressions, self._find = expressions, find
 
     def body(self, nodes: tuple[Node, ...]) -> Run:
-        """Returns what runs statements one after another."""
+        """Compile a sequence of statements."""
         steps = [self._statement(node) for node in nodes]
         if not steps:
             return _nothing
@@ -135,7 +136,7 @@ def _text(text: str) -> Run:
 
 
 def _loop_slots(node: BranchNode) -> tuple[int, int]:
-    """Returns where the key and the value of a round go, 0 for nowhere."""
+    """Return the slots of the loop's key and value variables; 0 means no variable."""
     slots = node.pipe.slots
     if len(slots) == 2:
         return slots[0], slots[1]

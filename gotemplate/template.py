@@ -1,4 +1,4 @@
-"""A template that has been compiled once and can be executed many times, from any thread."""
+"""Compiled templates, which can be executed many times and from any thread."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gotemplate.statements import Run, Statements, Write
 
 
 def parse(name: str, text: str, functions: Mapping[str, Function]) -> Template:
-    """Returns the template of a text. TemplateError where it is wrong, with the line."""
-    made = Template(name, functions)
-    made.add(name, text)
-    return made
+    """Parse a template. Raises TemplateError, with the line, for a syntax error."""
+    template = Template(name, functions)
+    template.add(name, text)
+    return template
 
 
 class Template:
-    """A set of templates of which one is executed. `functions` are what they may call, in addition to `include`."""
+    """A set of templates that can call each other. `include` is added to `functions`."""
 
     def __init__(self, name: str, functions: Mapping[str, Function]) -> None:
         self.name = name
@@ -31,22 +31,22 @@ class Template:
 
     @property
     def names(self) -> list[str]:
-        """Returns the names of all templates of the set."""
+        """Return the names of all templates in the set."""
         return sorted(self._compiled)
 
     def add(self, name: str, text: str) -> None:
-        """Adds the templates of a further text; one of a known name takes its place. TemplateError where the text is wrong."""
+        """Add the templates of a text, replacing those with the same name. Raises TemplateError for a syntax error."""
         try:
-            found = parse_definitions(name, text, self._functions)
+            definitions = parse_definitions(name, text, self._functions)
         except RecursionError:
             raise TemplateError(f"template: {name}: nested too deeply") from None
         statements = Statements(Expressions(self._functions), self._find)
         self._texts[name] = text
-        for defined in found.values():
-            self._compiled[defined.name] = defined, statements.body(defined.body)
+        for definition in definitions.values():
+            self._compiled[definition.name] = definition, statements.body(definition.body)
 
     def execute(self, data: Any, name: str = "") -> str:
-        """Returns the output of the set's own template, or of another one of it. TemplateError where an action cannot be evaluated."""
+        """Execute the main template, or the named one. Raises TemplateError if an action cannot be evaluated."""
         parts: list[str] = []
         try:
             self._execute(name or self.name, data, parts.append)
@@ -63,21 +63,23 @@ class Template:
         return lambda data, write: self._execute(name, data, write)
 
     def _execute(self, name: str, data: Any, write: Write) -> None:
-        defined, run = self._compiled[name]
-        slots = [data, *(None,) * (defined.slots - 1)]
+        definition, run = self._compiled[name]
+        slots = [data, *(None,) * (definition.slots - 1)]
         try:
             run(data, slots, write)
         except LocatedError as error:
-            line, column = place(defined.text, error.position)
-            message = f'template: {self._file_of(defined)}:{line}:{column}: executing "{name}" at <{error.context}>: {error.message}'
-            raise TemplateError(message) from error
+            line, column = place(definition.text, error.position)
+            location = f"{self._file_of(definition)}:{line}:{column}"
+            raise TemplateError(
+                f'template: {location}: executing "{name}" at <{error.context}>: {error.message}'
+            ) from error
 
-    def _file_of(self, defined: DefinitionNode) -> str:
-        """Returns the name of the text that a template is defined in."""
-        return next((name for name, text in self._texts.items() if text is defined.text), self.name)
+    def _file_of(self, definition: DefinitionNode) -> str:
+        """Return the name of the text that defines a template."""
+        return next((name for name, text in self._texts.items() if text is definition.text), self.name)
 
     def _include(self, name: str, data: Any) -> str:
-        """Returns the output of another template of the set as text."""
+        """Return the output of another template in the set."""
         parts: list[str] = []
         if name not in self._compiled:
             raise ValueError(f'template: no template "{name}" associated with template "{self.name}"')

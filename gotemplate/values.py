@@ -1,7 +1,7 @@
-"""Go's values in Python, as far as templates can tell them apart.
+"""Python representations of Go values, as far as templates can tell them apart.
 
-nil is None, bool, int and float64 are Python's, text is str, []interface {} a list, map[string]interface {} a dict. The classes here are
-for the other types that data and functions of templates have.
+nil is None; bool, int and float64 are bool, int and float; string is str; []interface {} is a list and
+map[string]interface {} a dict. The classes here represent the other types of template data.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gotemplate.errors import ActionError
 
 
 class Int64(int):
-    """An int64, which no function takes for an int."""
+    """An int64, which is not accepted for an int parameter."""
 
 
 class StringMap(dict[str, str]):
-    """A map[string]string: a key that it has not has the value ""."""
+    """A map[string]string. Missing keys have the value ""."""
 
 
 class StringList(list[str]):
@@ -25,32 +25,32 @@ class StringList(list[str]):
 
 
 class GoStruct:
-    """A struct of Go, or a pointer to one: it has fields and methods by name. `type_name` is as %T prints it."""
+    """A Go struct or a pointer to one. `type_name` is the type as %T prints it."""
 
     type_name = "struct {}"
 
     def member(self, name: str) -> Any:
-        """Returns the value of a field, or of a method without arguments. ActionError where there is neither."""
+        """Return the value of a field or of a method without arguments. Raises ActionError if there is neither."""
         raise self.no_member(name)
 
     def no_member(self, name: str) -> ActionError:
         return ActionError(f"can't evaluate field {name} in type {self.type_name}")
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Returns a method that takes arguments, None where there is none of that name."""
+        """Return a method that takes arguments, or None."""
         return None
 
     def plain(self) -> Any:
-        """Returns the struct as JSON has it."""
+        """Return the JSON representation."""
         return None
 
     def printed(self, verb: str) -> str:
-        """Returns what %v prints, and %+v where `verb` is "+v"."""
+        """Return the struct as %v prints it, or as %+v if `verb` is "+v"."""
         return "{}"
 
 
 class NilPointer(GoStruct):
-    """A pointer to nothing, of a type: methods that allow it can be called, fields cannot be read."""
+    """A typed nil pointer. Reading a field fails; `members` are methods that accept a nil receiver."""
 
     def __init__(self, type_name: str, members: dict[str, Any] | None = None) -> None:
         self.type_name, self._members = type_name, members or {}
@@ -65,27 +65,27 @@ class NilPointer(GoStruct):
 
 
 class Enum(str):
-    """A value of a protobuf enum, which prints as its name. `is_zero`: its number is 0."""
+    """A value of a protobuf enum, which prints as its name. `is_zero` is true if its number is 0."""
 
     type_name = "int32"
     is_zero = False
 
     @classmethod
     def of(cls, text: str, is_zero: bool, type_name: str) -> Enum:
-        """Returns the value of a name."""
-        made = cls(text)
-        made.is_zero, made.type_name = is_zero, type_name
-        return made
+        """Return the enum value with this name."""
+        value = cls(text)
+        value.is_zero, value.type_name = is_zero, type_name
+        return value
 
     def member(self, name: str) -> Any:
-        """Returns what a method gives: only String is there."""
+        """Return the result of String, the only method."""
         if name == "String":
             return str(self)
         raise ActionError(f"can't evaluate field {name} in type {self.type_name}")
 
 
 def type_name(value: Any) -> str:
-    """Returns the name of a value's type as %T prints it."""
+    """Return the type of a value as %T prints it."""
     if isinstance(value, GoStruct | Enum):
         return value.type_name
     for kind, name in _TYPES:
@@ -108,7 +108,7 @@ _TYPES: tuple[tuple[type, str], ...] = (
 
 
 def kind_name(value: Any) -> str:
-    """Returns the kind of a value as reflect names it."""
+    """Return the kind of a value as reflect.Kind prints it."""
     if value is None:
         return "invalid"
     if isinstance(value, GoStruct):
@@ -118,7 +118,7 @@ def kind_name(value: Any) -> str:
 
 
 def is_true(value: Any) -> bool:
-    """Returns whether a value counts as true: it is neither nil nor zero nor empty; a struct always is."""
+    """Return whether a value is true: neither nil, zero nor empty. Structs are always true."""
     if isinstance(value, Enum):
         return not value.is_zero
     return not isinstance(value, NilPointer) if isinstance(value, GoStruct) else bool(value)

@@ -1,4 +1,4 @@
-"""The functions of Sprig, which templates of Istio and of charts call. https://masterminds.github.io/sprig/"""
+"""The functions of Sprig and the built-in ones. https://masterminds.github.io/sprig/"""
 
 from gotemplate.builtins import BUILTINS
 from gotemplate.function import Function

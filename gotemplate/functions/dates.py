@@ -1,4 +1,4 @@
-"""Functions of dates. https://masterminds.github.io/sprig/date.html"""
+"""Sprig's date functions. https://masterminds.github.io/sprig/date.html"""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class GoTime(GoStruct):
         self.moment = moment
 
     def member(self, name: str) -> Any:
-        """Returns what a method without arguments gives."""
+        """Return the result of a method without arguments."""
         at = self.moment
-        found: dict[str, Any] = {
+        members: dict[str, Any] = {
             "Year": at.year,
             "Day": at.day,
             "Hour": at.hour,
@@ -60,27 +60,27 @@ class GoTime(GoStruct):
         }
         if name == "UTC":
             return GoTime(at.astimezone(_UTC))
-        if name not in found:
+        if name not in members:
             raise self.no_member(name)
-        return found[name]
+        return members[name]
 
     def method(self, name: str) -> Any:
-        """Returns a method that takes arguments."""
+        """Return a method that takes arguments."""
         return {"Format": lambda layout: format_moment(layout, self.moment)}.get(name)
 
     def printed(self, verb: str) -> str:
-        """Returns the moment as Go prints it."""
+        """Return the time as Go prints it."""
         return format_moment("2006-01-02 15:04:05.999999999 -0700 MST", self.moment)
 
     def plain(self) -> str:
-        """Returns the moment as JSON has it."""
+        """Return the time in RFC 3339, as JSON has it."""
         return format_moment("2006-01-02T15:04:05.999999999Z07:00", self.moment)
 
 
 def _local() -> datetime.tzinfo:
-    found = datetime.datetime.now().astimezone().tzinfo
-    assert found is not None
-    return found
+    zone = datetime.datetime.now().astimezone().tzinfo
+    assert zone is not None
+    return zone
 
 
 def _zone(name: str) -> datetime.tzinfo:
@@ -93,7 +93,7 @@ def _zone(name: str) -> datetime.tzinfo:
 
 
 def _moment(value: Any) -> datetime.datetime:
-    """Returns the moment of a time or of seconds since 1970, else now."""
+    """Return the moment of a time.Time or of seconds since 1970. Other values mean now."""
     if isinstance(value, GoTime):
         return value.moment
     if isinstance(value, int) and not isinstance(value, bool):
@@ -102,8 +102,8 @@ def _moment(value: Any) -> datetime.datetime:
 
 
 def format_moment(layout: str, moment: datetime.datetime) -> str:
-    """Returns a moment in Go's layout. https://pkg.go.dev/time#Layout"""
-    return _WORDS.sub(lambda found: _written(found[0], moment), layout)
+    """Format a moment with a Go layout. https://pkg.go.dev/time#Layout"""
+    return _WORDS.sub(lambda match: _written(match[0], moment), layout)
 
 
 def _written(word: str, at: datetime.datetime) -> str:
@@ -183,40 +183,40 @@ _PATTERNS = {
 
 
 def parse_moment(layout: str, text: str) -> GoTime:
-    """Returns the moment of a text in Go's layout. ValueError where it is not in that."""
+    """Parse a time with a Go layout. Raises ValueError if the text does not match."""
     words, pattern, end = [], "", 0
-    for found in _WORDS.finditer(layout):
-        pattern += re.escape(layout[end : found.start()])
-        pattern += f"({_PATTERNS.get(found[0]) or (r'[.,][0-9]+' if found[0][0] in '.,' else r'Z|[+-][0-9:]+')})"
-        words.append(found[0])
-        end = found.end()
+    for word in _WORDS.finditer(layout):
+        pattern += re.escape(layout[end : word.start()])
+        pattern += f"({_PATTERNS.get(word[0]) or (r'[.,][0-9]+' if word[0][0] in '.,' else r'Z|[+-][0-9:]+')})"
+        words.append(word[0])
+        end = word.end()
     match = re.fullmatch(pattern + re.escape(layout[end:]), text)
     if match is None:
         first = words[0] if words else layout
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "{first}"')
     try:
-        return GoTime(_made(dict(zip(map(_without_padding, words), match.groups(), strict=True))))
-    except ValueError as error:  # it begins with the part that is wrong
+        return GoTime(_moment_of(dict(zip(map(_without_padding, words), match.groups(), strict=True))))
+    except ValueError as error:  # its message starts with the name of the wrong part
         raise ValueError(f'parsing time "{text}": {str(error).split()[0]} out of range') from None
 
 
 def _without_padding(word: str) -> str:
-    """Returns a word of a layout as it is without leading zeros or spaces; the day of the year stays."""
+    """Return a layout word without its padding, except for the day of the year."""
     return word if word == "002" else word.lstrip("0_")
 
 
-def _made(said: dict[str, str]) -> datetime.datetime:
+def _moment_of(values: dict[str, str]) -> datetime.datetime:
     def number(word: str, default: int = 0) -> int:
-        return int(said.get(word, default))
+        return int(values.get(word, default))
 
-    year = _century(number("6")) if "6" in said else number("2006", 1)
-    named = next((m for w in ("January", "Jan") if w in said for m in _MONTHS if m.startswith(said[w])), None)
-    month = _MONTHS.index(named) + 1 if named else number("1", 1)
+    year = _century(number("6")) if "6" in values else number("2006", 1)
+    month_name = next((m for w in ("January", "Jan") if w in values for m in _MONTHS if m.startswith(values[w])), None)
+    month = _MONTHS.index(month_name) + 1 if month_name else number("1", 1)
     hour = number("15", number("3"))
-    if half := said.get("PM") or said.get("pm"):
+    if half := values.get("PM") or values.get("pm"):
         hour = hour % 12 + (12 if half.upper() == "PM" else 0)
-    fraction = next((v for w, v in said.items() if w[0] in ".,"), ".0")
-    zone = next((v for w, v in said.items() if w[0] in "Z-"), None)
+    fraction = next((v for w, v in values.items() if w[0] in ".,"), ".0")
+    zone = next((v for w, v in values.items() if w[0] in "Z-"), None)
     at = datetime.datetime(
         year, month, number("2", 1), hour, number("4"), number("5"), int(float(f"0{fraction}") * 1e6)
     )
@@ -262,7 +262,7 @@ def _ago(value: Any) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Returns seconds, as text or int64, as a duration."""
+    """Format seconds, a string or an int64, as a duration."""
     seconds = (
         int(value) if isinstance(value, Int64) or (isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value)) else 0
     )
@@ -270,7 +270,7 @@ def _duration(value: Any) -> str:
 
 
 def _go_duration(duration: Duration) -> str:
-    """Returns a duration as Go prints it: with all smaller units."""
+    """Return a duration as Go prints it, such as 1h0m0s."""
     total = abs(duration) / 1e9
     hours, rest = divmod(total, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -280,7 +280,7 @@ def _go_duration(duration: Duration) -> str:
 
 
 def _rounded(value: Any) -> str:
-    """Returns a duration in its largest unit alone."""
+    """Return a duration in its largest unit only."""
     if isinstance(value, GoTime):
         total = abs((datetime.datetime.now(datetime.UTC) - value.moment).total_seconds())
     elif isinstance(value, Int64):

@@ -1,4 +1,5 @@
-"""Functions of defaults, types and choices. https://masterminds.github.io/sprig/defaults.html, …/reflection.html"""
+"""Sprig's functions for defaults, types and choices. https://masterminds.github.io/sprig/defaults.html,
+…/reflection.html"""
 
 from __future__ import annotations
 
@@ -9,18 +10,18 @@ from gotemplate.functions.lists import same
 from gotemplate.values import is_true, kind_name, type_name
 
 
-def default(otherwise: Any, *given: Any) -> Any:
-    """Returns the given value, or the other one where it is empty."""
-    return given[0] if given and is_true(given[0]) else otherwise
+def default(otherwise: Any, *values: Any) -> Any:
+    """Return the value, or the default if it is empty."""
+    return values[0] if values and is_true(values[0]) else otherwise
 
 
 def coalesce(*values: Any) -> Any:
-    """Returns the first value that is not empty, nil where all are."""
+    """Return the first non-empty value, or nil."""
     return next((value for value in values if is_true(value)), None)
 
 
 def fail(message: str) -> str:
-    """Fails with a message."""
+    """Fail with this message."""
     raise ValueError(message)
 
 

@@ -1,4 +1,4 @@
-"""Functions of maps. https://masterminds.github.io/sprig/dicts.html"""
+"""Sprig's map functions. https://masterminds.github.io/sprig/dicts.html"""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ Map = dict[str, Any]
 
 
 def make(*pairs: Any) -> Map:
-    """Returns the map of keys and values in turn; a key without a value has ""."""
-    found: Map = {to_text(key): value for key, value in zip(pairs[::2], pairs[1::2], strict=False)}
+    """Return a map of alternating keys and values. A last key without a value gets ""."""
+    mapping: Map = {to_text(key): value for key, value in zip(pairs[::2], pairs[1::2], strict=False)}
     if len(pairs) % 2:
-        found[to_text(pairs[-1])] = ""
-    return found
+        mapping[to_text(pairs[-1])] = ""
+    return mapping
 
 
-def assign(found: Map | None, key: str, value: Any) -> Map:
-    """Sets a key of the map, and returns it."""
-    if found is None:
+def assign(mapping: Map | None, key: str, value: Any) -> Map:
+    """Set a key of the map and return the map."""
+    if mapping is None:
         raise ValueError("assignment to entry in nil map")
-    found[key] = value
-    return found
+    mapping[key] = value
+    return mapping
 
 
-def unset(found: Map, key: str) -> Map:
-    """Removes a key from the map, and returns it."""
-    found.pop(key, None)
-    return found
+def unset(mapping: Map, key: str) -> Map:
+    """Remove a key from the map and return the map."""
+    mapping.pop(key, None)
+    return mapping
 
 
 def merge(target: Map, *sources: Map, overwrite: bool = False) -> Map:
-    """Adds to the first map what it has not or what is empty there, maps in maps too, and returns it. `overwrite`: what the others
-    have comes before."""
+    """Merge maps recursively into the first one and return it.
+
+    Without `overwrite`, only missing and empty values are set.
+    """
     for source in sources:
         for key, value in (source or {}).items():
             mine = target.get(key)
@@ -48,19 +50,20 @@ def merge(target: Map, *sources: Map, overwrite: bool = False) -> Map:
 
 
 def dig(*arguments: Any) -> Any:
-    """Returns what keys lead to in a map, or a default where one of them is not there: keys, default, map."""
+    """Return the value at a path of keys in a map, or a default. The arguments are the keys, the default and the
+    map."""
     if len(arguments) < 3:
         raise ValueError("dig needs at least three arguments")
-    *keys, default, found = arguments
+    *keys, default, mapping = arguments
     for key in keys:
         if not isinstance(key, str):
             raise ValueError(f"interface conversion: interface {{}} is {_name(key)}, not string")
-        if not isinstance(found, dict) or isinstance(found, StringMap):
-            raise ValueError(f"interface conversion: interface {{}} is {_name(found)}, not map[string]interface {{}}")
-        if key not in found:
+        if not isinstance(mapping, dict) or isinstance(mapping, StringMap):
+            raise ValueError(f"interface conversion: interface {{}} is {_name(mapping)}, not map[string]interface {{}}")
+        if key not in mapping:
             return default
-        found = found[key]
-    return found
+        mapping = mapping[key]
+    return mapping
 
 
 def _name(value: Any) -> str:
@@ -69,15 +72,19 @@ def _name(value: Any) -> str:
 
 DICTS: dict[str, Function] = {
     "dict": takes("...any", make),
-    "get": takes("map string", lambda found, key: (found or {}).get(key, "")),
+    "get": takes("map string", lambda mapping, key: (mapping or {}).get(key, "")),
     "set": takes("map string any", assign),
     "unset": takes("map string", unset),
-    "hasKey": takes("map string", lambda found, key: key in (found or {})),
-    "pluck": takes("string ...map", lambda key, *maps: [found[key] for found in maps if found and key in found]),
-    "keys": takes("...map", lambda *maps: StringList(key for found in maps for key in found or {})),
-    "values": takes("map", lambda found: list((found or {}).values())),
-    "pick": takes("map ...string", lambda found, *keys: {key: found[key] for key in keys if found and key in found}),
-    "omit": takes("map ...string", lambda found, *keys: {k: v for k, v in (found or {}).items() if k not in keys}),
+    "hasKey": takes("map string", lambda mapping, key: key in (mapping or {})),
+    "pluck": takes(
+        "string ...map", lambda key, *maps: [mapping[key] for mapping in maps if mapping and key in mapping]
+    ),
+    "keys": takes("...map", lambda *maps: StringList(key for mapping in maps for key in mapping or {})),
+    "values": takes("map", lambda mapping: list((mapping or {}).values())),
+    "pick": takes(
+        "map ...string", lambda mapping, *keys: {key: mapping[key] for key in keys if mapping and key in mapping}
+    ),
+    "omit": takes("map ...string", lambda mapping, *keys: {k: v for k, v in (mapping or {}).items() if k not in keys}),
     "merge": takes("map ...map", merge),
     "mustMerge": takes("map ...map", merge),
     "mergeOverwrite": takes("map ...map", lambda *maps: merge(*maps, overwrite=True)),

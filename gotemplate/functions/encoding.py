@@ -1,4 +1,4 @@
-"""Functions that write and read JSON, base64 and base32, and checksums. https://masterminds.github.io/sprig/encoding.html"""
+"""Sprig's functions for JSON, base64, base32 and checksums. https://masterminds.github.io/sprig/encoding.html"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gotemplate.function import Function, takes
 
 
 def _quiet(convert: Callable[[Any], Any], otherwise: Any) -> Callable[[Any], Any]:
-    """Returns a conversion that gives another value where it fails."""
+    """Return a conversion that returns `otherwise` instead of failing."""
 
     def call(value: Any) -> Any:
         try:
@@ -34,7 +34,7 @@ def _raw(value: Any) -> str:
 
 
 def _decoder(name: str, decode: Callable[[bytes], bytes]) -> Callable[[str], str]:
-    """Returns a conversion that gives Go's message where the text is not of the encoding."""
+    """Return a decoder that returns Go's error message as its result, like Sprig."""
 
     def call(text: str) -> str:
         try:
@@ -46,10 +46,12 @@ def _decoder(name: str, decode: Callable[[bytes], bytes]) -> Callable[[str], str
 
 
 def _first_wrong(text: str, name: str) -> int:
-    known = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + ("abcdefghijklmnopqrstuvwxyz0123456789+/" if name == "base64" else "234567")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + (
+        "abcdefghijklmnopqrstuvwxyz0123456789+/" if name == "base64" else "234567"
+    )
     body = text.rstrip("=")
-    wrong = next((index for index, c in enumerate(body) if c not in known), -1)
-    return wrong if wrong >= 0 else len(text) - len(text) % (4 if name == "base64" else 8)
+    offset = next((index for index, c in enumerate(body) if c not in alphabet), -1)
+    return offset if offset >= 0 else len(text) - len(text) % (4 if name == "base64" else 8)
 
 
 ENCODING: dict[str, Function] = {

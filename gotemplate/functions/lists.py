@@ -1,4 +1,4 @@
-"""Functions of lists. https://masterminds.github.io/sprig/lists.html"""
+"""Sprig's list functions. https://masterminds.github.io/sprig/lists.html"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NIL = "runtime error: invalid memory address or nil pointer dereference"
 
 
 def _items(value: Any, action: str) -> list[Any]:
-    """Returns the items of a list; ValueError where the value is none."""
+    """Return the items of a list. Raises ValueError if the value is not a list."""
     if not isinstance(value, list):
         if value is None:
             raise ValueError(_NIL)
@@ -24,7 +24,7 @@ def _items(value: Any, action: str) -> list[Any]:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Returns whether two values are equal and of the same types throughout."""
+    """Return whether two values are deeply equal, including their types."""
     if type(first) is not type(second):
         return False
     if isinstance(first, list):
@@ -35,36 +35,36 @@ def same(first: Any, second: Any) -> bool:
 
 
 def append(values: Any, value: Any) -> list[Any]:
-    """Returns the list with one more item."""
+    """Return the list with an item appended."""
     return [*_items(values, "push on"), value]
 
 
 def prepend(values: Any, value: Any) -> list[Any]:
-    """Returns the list with one more item before the others."""
+    """Return the list with an item prepended."""
     return [value, *_items(values, "prepend on")]
 
 
 def uniq(values: Any) -> list[Any]:
-    """Returns the list without repetitions."""
-    found: list[Any] = []
+    """Return the list without duplicates."""
+    unique: list[Any] = []
     for item in _items(values, "find uniq on"):
-        if not any(same(item, other) for other in found):
-            found.append(item)
-    return found
+        if not any(same(item, other) for other in unique):
+            unique.append(item)
+    return unique
 
 
-def without(values: Any, *left_out: Any) -> list[Any]:
-    """Returns the list without some items."""
-    return [item for item in _items(values, "find without on") if not any(same(item, other) for other in left_out)]
+def without(values: Any, *excluded: Any) -> list[Any]:
+    """Return the list without the excluded items."""
+    return [item for item in _items(values, "find without on") if not any(same(item, other) for other in excluded)]
 
 
 def has(value: Any, values: Any) -> bool:
-    """Returns whether a list has an item."""
+    """Return whether a list contains an item."""
     return values is not None and any(same(value, item) for item in _items(values, "find has on"))
 
 
 def part(values: Any, *bounds: Any) -> Any:
-    """Returns the items from the first bound to before the second one; nil of an empty list."""
+    """Return the items from the first bound up to, not including, the second. An empty list yields nil."""
     if not isinstance(values, list):
         if values is None:
             raise ValueError(_NIL)
@@ -79,12 +79,12 @@ def part(values: Any, *bounds: Any) -> Any:
 
 
 def concat(*lists: Any) -> list[Any]:
-    """Returns the items of all lists."""
+    """Return the items of all lists."""
     return [item for values in lists for item in _items(values, "concat")]
 
 
 def chunk(size: int, values: Any) -> list[Any]:
-    """Returns the list in lists of at most `size` items."""
+    """Split the list into lists of at most `size` items."""
     items = _items(values, "chunk")
     if size <= 0:
         raise ValueError("runtime error: makeslice: len out of range")
@@ -92,17 +92,17 @@ def chunk(size: int, values: Any) -> list[Any]:
 
 
 def sort_alphabetically(values: Any) -> StringList:
-    """Returns the items as text, sorted."""
+    """Return the items as sorted strings."""
     return StringList(sorted(strings_of(values))) if isinstance(values, list) else StringList([to_text(values)])
 
 
 def until(start: int, stop: int, step: int) -> list[int]:
-    """Returns the numbers from `start` to before `stop`."""
+    """Return the numbers from `start` up to, not including, `stop`."""
     return list(range(start, stop, step)) if step else []
 
 
 def sequence(*bounds: int) -> str:
-    """Returns numbers with spaces between: up to the last bound, from the first one, by the middle one of three."""
+    """Return numbers separated by spaces, like seq(1): LAST, FIRST LAST or FIRST STEP LAST."""
     if not 1 <= len(bounds) <= 3:
         return ""
     start, end = bounds[0] if len(bounds) > 1 else 1, bounds[-1]

@@ -1,4 +1,4 @@
-"""Functions of numbers. https://masterminds.github.io/sprig/math.html"""
+"""Sprig's numeric functions. https://masterminds.github.io/sprig/math.html"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 2**63
 
 
 def to_int64(value: Any) -> Int64:
-    """Returns a value as a whole number: floats are cut off, text is read, anything else is 0."""
+    """Convert a value to int64: floats are truncated, strings parsed, other values are 0."""
     if isinstance(value, str):
         return Int64(_read(value))
     if isinstance(value, float):
@@ -27,7 +27,7 @@ def to_int64(value: Any) -> Int64:
 
 
 def _read(text: str) -> int:
-    """Returns the number of a text, without a fraction of zeros; 0 where it is none."""
+    """Parse an integer, ignoring a fraction of zeros. Returns 0 if it is malformed."""
     try:
         number = parse_number(re.sub(r"\.0+$", "", text))
     except ValueError:
@@ -36,7 +36,7 @@ def _read(text: str) -> int:
 
 
 def to_float(value: Any) -> float:
-    """Returns a value as a floating point number; 0 where it is none."""
+    """Convert a value to float64, or 0 if it is not a number."""
     if isinstance(value, str):
         try:
             return float(value) if value.strip() == value else 0.0
@@ -46,17 +46,17 @@ def to_float(value: Any) -> float:
 
 
 def wrapped(number: int) -> Int64:
-    """Returns a number in the 64 bits of an int64."""
+    """Return a number wrapped around to the 64 bits of an int64."""
     return Int64((number + _LARGEST) % (2 * _LARGEST) - _LARGEST)
 
 
 def divide(dividend: Any, divisor: Any) -> Int64:
-    """Returns the quotient, cut off towards zero."""
+    """Return the quotient, truncated towards zero."""
     return wrapped(int(Fraction(to_int64(dividend), _not_zero(to_int64(divisor)))))
 
 
 def remainder(dividend: Any, divisor: Any) -> Int64:
-    """Returns the remainder, which has the sign of the dividend."""
+    """Return the remainder, which has the sign of the dividend."""
     first, second = to_int64(dividend), _not_zero(to_int64(divisor))
     return Int64(first - second * int(Fraction(first, second)))
 
@@ -68,7 +68,7 @@ def _not_zero(number: Int64) -> Int64:
 
 
 def round_to(value: Any, places: int, *threshold: float) -> float:
-    """Returns a number rounded to decimal places; up from a fraction of 0.5, or of another threshold."""
+    """Round a number to decimal places; a fraction from 0.5 or the threshold on rounds up."""
     power = 10.0**places
     digit = power * to_float(value)
     fraction, whole = math.modf(digit)
@@ -77,7 +77,7 @@ def round_to(value: Any, places: int, *threshold: float) -> float:
 
 
 def _exactly(step: Callable[[Fraction, Fraction], Fraction], *values: Any) -> float:
-    """Returns the result of a calculation with the decimal digits of floating point numbers."""
+    """Fold values with exact decimal arithmetic."""
     numbers = [Fraction(repr(to_float(v))) for v in values]
     result = numbers[0]
     for number in numbers[1:]:
@@ -92,7 +92,7 @@ def _quotient(first: Fraction, second: Fraction) -> Fraction:
 
 
 def _octal(value: Any) -> Int64:
-    """Returns the number that octal digits say, 0 where they are none."""
+    """Parse octal digits, or return 0 if they are malformed."""
     text = to_text(value)
     return Int64(int(text, 8)) if re.fullmatch(r"[+-]?[0-7]+", text) else Int64(0)
 

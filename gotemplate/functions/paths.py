@@ -1,4 +1,4 @@
-"""Functions of paths, and of the environment. https://masterminds.github.io/sprig/paths.html, …/os.html"""
+"""Sprig's functions for paths and the environment. https://masterminds.github.io/sprig/paths.html, …/os.html"""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from gotemplate.function import Function, takes
 
 
 def clean(path: str) -> str:
-    """Returns the shortest path that says the same."""
-    found = posixpath.normpath(path) if path else "."
-    return "/" + found.lstrip("/") if found.startswith("//") else found
+    """Return the shortest equivalent path."""
+    normal = posixpath.normpath(path) if path else "."
+    return "/" + normal.lstrip("/") if normal.startswith("//") else normal
 
 
 def base(path: str) -> str:
-    """Returns the last part of a path, "." of an empty one."""
+    """Return the last element of a path, or "." if it is empty."""
     if not path:
         return "."
     return posixpath.basename(path.rstrip("/")) or "/"
 
 
 def folder(path: str) -> str:
-    """Returns the path without its last part."""
+    """Return the path without its last element."""
     return clean(path[: path.rfind("/") + 1])
 
 
 def extension(path: str) -> str:
-    """Returns what follows the last point of the last part, with the point."""
+    """Return the file name extension with its dot."""
     name = path[path.rfind("/") + 1 :]
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def expand(text: str) -> str:
-    """Returns the text with $NAME and ${NAME} replaced by the variables of the environment."""
-    return re.sub(r"\$(?:\{(\w+)\}|([*#$@!?0-9-]|\w+))", lambda found: os.environ.get(found[1] or found[2], ""), text)
+    """Replace $NAME and ${NAME} by environment variables."""
+    return re.sub(r"\$(?:\{(\w+)\}|([*#$@!?0-9-]|\w+))", lambda match: os.environ.get(match[1] or match[2], ""), text)
 
 
 def address(name: str) -> str:
-    """Returns an address of a host, "" where there is none."""
+    """Resolve a host name to an IPv4 address, or ""."""
     try:
         return socket.gethostbyname(name)
     except OSError:

@@ -1,4 +1,4 @@
-"""Functions of regular expressions in RE2's syntax. https://masterminds.github.io/sprig/strings.html"""
+"""Sprig's regular expression functions, in RE2 syntax. https://masterminds.github.io/sprig/strings.html"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MESSAGES = {
 
 @functools.lru_cache(1024)
 def _compile(pattern: str) -> Any:
-    """Returns the compiled pattern. ValueError in Go's words where it is none."""
+    """Compile a pattern. Raises ValueError with Go's message if it is invalid."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
@@ -50,8 +50,8 @@ def _matches(pattern: str, text: str) -> bool:
         return False
 
 
-def _found(pattern: Any, text: str) -> Iterator[Any]:
-    """Yields the matches; one of nothing at the end of another one is none."""
+def _iter_matches(pattern: Any, text: str) -> Iterator[Any]:
+    """Yield the matches, without empty ones at the end of another match."""
     end = None
     for match in pattern.finditer(text):
         if match.end() > match.start() or match.start() != end:
@@ -60,17 +60,17 @@ def _found(pattern: Any, text: str) -> Iterator[Any]:
 
 
 def _find(pattern: Any, text: str) -> str:
-    found = pattern.search(text)
-    return found[0] if found else ""
+    match = pattern.search(text)
+    return match[0] if match else ""
 
 
 def _find_all(pattern: Any, text: str, count: int) -> StringList:
-    found = [match[0] for match in _found(pattern, text)]
-    return StringList(found if count < 0 else found[:count])
+    matches = [match[0] for match in _iter_matches(pattern, text)]
+    return StringList(matches if count < 0 else matches[:count])
 
 
 def _replace(pattern: Any, text: str, replacement: str) -> str:
-    """Returns the text with matches replaced; $1 and ${name} stand for groups, and for nothing where there is no such group."""
+    """Replace matches. $1 and ${name} refer to groups; unknown groups are empty."""
 
     def expand(match: Any) -> str:
         def group(reference: re.Match[str]) -> str:
@@ -89,20 +89,20 @@ def _replace(pattern: Any, text: str, replacement: str) -> str:
 
 def _literal(pattern: Any, text: str, replacement: Any) -> str:
     parts, end = [], 0
-    for match in _found(pattern, text):
+    for match in _iter_matches(pattern, text):
         parts += [text[end : match.start()], replacement(match) if callable(replacement) else replacement]
         end = match.end()
     return "".join([*parts, text[end:]])
 
 
 def _split(pattern: Any, text: str, count: int) -> StringList:
-    """Returns what is between the matches, in at most `count` pieces where that is not negative."""
+    """Split the text at matches into at most `count` pieces, or into all if it is negative."""
     if count == 0:
         return StringList()
     if pattern.pattern and not text:
         return StringList([""])
     parts, begin, end = StringList(), 0, 0
-    for match in _found(pattern, text):
+    for match in _iter_matches(pattern, text):
         if 0 < count == len(parts) + 1:
             break
         end = match.start()
@@ -116,7 +116,7 @@ def _compiling(compiled: Callable[[str], Any], act: Callable[..., Any]) -> Calla
     return lambda pattern, *arguments: act(compiled(pattern), *arguments)
 
 
-_ACTIONS: dict[str, tuple[str, Callable[..., Any]]] = {  # what they take, and what they do with a compiled pattern
+_ACTIONS: dict[str, tuple[str, Callable[..., Any]]] = {  # their parameters, and their actions on a compiled pattern
     "Find": ("string string", _find),
     "FindAll": ("string string int", _find_all),
     "ReplaceAll": ("string string string", _replace),

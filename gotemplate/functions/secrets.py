@@ -1,4 +1,5 @@
-"""Functions that make keys, certificates, passwords and random identifiers. https://masterminds.github.io/sprig/crypto.html"""
+"""Sprig's functions for keys, certificates, passwords and random identifiers.
+https://masterminds.github.io/sprig/crypto.html"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ _SCOPE = b"com.lyndir.masterpassword"
 
 
 class PemPair(GoStruct):
-    """A certificate and its key, in PEM, as the fields Cert and Key."""
+    """A certificate and its key in PEM, with the fields Cert and Key."""
 
     type_name = "sprig.certificate"
 
@@ -75,13 +76,13 @@ class PemPair(GoStruct):
         self.cert, self.key = cert, key
 
     def member(self, name: str) -> Any:
-        """Returns Cert or Key."""
+        """Return Cert or Key."""
         if name not in ("Cert", "Key"):
             raise self.no_member(name)
         return self.cert if name == "Cert" else self.key
 
     def plain(self) -> dict[str, str]:
-        """Returns both."""
+        """Return both."""
         return {"Cert": self.cert, "Key": self.key}
 
 
@@ -138,7 +139,7 @@ def _issue(
     signer: tuple[x509.Certificate, Any] | None = None,
     authority: bool = False,
 ) -> PemPair:
-    """Returns a certificate for a key, of an authority or signed by itself."""
+    """Issue a certificate for a key, signed by an authority or self-signed."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     issuer = signer[0].subject if signer else subject
@@ -150,11 +151,11 @@ def _issue(
     builder = builder.add_extension(
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False
     )
-    if found := _names(ips, dns):
-        builder = builder.add_extension(x509.SubjectAlternativeName(found), False)
+    if alternative_names := _names(ips, dns):
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternative_names), False)
     signing = signer[1] if signer else key
-    made = builder.sign(signing, None if isinstance(signing, ed25519.Ed25519PrivateKey) else hashes.SHA256())
-    return PemPair(made.public_bytes(serialization.Encoding.PEM).decode(), _key_text(key))
+    certificate = builder.sign(signing, None if isinstance(signing, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+    return PemPair(certificate.public_bytes(serialization.Encoding.PEM).decode(), _key_text(key))
 
 
 def _authority(pair: Any) -> tuple[x509.Certificate, Any]:
@@ -164,14 +165,14 @@ def _authority(pair: Any) -> tuple[x509.Certificate, Any]:
 
 
 def _built(cert: str, key: str) -> PemPair:
-    """Returns the pair of a certificate and a key in base64."""
+    """Return the pair of a base64-encoded certificate and key."""
     pair = PemPair(base64.b64decode(cert).decode(), base64.b64decode(key).decode())
     _authority(pair)
     return pair
 
 
 def _derived(counter: int, kind: str, password: str, user: str, site: str) -> str:
-    """Returns the password of a site that follows from a master password."""
+    """Derive the password of a site from a master password."""
     templates = _TEMPLATES.get(kind)
     if templates is None:
         return f"cannot find password template {kind}"

@@ -1,4 +1,4 @@
-"""Functions of versions. https://masterminds.github.io/sprig/semver.html"""
+"""Sprig's functions for semantic versions. https://masterminds.github.io/sprig/semver.html"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(\S+)\s+-\s+(\S+)")
 
 @functools.total_ordering
 class Version(GoStruct):
-    """A version by its three numbers and what is behind them."""
+    """A semantic version."""
 
     type_name = "*semver.Version"
 
@@ -31,7 +31,7 @@ class Version(GoStruct):
         self.numbers, self.prerelease, self.build, self.original = numbers, prerelease, build, original
 
     def member(self, name: str) -> Any:
-        """Returns a part by the name of its method."""
+        """Return the result of a method without arguments."""
         major, minor, patch = self.numbers
         parts = {
             "Major": major,
@@ -48,7 +48,7 @@ class Version(GoStruct):
         return parts[name]
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Returns a comparison with another version."""
+        """Return a comparison method."""
         comparisons: dict[str, Callable[[Version], Any]] = {
             "Compare": lambda other: (self > other) - (self < other),
             "LessThan": lambda other: self < other,
@@ -58,7 +58,7 @@ class Version(GoStruct):
         return comparisons.get(name)
 
     def printed(self, verb: str) -> str:
-        """Returns the version as text."""
+        """Return the version as text."""
         text = ".".join(map(str, self.numbers))
         return text + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
@@ -81,16 +81,19 @@ class Version(GoStruct):
 
 
 def parse_version(text: str) -> Version:
-    """Returns the version of a text, of which the last numbers may be missing. ValueError where it is none."""
-    found = _VERSION.fullmatch(text)
-    if found is None:
+    """Parse a version whose minor and patch numbers may be missing. Raises ValueError if it is invalid."""
+    match = _VERSION.fullmatch(text)
+    if match is None:
         raise ValueError("Invalid Semantic Version")
-    major, minor, patch, prerelease, build = found.groups()
+    major, minor, patch, prerelease, build = match.groups()
     return Version((int(major), int(minor or 0), int(patch or 0)), prerelease or "", build or "", text)
 
 
 def satisfies(constraint: str, version: Version) -> bool:
-    """Returns whether a version meets a constraint: alternatives between ||, each of limits that must all hold. ValueError where it is none."""
+    """Return whether a version satisfies a constraint: alternatives separated by ||, each a list of limits.
+
+    Raises ValueError for an invalid constraint.
+    """
     alternatives = []
     for alternative in constraint.split("||"):
         text = _RANGE.sub(r">=\1,<=\2", alternative)
@@ -103,39 +106,41 @@ def satisfies(constraint: str, version: Version) -> bool:
 
 def _holds(limit: re.Match[str], version: Version) -> bool:
     sign, *parts, prerelease, _ = limit.groups()
-    known = [int(p) for p in parts if p is not None and p.isdecimal()]
-    known = known[: next((i for i, p in enumerate(parts) if p is None or not p.isdecimal()), None)]
-    low = Version((*known, 0, 0, 0)[:3], prerelease or "")  # type: ignore[arg-type]
+    numbers = [int(p) for p in parts if p is not None and p.isdecimal()]
+    numbers = numbers[: next((i for i, p in enumerate(parts) if p is None or not p.isdecimal()), None)]
+    low = Version((*numbers, 0, 0, 0)[:3], prerelease or "")  # type: ignore[arg-type]
     if version.prerelease and not prerelease and sign != "!=":
         return False
-    high = _next(known, len(known) - 1)
+    high = _next(numbers, len(numbers) - 1)
     match sign or "":
         case ">":
-            return version > low if len(known) == 3 else high is not None and version >= high
+            return version > low if len(numbers) == 3 else high is not None and version >= high
         case ">=" | "=>":
             return version >= low
         case "<":
             return version < low
         case "<=" | "=<":
-            return version <= low if len(known) == 3 else high is None or version < high
+            return version <= low if len(numbers) == 3 else high is None or version < high
         case "!=":
-            return version != low if len(known) == 3 else not _within(version, low, high)
+            return version != low if len(numbers) == 3 else not _within(version, low, high)
         case "~" | "~>":
-            return _within(version, low, _next(known, min(len(known) - 1, 1)))
+            return _within(version, low, _next(numbers, min(len(numbers) - 1, 1)))
         case "^":
-            return _within(version, low, _next(known, next((i for i, n in enumerate(known) if n), len(known) - 1)))
-    return version == low if len(known) == 3 else _within(version, low, high)
+            return _within(
+                version, low, _next(numbers, next((i for i, n in enumerate(numbers) if n), len(numbers) - 1))
+            )
+    return version == low if len(numbers) == 3 else _within(version, low, high)
 
 
 def _within(version: Version, low: Version, high: Version | None) -> bool:
     return version >= low and (high is None or version < high)
 
 
-def _next(known: list[int], place: int) -> Version | None:
-    """Returns the first version whose number at a place is larger; None where no number is known."""
-    if not known:
+def _next(numbers: list[int], place: int) -> Version | None:
+    """Return the lowest version with a larger number at a place, or None if there are no numbers."""
+    if not numbers:
         return None
-    return Version((*known[:place], known[place] + 1, 0, 0)[:3])  # type: ignore[arg-type]
+    return Version((*numbers[:place], numbers[place] + 1, 0, 0)[:3])  # type: ignore[arg-type]
 
 
 SEMVER: dict[str, Function] = {

@@ -1,4 +1,4 @@
-"""Functions of text. https://masterminds.github.io/sprig/strings.html"""
+"""Sprig's string functions. https://masterminds.github.io/sprig/strings.html"""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _PRINTED = "".join(chr(code) for code in range(32, 127))
 
 
 def quote(*values: Any) -> str:
-    """Returns the values in double quotes, nil left out."""
+    """Return the values in double quotes, without nil."""
     return " ".join(quoted(to_text(v)) for v in values if v is not None)
 
 
 def single_quote(*values: Any) -> str:
-    """Returns the values in single quotes, nil left out."""
+    """Return the values in single quotes, without nil."""
     return " ".join(f"'{to_text(v)}'" for v in values if v is not None)
 
 
 def truncate(count: int, text: str) -> str:
-    """Returns the first `count` bytes, or the last ones where it is negative."""
+    """Return the first `count` bytes, or the last ones if it is negative."""
     data = text.encode()
     return (data[count:] if count < 0 else data[:count]).decode("utf-8", "replace")
 
 
 def indent(spaces: int, text: str) -> str:
-    """Returns the text with spaces before every line."""
+    """Return the text with spaces before every line."""
     pad = " " * _not_negative(spaces)
     return pad + text.replace("\n", "\n" + pad)
 
@@ -45,7 +45,7 @@ def _not_negative(count: int) -> int:
 
 
 def substring(start: int, end: int, text: str) -> str:
-    """Returns the bytes from `start` to before `end`; a negative or too large end is that of the text."""
+    """Return the bytes from `start` up to `end`. A negative or too large `end` means the end of the text."""
     data = text.encode()
     if start < 0:
         return _cut(data, 0, end).decode("utf-8", "replace")
@@ -63,19 +63,19 @@ def _cut(data: bytes, start: int, end: int) -> bytes:
 
 
 def strings_of(value: Any) -> StringList:
-    """Returns the items of a list as text, nil left out; of what is no list that alone."""
+    """Return the items of a list as strings, without nil. Another value is a list of one."""
     if isinstance(value, list):
         return StringList(to_text(item) for item in value if item is not None)
     return StringList() if value is None else StringList([to_text(value)])
 
 
 def cat(*values: Any) -> str:
-    """Returns the values with spaces between, nil left out."""
+    """Return the values joined by spaces, without nil."""
     return " ".join(to_text(v) for v in values if v is not None)
 
 
 def title(text: str) -> str:
-    """Returns the text with each word's first letter in upper case; letters, digits and _ are within words."""
+    """Capitalize each word. Words consist of letters, digits and _."""
     return "".join(
         c.upper() if not index or not (text[index - 1].isalnum() or text[index - 1] == "_") else c
         for index, c in enumerate(text)
@@ -83,12 +83,12 @@ def title(text: str) -> str:
 
 
 def abbreviate(width: int, text: str) -> str:
-    """Returns the text in at most `width` characters, the last three of them points where some are left out."""
+    """Shorten the text to at most `width` characters, with an ellipsis at the end."""
     return abbreviate_both(0, width, text) if width >= 4 else text
 
 
 def abbreviate_both(left: int, right: int, text: str) -> str:
-    """Returns the text in at most `right` characters, cut off at its begin up to `left` and at its end."""
+    """Shorten the text to at most `right` characters, with ellipses at both ends; `left` is the start offset."""
     if right < 4 or (left > 0 and right < 7) or len(text) <= right:
         return text
     left = min(left, len(text) - (right - 3))
@@ -98,17 +98,17 @@ def abbreviate_both(left: int, right: int, text: str) -> str:
 
 
 def initials(text: str) -> str:
-    """Returns the first letter of each word."""
+    """Return the first letter of each word."""
     return "".join(word[0] for word in text.split())
 
 
 def swap_case(text: str) -> str:
-    """Returns the text with the case of letters changed: upper to lower, lower to upper, at the begin of a word to title case."""
+    """Swap the case of all letters."""
     return "".join(c.lower() if c.isupper() or c.istitle() else c.upper() for c in text)
 
 
 def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> str:
-    """Returns the text in lines of at most `width` characters; a longer word is broken only where `breaks`."""
+    """Wrap the text at `width` characters. Longer words are split only if `breaks` is set."""
     width, lines, offset = max(width, 1), [], 0
     while len(text) - offset > width:
         if text[offset] == " ":
@@ -131,12 +131,12 @@ def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> 
 
 
 def split(separator: str, text: str, count: int = -1) -> StringMap:
-    """Returns the parts of a text as _0, _1 and so on."""
+    """Return the parts of a split text as a map with keys _0, _1, …"""
     return StringMap((f"_{i}", part) for i, part in enumerate(split_list(separator, text, count)))
 
 
 def split_list(separator: str, text: str, count: int = -1) -> StringList:
-    """Returns the parts of a text, at most `count` of them where that is not negative."""
+    """Split a text into at most `count` parts, or into all if it is negative."""
     if count == 0:
         return StringList()
     cuts = max(count, 0) - 1
@@ -155,7 +155,7 @@ def _random(alphabet: str) -> Function:
 
 
 def _untitle(text: str) -> str:
-    """Returns the text with each word's first letter in lower case."""
+    """Lower the first letter of each word."""
     return "".join(c.lower() if not index or text[index - 1].isspace() else c for index, c in enumerate(text))
 
 

@@ -1,4 +1,4 @@
-"""Functions of URLs. https://masterminds.github.io/sprig/url.html"""
+"""Sprig's URL functions. https://masterminds.github.io/sprig/url.html"""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Returns the parts of a URL. ValueError where it is none."""
+    """Split a URL into its parts. Raises ValueError if it is invalid."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError(f"unable to parse url: parse {quoted(text)}: net/url: invalid control character in URL")
     rest, _, fragment = text.partition("#")
-    found = _SCHEME.fullmatch(rest)
-    scheme, rest = (found[1].lower(), found[2]) if found else ("", rest)
+    match = _SCHEME.fullmatch(rest)
+    scheme, rest = (match[1].lower(), match[2]) if match else ("", rest)
     rest, _, query = rest.partition("?")
     opaque = rest if scheme and not rest.startswith("/") else ""
     authority, path = "", "" if opaque else rest
@@ -41,7 +41,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def join(parts: dict[str, Any]) -> str:
-    """Returns the URL of parts. ValueError where one is no text."""
+    """Build a URL from its parts. Raises ValueError if a part is not a string."""
     values = {
         name: _text(parts or {}, name) for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")
     }

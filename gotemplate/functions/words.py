@@ -1,4 +1,4 @@
-"""Names in other cases: snake_case, kebab-case, CamelCase. https://masterminds.github.io/sprig/strings.html"""
+"""Sprig's case conversions: snake_case, kebab-case, CamelCase. https://masterminds.github.io/sprig/strings.html"""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from gotemplate.function import Function, takes
 
 
 def _words(text: str, connector: str) -> str:
-    """Returns the text in lower case with a connector between its words. A number belongs to the word before it, unless lower-case letters
-    follow it: then it begins a word with them."""
+    """Return the lower-case words joined by a connector.
+
+    A number belongs to the preceding word, unless lower-case letters follow it; then it starts a new word.
+    """
     text = re.sub(
         r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])",
         "\0",
@@ -19,7 +21,7 @@ def _words(text: str, connector: str) -> str:
 
 
 def camel_case(text: str) -> str:
-    """Returns the text with its words joined, each with an upper-case letter first and the rest of an upper-case word in lower case."""
+    """Return the words joined and capitalized."""
     head = re.match(r"[-_\s]*", text)
     lead = head[0] if head else ""
     parts = re.split(r"([-_\s]+)", text[len(lead) :])
@@ -33,7 +35,7 @@ def camel_case(text: str) -> str:
 
 
 def _lower_run(part: str) -> str:
-    """Returns a word without its first letter, the upper-case letters that follow an upper-case one in lower case."""
+    """Return a word without its first letter, with a leading upper-case run lowered."""
     run = re.match(r"[A-Z]*", part[1:]) if part[0].isupper() else None
     length = len(run[0]) if run else 0
     return part[1 : 1 + length].lower() + part[1 + length :]

@@ -2,8 +2,8 @@
 
 Routes to an inference pool name its ext_proc server.
 
-The picker writes the address into dynamic metadata, which the pool's cluster reads. It is told through metadata which
-endpoint served the request.
+The picker writes the address into dynamic metadata, which the pool's cluster reads. The proxy reports through metadata
+which endpoint served the request.
 https://gateway-api-inference-extension.sigs.k8s.io/
 """
 

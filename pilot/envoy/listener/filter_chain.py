@@ -28,10 +28,7 @@ MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
 
 
 def plaintext_alpns(http10: bool) -> tuple[str, ...]:
-    """Return the protocols that the HTTP inspector reports for plaintext HTTP.
-
-    HTTP/1.0 counts only if it is accepted.
-    """
+    """Return the protocols that the HTTP inspector reports for plaintext HTTP, with HTTP/1.0 only if it is accepted."""
     return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
 
 

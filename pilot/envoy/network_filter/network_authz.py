@@ -39,7 +39,7 @@ def build_network_denial(rules: rbac_pb2.RBAC) -> listener_components_pb2.Filter
 def build_network_ext_authz(
     provider: str, settings: EnvoyExternalAuthorizationGrpcProvider, port: int, hostname: str
 ) -> listener_components_pb2.Filter:
-    """Return the filter that asks an external authorizer about connections, which is possible only over gRPC."""
+    """Return the filter that queries an external authorizer about connections, which is possible only over gRPC."""
     config = ext_authz_pb2.ExtAuthz(
         stat_prefix=STAT_PREFIX,
         failure_mode_allow=settings.fail_open,

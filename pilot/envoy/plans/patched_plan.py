@@ -8,17 +8,17 @@ from pilot.envoy.envoy_filter.added_resources import added, added_extensions
 from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched
 from pilot.envoy.plans.resource_group import Group, NamedGroup, PatchSide, ProxyPlan
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
-from pilot.mesh.model.facets import PatchContext, PatchFacet
+from pilot.mesh.model.facets import PatchFacet, ProxyPatchContext
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.proxies.patches import patch_facet, proxy_patches
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
-_SIDECAR: dict[PatchSide, PatchContext] = {
+_SIDECAR: dict[PatchSide, ProxyPatchContext] = {
     PatchSide.OUTBOUND: "SIDECAR_OUTBOUND",
     PatchSide.INBOUND: "SIDECAR_INBOUND",
 }
-_GATEWAY: dict[PatchSide, PatchContext] = {PatchSide.OUTBOUND: "GATEWAY"}
+_GATEWAY: dict[PatchSide, ProxyPatchContext] = {PatchSide.OUTBOUND: "GATEWAY"}
 _PATCHED_TYPES = {CLUSTER: "clusters", LISTENER: "listeners", ROUTE: "routes"}
 _ADDED_TYPES = (CLUSTER, LISTENER)
 

@@ -68,8 +68,8 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
         return next((keys for name, keys in self.applied if name == kind), ())
 
 
-PatchContext = Literal["SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY"]
-"""The contexts of EnvoyFilter patches."""
+ProxyPatchContext = Literal["SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY"]
+"""The patch context to which a side of a proxy belongs."""
 
 
 class PatchKey(NamedTuple):
@@ -86,7 +86,7 @@ class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
     router listens on; `hosts` are the hostnames of the services at each port of the workload.
     """
 
-    context: PatchContext
+    context: ProxyPatchContext
     patches: tuple[PatchKey, ...] = ()
     ports: tuple[tuple[int, frozenset[int]], ...] = ()
     hosts: tuple[tuple[int, frozenset[str]], ...] = ()

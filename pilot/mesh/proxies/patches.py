@@ -16,7 +16,7 @@ from pilot.config.object import ObjectKey, age
 from pilot.config.validation.traffic.envoy_filter import LONGEST_VERSION
 from pilot.derive import derived
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway, server
-from pilot.mesh.model.facets import PatchContext, PatchFacet, PatchKey
+from pilot.mesh.model.facets import PatchFacet, PatchKey, ProxyPatchContext
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.security.policies import in_scope, proxy_policies
@@ -139,7 +139,7 @@ class _Side(NamedTuple):
 
 
 @derived
-def _side(db: Mesh, patched: str, context: PatchContext, patches: tuple[PatchKey, ...]) -> _Side:
+def _side(db: Mesh, patched: str, context: ProxyPatchContext, patches: tuple[PatchKey, ...]) -> _Side:
     """Return the patches that change clusters, listeners, routes or extensions (`patched`) on one side.
 
     Inbound routes of a sidecar are part of its listeners. Extension configs apply to both sides.
@@ -162,7 +162,7 @@ def _changes(patch: EnvoyConfigObjectPatch, targets: frozenset[str], context: st
 
 
 def patch_facet(
-    db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: PatchContext
+    db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: ProxyPatchContext
 ) -> PatchFacet:
     """Return the facet of a proxy's patches for one type of resources on one side. Not memoised."""
     side = _side(db, patched, context, patches)

@@ -22,7 +22,7 @@ NO_FACETS = {
     "RouteDestination",
     "ServiceTarget",
     "NodeType",
-    "PatchContext",
+    "ProxyPatchContext",
     "RoutePiece",
 }
 

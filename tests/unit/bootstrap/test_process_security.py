@@ -45,7 +45,7 @@ from testing.security.tokens import token
 PARTS = (
     "CertificateAuthority",
     "SignedCertificate",
-    "ServerCertificate",
+    "PortCertificate",
     "NodeProxies",
     "ServiceAccountTokens",
     "CertificateService",
@@ -111,7 +111,7 @@ async def test_settings_say_who_issues_certificates(
         if part.name != SIGNERS:
             await part.start()
             await part.stop()
-    begun = {AUTHORITY: "CertificateAuthority", OWN: "SignedCertificate", TLS: "ServerCertificate"}
+    begun = {AUTHORITY: "CertificateAuthority", OWN: "SignedCertificate", TLS: "PortCertificate"}
     names = [begun[name] for name in parts if name != SIGNERS]
     assert journal.lines == [f"{name}.{what}" for name in names for what in ("start", "stop")]
 
@@ -121,7 +121,7 @@ async def test_everybody_is_given_what_he_needs(journal: Journal) -> None:
     registration, signer, names = journal.one("SignedCertificate").given
     assert (registration, signer) == (it.security.external_signer, "example.com/mesh")
     assert {"a.com", "istiod.mesh.svc", "istiod-blue.mesh.svc"} <= set(names())
-    port = journal.one("ServerCertificate")
+    port = journal.one("PortCertificate")
     assert port.given == (it.settings.secure_port, it.security._rules, names, it.security.server_identity)
     assert port.named == {"external_signer": registration}
     other: Any = it.security.build_certificate("http/1.1")
@@ -263,7 +263,7 @@ async def test_the_port_with_tls_is_made_of_what_it_serves(journal: Journal, mon
     assert server == (it.settings.serve, ("handlers",))
     assert (front, certificate, address, connections, str(patience)) == (
         it.security._front,
-        journal.one("ServerCertificate"),
+        journal.one("PortCertificate"),
         Address("", 1),
         ("connections",),
         "7s",

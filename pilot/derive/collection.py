@@ -1,4 +1,4 @@
-"""Rows from more than one source, read like a table: a table's own rows, and rows that derived functions make."""
+"""Collections merge the rows of a table with rows that derived functions compute."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ Bucket = tuple[str, Hashable]
 Source = Callable[[Any], Mapping[K, R]]
 
 
-class Given(NamedTuple):
-    """What a source gave, and the revision in which that changed."""
+class SourceRows(NamedTuple):
+    """The rows of a source, and the revision in which they last changed."""
 
     rows: Mapping[Any, Any]
     revision: int
 
 
 class Rows:
-    """The derived rows of a collection. `every`: their keys, sorted; `buckets`: by index and bucket, the keys in it, sorted; `given`: of what.
+    """The derived rows of a collection.
 
-    `changed` and `moved` are the keys and buckets that differ from those of `before`. Rows are equal where they are the same.
+    `every` holds their sorted keys, `buckets` the sorted keys by index and bucket, and `inputs` the rows of each
+    source. `changed` and `moved` are the keys and buckets that differ from those of `before`. Equality is identity.
     """
 
-    __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "given", "moved")
+    __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "inputs", "moved")
 
     def __init__(
         self,
         by_key: dict[Any, Any] | Patched[Any, Any],
         every: tuple[Any, ...],
         buckets: Mapping[Bucket, tuple[Any, ...]],
-        given: tuple[Given, ...],
+        inputs: tuple[SourceRows, ...],
         before: Rows | None = None,
         changed: tuple[Any, ...] = (),
         moved: tuple[Bucket, ...] = (),
     ) -> None:
-        self.by_key, self.every, self.buckets, self.given = by_key, every, buckets, given
+        self.by_key, self.every, self.buckets, self.inputs = by_key, every, buckets, inputs
         self.changed, self.moved = changed, moved
         self._before = weakref.ref(before) if before is not None else None
 
     def follows(self, other: Rows) -> bool:
-        """Returns whether these are the rows that came next after others."""
+        """Return True if these rows directly succeed `other`."""
         return self._before is not None and self._before() is other
 
 
@@ -67,16 +68,17 @@ class DerivedSource(NamedTuple):
 class Collection(Generic[K, R]):
     """The rows of a table merged with rows that are derived from other tables, with the table's indexes.
 
-    `table_name` is the table's name in `Database.tables`. Sources are derived functions of the database whose value maps keys to rows:
+    `table_name` is the table's name in `Database.tables`. Sources are derived functions of the database whose value
+    maps keys to rows:
 
         virtual_services = Collection("VirtualService", "networking.istio.io/VirtualService")
-        virtual_services.add_source(virtual_services_of_http_routes)
-        virtual_services.get(db, key); virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
+        virtual_services.add_source(virtual_services_of_http_routes) virtual_services.get(db, key);
+        virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
 
-    Reads are tracked like those of a table: a commit that changes one derived row reruns the readers of that row, and of the
-    buckets that it entered or left. If a key has several rows, the table's row wins, then that of the first source. A collection
-    without enabled sources reads the table directly and adds no nodes. The explanation of a derived row goes on to what it was
-    derived from.
+    Reads are tracked like those of a table: a commit that changes one derived row reruns the readers of that row, and
+    of the buckets that it entered or left. If a key has several rows, the table's row wins, then that of the first
+    source. A collection without enabled sources reads the table directly and adds no nodes. The explanation of a
+    derived row goes on to what it was derived from.
     """
 
     def __init__(self, name: str, table_name: str) -> None:
@@ -150,24 +152,26 @@ class Collection(Generic[K, R]):
         return self._join(db, self.table(db).all_keys(), self._rows(db).every)
 
     def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
-        """Returns both lists, without the derived rows that a row of the table stands before."""
+        """Merge both lists, without derived rows that a row of the table hides."""
         table = self.table(db)
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
 
     def derive_rows(self, db: Database) -> Rows:
-        """Returns the rows of all sources, indexed; of the last value what did not change is taken over."""
+        """Return the indexed rows of all sources, and share unchanged parts with the previous value."""
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
-        given = tuple(_read(db, source) for source in self.sources)
-        before = old.given or (_NOTHING,) * len(given)
+        inputs = tuple(_read(db, source) for source in self.sources)
+        before = old.inputs or (_NOTHING,) * len(inputs)
         suspects = {
             key
-            for source, last, now in zip(self.sources, before, given, strict=True)
+            for source, last, now in zip(self.sources, before, inputs, strict=True)
             for key in _suspects(db, source.rows, last, now)
         }
-        fresh: dict[Any, Any] = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
-        changed = [key for key, row in fresh.items() if (known := old.by_key.get(key)) is not row and known != row]
+        fresh: dict[Any, Any] = {key: next((g.rows[key] for g in inputs if key in g.rows), None) for key in suspects}
+        changed = [
+            key for key, row in fresh.items() if (previous := old.by_key.get(key)) is not row and previous != row
+        ]
         if not changed:
             return old
         if all(key in old.by_key and fresh[key] is not None for key in changed):
@@ -176,12 +180,12 @@ class Collection(Generic[K, R]):
             by_key = {key: row for key, row in {**dict(old.by_key.items()), **fresh}.items() if row is not None}
             every = tuple(sorted(by_key))
         buckets, moved = self._reindex(db, old, by_key, changed)
-        return Rows(by_key, every, buckets, given, old, tuple(changed), moved)
+        return Rows(by_key, every, buckets, inputs, old, tuple(changed), moved)
 
     def _reindex(
         self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]
     ) -> tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]:
-        """Returns the buckets, and those of them that differ."""
+        """Return the buckets, and those that differ from before."""
         moves: dict[Bucket, tuple[set[K], set[K]]] = {}
         for name, extract in self.table(db).indexes.items():
             for key in changed:
@@ -199,7 +203,7 @@ class Collection(Generic[K, R]):
         return buckets, tuple(moves)
 
     def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
-        """Marks the rows, buckets, lists of buckets and lists of keys that differ to be read again; returns their nodes."""
+        """Mark the nodes of changed rows, buckets, lists of buckets and lists of keys as outdated, and return them."""
         reached: list[Node] = []
         follows = new.follows(old)
         for key in new.changed if follows else _changed_keys(old.by_key, new.by_key):
@@ -215,14 +219,14 @@ class Collection(Generic[K, R]):
 
 
 class _DerivedRows(Derived[[], Rows]):
-    """The node that holds the derived rows. Of its readers a change reaches those of the rows and buckets that changed."""
+    """The node of the derived rows. A change affects only the readers of changed rows and buckets."""
 
     def __init__(self, collection: Collection[Any, Any]) -> None:
         super().__init__(collection.derive_rows, hub=True)
         self._collection = collection
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Returns the nodes of the rows, buckets and lists that differ; the node itself where it failed, now or before."""
+        """Return the nodes of changed rows, buckets and lists, or the node itself if it failed now or before."""
         if before is UNSET or node.error is not None:
             return [node]
         return self._collection.touch_changed(db, before, node.value)
@@ -233,20 +237,20 @@ def _changed_keys(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> list[Any]:
     return changed + [key for key in old if key not in new]
 
 
-_NOTHING = Given({}, -1)
+_NOTHING = SourceRows({}, -1)
 
 
-def _read(db: Database, source: DerivedSource) -> Given:
+def _read(db: Database, source: DerivedSource) -> SourceRows:
     """Return the rows of a source now, none if it is not enabled."""
     if source.enabled is not None and not source.enabled(db):
         return _NOTHING
     rows = source.rows(db)
     node = db.find_node(source.rows) if isinstance(source.rows, Derivation) else None
-    return Given(rows, node.changed_at if node is not None else -1)
+    return SourceRows(rows, node.changed_at if node is not None else -1)
 
 
-def _suspects(db: Database, source: Source[Any, Any], last: Given, now: Given) -> Iterable[Any]:
-    """Returns the keys whose rows may differ between what a source gave and gives: those that a gather says have changed, else all that do."""
+def _suspects(db: Database, source: Source[Any, Any], last: SourceRows, now: SourceRows) -> Iterable[Any]:
+    """Return the keys of a source that may have changed: those that a gather reports, else all that differ."""
     if now.rows is last.rows:
         return ()
     node = db.find_node(source) if isinstance(source, Derivation) else None

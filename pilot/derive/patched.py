@@ -1,4 +1,5 @@
-"""Mappings that share most of their items with an earlier mapping, so that changing one item does not copy the others."""
+"""Mappings that share most of their items with an earlier mapping, so that changing one item does not copy the
+others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Objects of files and API servers become rows of tables: they are decoded, debounced and committed."""
+"""Reads configuration from files, API servers and MCP servers, and commits it to the tables."""

@@ -1,4 +1,4 @@
-"""Looking at configuration before anybody serves it: the problems of objects in files, alone and with each other."""
+"""Analyses configuration files: validates each object, and checks objects against each other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pilot.settings.mesh import MeshSettings
 
 
 class ObjectPlace(NamedTuple):
-    """Where an object is written. `line_of` gives the line of a path in it, 0 where unknown."""
+    """The place of an object in a file. `line_of` returns the line of a field path, or 0 if it is unknown."""
 
     file: str
     line_of: Callable[[str], int]
 
 
 class ReadObjects(NamedTuple):
-    """Objects of files as edits of tables, where each is written, and what is wrong with each alone."""
+    """Objects read from files, as table edits, with the place of each and the problems of validation."""
 
     edits: list[Edit]
     places: dict[ObjectRef, ObjectPlace]
@@ -35,28 +35,31 @@ class ReadObjects(NamedTuple):
 
 
 def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
-    """Returns the objects of files by name. Of two objects of one name the last counts, which is a problem of it."""
-    found = ReadObjects([], {}, [])
+    """Read objects from file contents by file name.
+
+    If several objects have the same name, the last one wins and a warning is reported.
+    """
+    objects = ReadObjects([], {}, [])
     for file, data in texts.items():
         try:
             documents = read_json(data) if file.endswith(".json") else read_documents(data, file)
         except SyntaxFault as fault:
-            found.problems.append(Problem(code="syntax-error", message=str(fault), file=file, line=fault.line))
+            objects.problems.append(Problem(code="syntax-error", message=str(fault), file=file, line=fault.line))
             continue
         for document in documents:
-            _add(found, file, document)
-    return found
+            _add(objects, file, document)
+    return objects
 
 
-def _add(found: ReadObjects, file: str, document: Document) -> None:
+def _add(objects: ReadObjects, file: str, document: Document) -> None:
     decoded: Decoded = decode_document(document.plain, file, document.line_of)
-    found.problems.extend(decoded.problems)
-    alone = len(decoded.entries) == 1
+    objects.problems.extend(decoded.problems)
+    single = len(decoded.entries) == 1
     for entry in decoded.entries:
         ref, line = entry.object.ref, document.line_of("metadata.name")
-        if ref in found.places:
-            message = f"it is in {found.places[ref].file} too: the last one counts"
-            found.problems.append(
+        if ref in objects.places:
+            message = f"this object is also defined in {objects.places[ref].file}; the last definition wins"
+            objects.problems.append(
                 Problem(
                     code="duplicate-object",
                     object=ref,
@@ -67,8 +70,8 @@ def _add(found: ReadObjects, file: str, document: Document) -> None:
                     line=line,
                 )
             )
-        found.edits.append((entry.table, entry.key, entry.object))
-        found.places[ref] = ObjectPlace(file, document.line_of if alone else _nowhere)
+        objects.edits.append((entry.table, entry.key, entry.object))
+        objects.places[ref] = ObjectPlace(file, document.line_of if single else _nowhere)
 
 
 def _nowhere(_: str) -> int:
@@ -76,21 +79,21 @@ def _nowhere(_: str) -> int:
 
 
 def decode_mesh(plain: object) -> tuple[MeshConfig, list[Problem]]:
-    """Returns a mesh config, that of nobody's where it is refused, and its problems."""
+    """Return a mesh config and its problems. An invalid one is replaced by the defaults."""
     mesh, problems = decode_mesh_config([plain] if plain else [])
     return mesh or MeshConfig(), problems
 
 
 def analyze(
-    found: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]
+    objects: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]
 ) -> list[Problem]:
-    """Returns all problems: those of objects alone, and those that `checks` find between them, by file and line."""
+    """Return the problems of single objects and those reported by `checks`, sorted by file and line."""
     mesh = Mesh(settings)
-    edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *found.edits]
+    edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *objects.edits]
     mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
     mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True)])
-    between = [problem for check in checks for key in check.keys(mesh) for problem in check.problems(mesh, key)]
-    return sorted({*found.problems, *(_placed(p, found.places) for p in between)}, key=_order)
+    check_problems = [problem for check in checks for key in check.keys(mesh) for problem in check.problems(mesh, key)]
+    return sorted({*objects.problems, *(_placed(p, objects.places) for p in check_problems)}, key=_order)
 
 
 def _placed(problem: Problem, places: Mapping[ObjectRef, ObjectPlace]) -> Problem:

@@ -1,4 +1,4 @@
-"""Makes few commits of many changes: edits gather until there is quiet, and the last one of a row counts."""
+"""Debounces edits of the tables: several changes become one commit, and the last edit of a row wins."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from pilot.mesh.tables.database import Mesh
 Event = Literal["add", "update", "delete"]
 Edits = dict[tuple[str, Hashable], Any]
 SLICES = (1_000, 4_000)
-"""Edits of a slice, at first and at most."""
+"""Initial and maximum number of edits in a slice."""
 LONG = 0.15
-"""Seconds of a slice after which the next is larger: most of them went into what every slice pays again."""
+"""Seconds. If a slice takes longer, the next one is larger, because most of the time is a fixed cost of each slice."""
 ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
-"""Seconds that changes of these tables wait at most for quiet: a large mesh always has some, and a caller needs to know who is there. They
-cost what they reach, so that a commit of a few of them is cheap."""
+"""Maximum debounce time of endpoint changes, in seconds.
+
+A large mesh always has some, clients need them soon, and committing a few of them is cheap.
+"""
 TURN = 0.001
-"""Seconds between two slices, so that everything that waits for the loop has its turn."""
+"""Seconds between two slices, which lets other tasks run."""
 
 
 class Timer(Protocol):
@@ -31,15 +33,19 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """The part of an asyncio event loop that sets timers; a test has one of its own. `time` is in seconds from any moment."""
+    """The timer functions of an asyncio event loop. Tests substitute their own. `time` is monotonic, in seconds."""
 
     def time(self) -> float: ...
     def call_later(self, delay: float, callback: Callable[[], Any], /) -> Timer: ...
 
 
 class Commit(NamedTuple):
-    """Says what a batch did: the watched nodes that it reached, its edits, how many times edits came in for it, and when the first and the
-    last of them did, by the batch's clock; how many rows of a table it added, changed or deleted, and the seconds that it took."""
+    """The result of committing a batch.
+
+    `hit` holds the watched nodes that it affected, `arrivals` the number of `put` calls, `first` and `last` the times
+    of the first and last of them by the batch's clock, `events` the number of rows added, updated or deleted by table,
+    and `took` the duration in seconds.
+    """
 
     hit: list[Node]
     edits: list[Edit]
@@ -51,11 +57,13 @@ class Commit(NamedTuple):
 
 
 class Batch:
-    """Gathers edits, and commits them after `quiet` without a new one, but at most `longest` after the first one; where endpoints are among them
-    `ENDPOINTS_WAIT` after the first of those, or `quiet` where that is longer. Without `endpoints_wait` those alone do not wait at all.
+    """Collects edits and commits them once no edit has arrived for `quiet`, at the latest `longest` after the first.
 
-    Thousands of edits are committed in slices, between which whoever waits for the event loop has it. `on_commit` is told once, after the
-    last of them, so that nobody is pushed what is between.
+    A batch with endpoints is committed at most `ENDPOINTS_WAIT`, or `quiet` if that is longer, after the first
+    endpoint. Without `endpoints_wait`, a batch of only endpoints is committed immediately.
+
+    Thousands of edits are committed in slices, and other tasks run between two slices. `on_commit` is called once,
+    after the last slice, so that no intermediate state is pushed.
     """
 
     def __init__(
@@ -79,7 +87,7 @@ class Batch:
         self._committing: _Committing | None = None
 
     def put(self, edits: Iterable[Edit]) -> None:
-        """Takes edits. An empty iterable is no event."""
+        """Add edits. An empty iterable does not restart the debounce timer."""
         before = len(self._edits)
         empty = True
         endpoints = False
@@ -103,11 +111,11 @@ class Batch:
             self._timer = self._clock.call_later(0.0 if at_once else min(self._quiet, self._longest), self._ripe)
 
     def waiting(self, table: str, key: Hashable) -> Any:
-        """Returns the row that an edit which waits sets; None where none does."""
+        """Return the new row of a pending edit, or None."""
         return self._edits.get((table, key))
 
     def _ripe(self) -> None:
-        """Called by the timer: goes on committing, begins to, or waits on for what came in since."""
+        """Continue or start a commit, or wait for more edits. The timer calls this."""
         self._timer = None
         rest = self._rest()
         if self._committing is None and rest <= 1e-6:
@@ -118,7 +126,7 @@ class Batch:
             self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
 
     def _rest(self) -> float:
-        """Returns the seconds until the edits that wait are due."""
+        """Return the seconds until the pending edits are due."""
         if self._endpoints_alone and not self._endpoints_wait:
             return 0.0
         due = min(self._last + self._quiet, self._first + self._longest)
@@ -127,7 +135,7 @@ class Batch:
         return due - self._clock.time()
 
     def flush(self) -> None:
-        """Commits all edits that wait, in one piece, now."""
+        """Commit all pending edits now, in one slice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -137,14 +145,14 @@ class Batch:
             self._go_on(self._begin(), whole=True)
 
     def _begin(self) -> _Committing:
-        """Returns the edits that wait as what is committed from now on; those that come later wait for the next commit."""
+        """Start the commit of the pending edits. Later edits belong to the next commit."""
         edits = list(self._edits.items())
         self._committing = _Committing(edits, self._arrivals, self._first, self._last)
         self._edits, self._arrivals, self._first_of_endpoints, self._endpoints_alone = {}, 0, None, True
         return self._committing
 
     def _go_on(self, committing: _Committing, whole: bool = False) -> bool:
-        """Commits a slice, or all that is left; returns whether more is left."""
+        """Commit a slice, or all remaining edits if `whole`. Return True if some remain."""
         started = self._clock.time()
         part = committing.take(len(committing.rest) if whole else committing.size)
         edits = self._namespaces.admit((table, key, row) for (table, key), row in part)
@@ -166,12 +174,12 @@ class Batch:
         return False
 
     def __len__(self) -> int:
-        """Returns the number of edits that wait."""
+        """Return the number of edits that are not committed yet."""
         return len(self._edits) + (len(self._committing.rest) if self._committing is not None else 0)
 
 
 class _Committing:
-    """A batch on its way into the tables. `rest`: the edits that are not there yet, the next one last."""
+    """A batch that is being committed. `rest` holds the remaining edits in reverse order."""
 
     def __init__(self, edits: list[tuple[tuple[str, Hashable], Any]], arrivals: int, first: float, last: float) -> None:
         self.rest = edits
@@ -184,17 +192,17 @@ class _Committing:
         self._arrivals, self._first, self._last = arrivals, first, last
 
     def take(self, count: int) -> list[tuple[tuple[str, Hashable], Any]]:
-        """Returns the next edits, in order, and takes them away."""
+        """Remove and return the next edits, in order."""
         part = self.rest[-count:]
         del self.rest[-count:]
         part.reverse()
         return part
 
     def commit(self) -> Commit:
-        """Returns what was done."""
+        """Return the result."""
         return Commit(list(self.hit), self.edits, self._arrivals, self._first, self._last, self.events, self.took)
 
 
 def _event(table: Table[Any, Any], key: Hashable, row: Any) -> Event:
-    """Returns what a row that is committed next is to its table."""
+    """Return the event that committing a row will be."""
     return "delete" if row is None else "add" if table.peek(key) is None else "update"

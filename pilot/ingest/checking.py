@@ -1,4 +1,4 @@
-"""Problems between objects, kept up to date: looked at when a commit reached them and it is quiet again, a few at a time."""
+"""Runs the analysis checks in the background, a few at a time, after commits that affect them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from pilot.mesh.tables.database import Mesh
 
 QUIET = Duration.of(1)
 LONGEST = Duration.of(10)
-SLICE = (
-    50  # problems of objects that are looked at in one go, so that whoever waits for the loop waits for milliseconds
-)
+SLICE = 50  # subjects checked before other tasks run; keeps the event loop responsive
 
 
 class _Kind:
-    """The objects of one check: the node of their keys, and the node of the problems of each that was looked at."""
+    """The subjects of one check: the node that lists their keys, and the problem node of each evaluated one."""
 
     __slots__ = ("check", "keys", "problems")
 
@@ -29,10 +27,10 @@ class _Kind:
 
 
 class Checking:
-    """Watches the problems of every object, and tells the store of them.
+    """Evaluates the checks of every object, and reports the results to the problem store.
 
-    What a mesh has while it loads, in whatever order, is nobody's problem: objects are looked at once there was no commit for
-    `quiet`, but at most `longest` after the first one that reached any.
+    Checks run once no commit has happened for `quiet`, at the latest `longest` after the first commit that affected
+    one. This avoids reporting problems that exist only while a mesh loads.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class Checking:
         self._timer: Timer | None = None
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Takes note of a commit: the watched nodes that it may have changed, of whatever kind."""
+        """Schedule the checks that a commit affects. `nodes` may contain watched nodes of other components."""
         for node in nodes:
             if node in self._subjects:
                 self._due[self._subjects[node]] = None
@@ -66,24 +64,24 @@ class Checking:
             self._timer = self._clock.call_later(self._quiet, self._ripe)
 
     def _ripe(self) -> None:
-        """Called by the timer: looks at some, or waits on for what came in since."""
+        """Run some checks, or wait for a quieter moment. The timer calls this."""
         self._timer = None
         rest = min(self._last + self._quiet, self._first + self._longest) - self._clock.time()
         if rest <= 1e-6:
-            self._look_at_some()
+            self._check_some()
         if self._due or self._unlisted:
             self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
 
-    def _look_at_some(self) -> None:
+    def _check_some(self) -> None:
         unlisted, self._unlisted = self._unlisted, {}
         for kind in unlisted:
             self._list(kind)
         for subject in list(self._due)[:SLICE]:
             del self._due[subject]
-            self._look_at(*subject)
+            self._check(*subject)
 
     def _list(self, kind: _Kind) -> None:
-        """Takes the new list of a kind's objects, and forgets those that are gone."""
+        """Refresh the list of a check's subjects, and drop those that no longer exist."""
         self._db.refresh(kind.keys)
         listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
         for key in [key for key in kind.problems if key not in listed]:
@@ -94,7 +92,7 @@ class Checking:
         self._due = {subject: None for subject in self._due if subject[0] is not kind or subject[1] in listed}
         self._due.update(((kind, key), None) for key in listed if key not in kind.problems)
 
-    def _look_at(self, kind: _Kind, key: Hashable) -> None:
+    def _check(self, kind: _Kind, key: Hashable) -> None:
         node = kind.problems.get(key)
         if node is None:
             node = kind.problems[key] = self._db.watch(kind.check.problems, key)

@@ -1,4 +1,4 @@
-"""Plain data (of YAML, JSON, an API server) → objects of the tables, and problems where it is not what it should be."""
+"""Decodes plain data from YAML, JSON or an API server into objects, and reports what is invalid."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ Row = tuple[str, ObjectKey | RegistryKey]
 
 
 class DocumentOrigin(NamedTuple):
-    """Says where documents come from. `cluster`: the one whose objects they are; `own`: its configuration counts, not only what runs in it;
-    `revision`: configuration with a label istio.io/rev of another one is left out. What runs in a cluster, and its namespaces, is there for
-    every revision; so is a Gateway of the Gateway API, whose label may be a tag: routers that were deployed before it changed are served
-    until they are gone."""
+    """The origin of documents.
+
+    `cluster` is the cluster that the objects belong to. If `own` is false, only its workloads and services are read,
+    and configuration has no effect. Configuration labelled istio.io/rev with a revision other than `revision` is
+    ignored. Built-in kinds belong to every revision. So do Gateways of the Gateway API: their label may be a tag, and
+    proxies deployed before a tag moved are served until they exit.
+    """
 
     cluster: str = "Kubernetes"
     own: bool = True
@@ -64,7 +67,7 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """Holds what a document gave. An object with an error is in `refused` instead of `entries`, by table and key where it has a name."""
+    """The result of decoding a document. An invalid object with a name is in `refused` instead of `entries`."""
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -82,19 +85,19 @@ def decode_document(
     origin: DocumentOrigin = OWN,
     catalogue: Catalogue = CATALOGUE,
 ) -> Decoded:
-    """Decodes one document: an object, or a `List` of them.
+    """Decode one document: an object, or a `List` of objects.
 
-    `line_of` gives the line of a path in the document, 0 where unknown. An object of another revision (label istio.io/rev) and an
-    object of a kind that no mesh reads give neither an entry nor a problem.
+    `line_of` returns the line of a field path in the document, or 0 if it is unknown. Objects of other revisions (label
+    istio.io/rev) and kinds that do not concern a mesh yield neither an entry nor a problem.
     """
     entries: list[Entry] = []
     problems: list[Problem] = []
     refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
-        entry, found, row = _decode(item, origin, catalogue)
-        for problem in found:
+        entry, item_problems, row = _decode(item, origin, catalogue)
+        for problem in item_problems:
             whole = _join(prefix, problem.path)
-            path = problem.path if problem.object.name else whole  # which of the list it is, nothing else tells
+            path = problem.path if problem.object.name else whole  # only the path tells unnamed list items apart
             problems.append(msgspec.structs.replace(problem, path=path, file=file, line=line_of(whole)))
         if entry is not None:
             entries.append(entry)
@@ -107,7 +110,7 @@ def _objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:
     kind = plain.get("kind") if isinstance(plain, dict) else None
     if isinstance(kind, str) and kind.endswith("List") and isinstance(plain.get("items"), list):
         for index, item in enumerate(plain["items"]):
-            if isinstance(item, dict) and kind != "List":  # items of a ServiceList need not repeat what they are
+            if isinstance(item, dict) and kind != "List":  # items of a ServiceList may omit apiVersion and kind
                 item = {"apiVersion": plain.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
             yield from _objects(item, _join(prefix, f"items[{index}]"))
     else:
@@ -119,7 +122,7 @@ def _join(prefix: str, path: str) -> str:
 
 
 def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
-    """Decodes an object that is known to be of a kind, whatever it says itself; results are those of `decode_document`."""
+    """Decode an object of a given kind, and ignore its own `kind` field. The result is that of `decode_document`."""
     entry, problems, row = _decode_as(kind, plain, origin)
     return Decoded(
         (entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ()
@@ -127,13 +130,13 @@ def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
 
 
 def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
-    """Returns the entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
+    """Return the entry, or the problems and the key of an invalid object, or nothing for an ignored object."""
     kind = _identify(plain, catalogue)
     return _decode_as(kind, plain, origin) if isinstance(kind, BaseKind) else (None, kind, None)
 
 
 def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
-    """Returns for an object of a kind what `_decode` does."""
+    """Decode an object of a given kind, with the result of `_decode`."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if (
         origin.revision
@@ -147,8 +150,8 @@ def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry
         return None, _about(subject, [_remote(kind, origin.cluster)]), None
     key = kind.key(origin.cluster, namespace, metadata.name)
     if problems:
-        named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
-        return None, _about(subject, problems), (kind.table_name, key) if named else None
+        has_key = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
+        return None, _about(subject, problems), (kind.table_name, key) if has_key else None
     body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.struct)
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
@@ -168,21 +171,21 @@ def _has_revisions(kind: AnyKind) -> bool:
 
 
 def _remote(kind: AnyKind, cluster: str) -> Problem:
-    message = f"{kind.id.name} has no effect in cluster {cluster}: configuration is read in the own cluster alone"
+    message = f"{kind.id.name} has no effect in cluster {cluster}: configuration is read only from the local cluster"
     return warning("remote-configuration", "kind", message)
 
 
 def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
-    """Returns the metadata, as far as it is right where there are problems."""
+    """Return the metadata and its problems. Invalid metadata keeps only its name and namespace."""
     metadata, wrong = shape.decode(plain or {}, Metadata)
     if metadata is None:
-        namespace, name = _named(plain)
+        namespace, name = _identity(plain)
         return Metadata(name=name, namespace=namespace), list(below("metadata", wrong))
     return metadata, list(_check_metadata(metadata))
 
 
 def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
-    """Returns the kind of an object; where it is none that is read the problem, if that is one."""
+    """Return the kind of an object, or the problems if the kind is unsupported."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
     version, name = plain.get("apiVersion"), plain.get("kind")
@@ -191,20 +194,20 @@ def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
             return [error("not-an-object", field, f"expected text, got {'nothing' if value is None else repr(value)}")]
     assert isinstance(version, str)
     group, _, number = version.rpartition("/")
-    named = GroupKind(group, str(name))
-    kind = catalogue.find(named)
+    group_kind = GroupKind(group, str(name))
+    kind = catalogue.find(group_kind)
     if kind is None:
-        subject = ObjectRef(named, *_named(plain.get("metadata")))
-        message = f"{version} {name} is not a kind that is supported: it has no effect"
+        subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
+        message = f"{version} {name} is not a supported kind and has no effect"
         return _about(subject, [warning("unknown-kind", "kind", message)]) if is_mesh_group(group) else []
     if number not in kind.versions:
-        subject = ObjectRef(named, *_named(plain.get("metadata")))
-        message = f"{named} is read in {', '.join(kind.versions)}, not {number}"
+        subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
+        message = f"{group_kind} is supported in {', '.join(kind.versions)}, not {number}"
         return _about(subject, [error("unknown-version", "apiVersion", message)])
     return kind
 
 
-def _named(metadata: Any) -> tuple[str, str]:
+def _identity(metadata: Any) -> tuple[str, str]:
     if not isinstance(metadata, dict):
         return "", ""
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
@@ -212,22 +215,20 @@ def _named(metadata: Any) -> tuple[str, str]:
 
 def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
     if not metadata.name:
-        yield error("missing-name", "metadata.name", "an object needs a name")
+        yield error("missing-name", "metadata.name", "a name is required")
     elif len(metadata.name) > 253 or not _NAME.fullmatch(metadata.name):
-        yield error(
-            "bad-name", "metadata.name", f"{metadata.name!r}: lower-case letters, digits, - and . only, at most 253"
-        )
+        yield error("bad-name", "metadata.name", f"{metadata.name!r}: at most 253 lower-case letters, digits, - and .")
     if metadata.namespace and (
         len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)
     ):
         yield error(
             "bad-name",
             "metadata.namespace",
-            f"{metadata.namespace!r}: lower-case letters, digits and - only, at most 63",
+            f"{metadata.namespace!r}: at most 63 lower-case letters, digits and -",
         )
     try:
         _utc(metadata.creation_timestamp)
-    except (ValueError, OverflowError):  # the first and last days of the calendar have no UTC
+    except (ValueError, OverflowError):  # the first and last days of the calendar cannot be converted to UTC
         yield error(
             "bad-timestamp",
             "metadata.creationTimestamp",
@@ -236,7 +237,7 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
 
 
 def _utc(timestamp: str) -> str:
-    """Returns a timestamp in UTC to the second, so that text order is time order."""
+    """Return a timestamp in UTC to the second, so that text order is time order."""
     if not timestamp or _ZULU.fullmatch(timestamp):
         return timestamp
     moment = datetime.datetime.fromisoformat(timestamp)
@@ -246,7 +247,7 @@ def _utc(timestamp: str) -> str:
 
 
 def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
-    """Yields problems of fields beside `spec`, for the kinds that are strict."""
+    """Yield the problems of fields outside `spec`, for strict kinds."""
     if issubclass(kind.struct, Lenient):
         return
     for field in plain.keys() - _FIELDS:
@@ -258,7 +259,7 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
-    """Returns what the kind's struct is made of; a `spec` that is no mapping as it is."""
+    """Return the input of the kind's struct. A `spec` that is not a mapping is returned unchanged."""
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
         return spec
@@ -267,7 +268,7 @@ def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
 
 
 def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Yields problems of a struct with paths in the object that it was made of."""
+    """Yield the problems of a struct with field paths relative to the whole object."""
     for problem in problems:
         part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
         yield problem if part in kind.parts else next(iter(below("spec", (problem,))))

@@ -1,7 +1,8 @@
 """Parsing of configuration files into documents of plain data with line numbers.
 
-YAML is read as Kubernetes reads it: YAML 1.1, but timestamps and numbers with colons stay strings, and keys become strings as in JSON. Documents are
-built from libyaml's events, which takes half the time of `yaml.CSafeLoader` and keeps the line of each value.
+YAML is parsed as in Kubernetes: YAML 1.1, but timestamps and numbers with colons stay strings, and keys become strings
+as in JSON. Documents are built from libyaml's events, which takes half the time of `yaml.CSafeLoader` and keeps the
+line of each value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pilot.ingest.lines import Inside, Outline, Place
 from pilot.ingest.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000
-"""Values of one document, aliases counted with everything they stand for. More are an error, or an attack."""
+"""Maximum number of values in a document, with aliases expanded. This limits the damage of alias bombs."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -33,8 +34,8 @@ _resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, 
 class Document(NamedTuple):
     """One document of a file.
 
-    `line` is the line of its first content, from 1. `repeated` has the keys that occur more than once in a mapping, with their lines; the last
-    occurrence wins.
+    `line` is the line of its first content, from 1. `repeated` has the keys that occur more than once in a mapping,
+    with their lines; the last occurrence wins.
     """
 
     plain: Any

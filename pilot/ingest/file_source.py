@@ -1,4 +1,4 @@
-"""Configuration from a folder: every file below it, live. Only files that changed are read again."""
+"""Reads configuration from a folder and watches it. Only changed files are read again."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from pilot.lib.log import scope
 
 _log = scope("config")
 _MANY = 1_000
-"""So many changes at once that looking at the whole folder is less work, and safer: the kernel may have dropped some."""
+"""Number of simultaneous changes from which the whole folder is scanned: faster, and the kernel may have dropped
+some."""
 _RETRY = 2.0
-"""Seconds after which what could not be read is tried again."""
+"""Seconds between attempts to read an unreadable file or folder."""
 
 
 class FileSource:
-    """Reads a folder into a batch. `load_initial` once, then `start`; `stop` ends the watching.
+    """Reads the files of a folder into a batch. Call `load_initial` once, then `start`; `stop` ends the watch.
 
-    From `start` on, files are read and decoded in a thread beside the event loop, one look at a time, and the edits of a look are put
-    into the batch together. `origin`: which cluster's objects the files hold, and which of them count. `limit`: bytes of a file; one that
-    has more is not read. `state`: folder in which the last good objects of wrong files survive a restart; "" for none.
+    After `start`, files are read and decoded in a background thread, one scan at a time, and the edits of a scan are
+    put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder in which the last
+    valid objects of invalid files survive a restart; "" disables this.
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class FileSource:
         self._unreadable_files: set[str] = set()
         self._watch = Watch(self.folder, self._note, self._note_all)
         self._noted: set[str] = set()
-        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def load_initial(self) -> int:
-        """Reads everything into the batch; returns the number of files. OSError where there is no such folder."""
+        """Read all files into the batch and return their number. Raises OSError if the folder does not exist."""
         os.scandir(self.folder).close()
         self.rescan()
         self._last_good.retain(self._files)
         return len(self._files)
 
     async def start(self) -> None:
-        """Follows the folder from now on; what happened since `load_initial` is seen too."""
-        self._task = asyncio.create_task(self._follow(), name=f"read {self.folder}")
+        """Watch the folder. Changes since `load_initial` are detected too."""
+        self._task = asyncio.create_task(self._process_changes(), name=f"read {self.folder}")
         await self._watch.start()
 
     async def stop(self) -> None:
@@ -84,103 +85,105 @@ class FileSource:
                 await self._task
 
     def rescan(self) -> None:
-        """Looks at every file, and reads those that changed."""
-        self._batch.put(self._look_through(self.folder))
+        """Scan the folder and read the changed files."""
+        self._batch.put(self._scan_folder(self.folder))
 
     def changed(self, paths: Iterable[str]) -> None:
-        """Takes note that something happened at these paths, whatever it was."""
-        self._batch.put(self._look_at(paths))
+        """Read the files at these paths, which may have been created, changed or deleted."""
+        self._batch.put(self._scan_paths(paths))
 
     def retry(self) -> None:
-        """Looks again at what could not be read."""
-        self._batch.put(self._look_again())
+        """Try again to read unreadable files and folders."""
+        self._batch.put(self._scan_unreadable())
 
-    # -- beside the event loop -----------------------------------------------------------------------------------------
+    # -- background task -----------------------------------------------------------------------------------------------
 
     def _note(self, paths: Iterable[str]) -> None:
         self._noted.update(paths)
-        self._news.set()
+        self._changes.set()
 
     def _note_all(self) -> None:
         self._note((self.folder,))
 
-    async def _follow(self) -> None:
+    async def _process_changes(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
-                    self._news.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None
+                    self._changes.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None
                 )
-            self._news.clear()
+            self._changes.clear()
             paths, self._noted = self._noted, set()
             async with self._ledger.turn:
                 try:
                     edits = (
-                        await asyncio.to_thread(self._look_at, paths)
+                        await asyncio.to_thread(self._scan_paths, paths)
                         if paths
-                        else await asyncio.to_thread(self._look_again)
+                        else await asyncio.to_thread(self._scan_unreadable)
                     )
-                except Exception:  # a bug of ours: it must not end the following
-                    _log.error("cannot look at %s", shown(self.folder), exc_info=True)
+                except Exception:  # an internal error must not end the watch
+                    _log.error("cannot scan %s", shown(self.folder), exc_info=True)
                     continue
                 self._batch.put(edits)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- scanning ------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, paths: Iterable[str]) -> list[Edit]:
-        """Returns the edits of what is at these paths now."""
+    def _scan_paths(self, paths: Iterable[str]) -> list[Edit]:
+        """Return the edits for the current content of these paths."""
         places = {
             place for path in paths if (place := folders.place_of(folders.known_part(path), self.folder)) is not None
         }
         if len(places) > _MANY or self.folder in places:
-            return self._look_through(self.folder)
+            return self._scan_folder(self.folder)
         edits: list[Edit] = []
         for place in sorted(places):
             if place in self._folders or os.path.isdir(place):
-                edits += self._look_through(place)
+                edits += self._scan_folder(place)
             if folders.is_configuration(os.path.basename(place)):
-                edits += self._look_at_file(place)
+                edits += self._scan_file(place)
         return edits
 
-    def _look_at_file(self, path: str) -> list[Edit]:
+    def _scan_file(self, path: str) -> list[Edit]:
         if folders.is_linked(path, self.folder) or (signature := folders.sign(path)) is None:
             return self._forget(path)
         return self._read(path, signature)
 
-    def _look_again(self) -> list[Edit]:
-        """Returns the edits of what could not be read and can be now."""
+    def _scan_unreadable(self) -> list[Edit]:
+        """Return the edits of files and folders that have become readable."""
         edits: list[Edit] = []
         for path in sorted(self._unreadable_files):
-            edits += self._look_at_file(path)
+            edits += self._scan_file(path)
         for folder in sorted(self._unreadable_folders):
-            edits += self._look_through(folder)
+            edits += self._scan_folder(folder)
         return edits
 
-    def _look_through(self, top: str) -> list[Edit]:
-        """Returns the edits of every file below a folder."""
+    def _scan_folder(self, top: str) -> list[Edit]:
+        """Return the edits of all files below a folder."""
         try:
-            os.stat(self.folder)  # where the whole folder is gone, nothing was deleted: it will be back
+            os.stat(self.folder)  # if the top folder is missing, keep its objects until it is back
         except OSError as fault:
-            _log.error("cannot look through %s, what was read before stays: %s", shown(top), fault)
+            _log.error("cannot scan %s; its last valid objects stay in force: %s", shown(top), fault)
             return []
         faults: dict[str, OSError] = {}
-        found = {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))
+        signatures = (
+            {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))
+        )
         edits = self._note_faults(top, faults)
         unknown = tuple(folder + os.sep for folder in faults)
         prefix = top + os.sep
         gone = [
             path
             for path in self._files
-            if path not in found and path.startswith(prefix) and not path.startswith(unknown)
+            if path not in signatures and path.startswith(prefix) and not path.startswith(unknown)
         ]
         for path in gone:
             edits += self._forget(path)
-        for path in sorted(found):
-            if self._files.get(path) != found[path]:
-                edits += self._read(path, found[path])
+        for path in sorted(signatures):
+            if self._files.get(path) != signatures[path]:
+                edits += self._read(path, signatures[path])
         return edits
 
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
-        """Tells of the folders that cannot be read, and of those no more that can be again."""
+        """Report unreadable folders, and withdraw the reports of folders that have become readable."""
         edits: list[Edit] = []
         for folder in [
             f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))
@@ -189,7 +192,7 @@ class FileSource:
             edits += self._ledger.remove(folder)
         for folder, fault in faults.items():
             self._unreadable_folders.add(folder)
-            message = f"{fault.strerror or fault}; what its files declared before stays"
+            message = f"{fault.strerror or fault}; the last valid objects of its files stay in force"
             self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=shown(folder)))
         return edits
 
@@ -208,28 +211,28 @@ class FileSource:
         self._files[path] = signature
 
     def _parents(self, path: str) -> Iterator[str]:
-        """Yields the folders that a file is in, but the whole one."""
+        """Yield the folders that contain a file, except the top folder."""
         while (path := os.path.dirname(path)) != self.folder:
             yield path
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, path: str, signature: folders.Signature) -> list[Edit]:
-        """Takes the file as it is now. One that cannot be read or parsed leaves what it gave before."""
+        """Read a file and return its edits. If it cannot be read or parsed, its last valid objects stay in force."""
         self._unreadable_files.discard(path)
         try:
             data, signature = read_file(path, self._limit)
             decoded = self._reader.read(path, data)
         except (FileNotFoundError, NotADirectoryError, NoFile):
             return self._forget(path)
-        except OSError as fault:  # it may pass without anybody telling
+        except OSError as fault:  # it may become readable without a notification
             self._unreadable_files.add(path)
             return self._failed(path, UNKNOWN, "unreadable-file", fault.strerror or str(fault))
         except TooLarge as fault:
             return self._failed(path, signature, "file-too-large", str(fault))
         except SyntaxFault as fault:
             return self._failed(path, signature, "syntax-error", str(fault), fault.line)
-        except Exception as fault:  # a bug of ours, or no memory: it must not keep the other files from being read
+        except Exception as fault:  # an internal error or lack of memory must not affect other files
             _log.error("cannot decode %s", shown(path), exc_info=True)
             return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}")
         _log.debug("read %s: %d documents", shown(path), len(decoded))
@@ -237,7 +240,7 @@ class FileSource:
         edits = self._restore(path) if refused else []
         self._remember(path, signature)
         old = self._old_versions(path, refused)
-        # Kept before anybody is told that they are: a process that is killed in between would have promised too much
+        # Stored before the problem is reported: the report promises that the objects survive a restart.
         self._keep(path, {row: o for row, o in self._ledger.objects(path).items() if row in refused} if refused else {})
         return edits + self._ledger.replace(path, [*decoded, Decoded(problems=old)])
 
@@ -245,17 +248,17 @@ class FileSource:
         edits = self._restore(path)
         self._remember(path, signature)
         problem = Problem(
-            code=code, message=f"{message}; what the file declared before stays", file=shown(path), line=line
+            code=code, message=f"{message}; its last valid objects stay in force", file=shown(path), line=line
         )
         old = self._old_versions(path, self._restored.get(path, {}))
         self._keep(path, self._ledger.objects(path))
         self._ledger.fail(path, problem, *old)
         return edits
 
-    # -- over restarts -------------------------------------------------------------------------------------------------
+    # -- restarts ------------------------------------------------------------------------------------------------------
 
     def _restore(self, path: str) -> list[Edit]:
-        """Declares what a file had in force before the restart, if it is read for the first time."""
+        """Restore the objects that a file had in force before the restart, if this is its first read."""
         entries = self._last_good.load(path) if path not in self._files else ()
         if not entries:
             return []
@@ -263,12 +266,12 @@ class FileSource:
         return self._ledger.replace(path, [Decoded(entries)])
 
     def _old_versions(self, path: str, refused: Collection[Row]) -> tuple[Problem, ...]:
-        """Returns a problem for each object whose version from before the restart is in force."""
-        found = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
+        """Return a problem for each object whose version from before the restart is in force."""
+        refs = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
         message = "the version from before the restart is in force"
         return tuple(
             Problem(code="old-version", object=ref, message=message, severity=Severity.WARNING, file=shown(path))
-            for ref in found
+            for ref in refs
         )
 
     def _keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:

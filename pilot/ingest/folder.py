@@ -1,4 +1,4 @@
-"""The configuration files below a folder, and what tells a changed one without reading it."""
+"""Finds the configuration files below a folder, and detects changed ones without reading them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _SWAPPED = "..data"
-"""The link that a Kubernetes volume swaps to change all its files at once; they are links through it."""
+"""The symbolic link that a Kubernetes volume replaces to update all its files atomically."""
 
 
 class Signature(NamedTuple):
-    """Changes with the content of a file: time of the last write in nanoseconds, size and inode."""
+    """Modification time in nanoseconds, size and inode of a file. It changes with the content."""
 
     modified: int
     size: int
@@ -21,11 +21,11 @@ class Signature(NamedTuple):
 
 
 UNKNOWN = Signature(-1, -1, -1)
-"""That of no file: what could not be read is read at the next look, changed or not."""
+"""Signature that no file has, so an unreadable file is read again at the next scan."""
 
 
 def is_configuration(name: str) -> bool:
-    """Returns whether a file of that name holds configuration: neither hidden nor temporary, with a known suffix."""
+    """Return True if a file with this name holds configuration: a known suffix, not hidden, not temporary."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
@@ -34,25 +34,25 @@ def is_hidden(name: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """Returns a path as text that can be printed and sent: bytes of a name that are not UTF-8 are written like \\xff."""
+    """Return a path as valid UTF-8. Other bytes are escaped like \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def sign(path: str) -> Signature | None:
-    """Returns the signature of a file, None where there is none or something else; UNKNOWN where it cannot be told now."""
+    """Return the signature of a file, None if it is not a regular file, or UNKNOWN if it is inaccessible."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
         return UNKNOWN
-    return Signature(found.st_mtime_ns, found.st_size, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+    return Signature(status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
-    """Yields every configuration file at any depth, in no order. Links to files are followed, links to folders are not.
+    """Yield all configuration files below a folder, unordered. Links to files are followed, links to folders are not.
 
-    A folder that goes away meanwhile is empty; one that cannot be read is left out, and added to `faults`.
+    A folder that disappears meanwhile is treated as empty. An unreadable folder is skipped and added to `faults`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -71,7 +71,7 @@ def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signatu
 
 
 def is_linked(path: str, folder: str) -> bool:
-    """Returns whether a path below `folder` is a link to another folder, or leads through one."""
+    """Return True if a path below `folder` is a link to a folder, or passes through one."""
     if os.path.islink(path) and os.path.isdir(path):
         return True
     while len(path := os.path.dirname(path)) > len(folder):
@@ -81,14 +81,14 @@ def is_linked(path: str, folder: str) -> bool:
 
 
 def known_part(path: str) -> str:
-    """Returns the path, or the nearest folder above it whose name is known: the kernel's notifications lose bytes that are not UTF-8."""
+    """Return the path, or its nearest parent with a valid name: file notifications lose bytes that are not UTF-8."""
     while "\N{REPLACEMENT CHARACTER}" in path:
         path = os.path.dirname(path)
     return path
 
 
 def place_of(path: str, folder: str) -> str | None:
-    """Returns what to look at again when something happened at a path below `folder`: a file or a folder, None for nothing."""
+    """Return the file or folder to scan after a notification for a path below `folder`, or None to ignore it."""
     parent = folder
     for name in os.path.relpath(path, folder).split(os.sep):
         if name == _SWAPPED:

@@ -1,4 +1,4 @@
-"""The lines that the values of a JSON text are on: its reader says none. They are looked for when somebody asks."""
+"""Line numbers of JSON values. The JSON decoder reports none, so they are computed on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Container = dict[str, Place] | list[Place]
 
 
 def find_places(data: bytes, line: int) -> Inside:
-    """Returns the places inside of a JSON text that is known to be right and begins at a line; None for a single value."""
+    """Return the places inside a valid JSON text that begins at `line`, or None for a scalar."""
     outermost: Container | None = None
     parents: list[Container | None] = []
     here: Container | None = None
@@ -50,7 +50,7 @@ def _text(token: bytes) -> str:
 
 
 class JsonOutline(Outline):
-    """The lines of a JSON text that begins at a line of its file."""
+    """The lines of a JSON text that begins at `line` of its file."""
 
     def __init__(self, data: bytes, line: int = 1) -> None:
         super().__init__()
@@ -59,13 +59,13 @@ class JsonOutline(Outline):
 
     def inside(self) -> Inside:
         data, self._data = self._data, None
-        if data is not None and b"\n" in data.rstrip():  # else it is all on the line that it begins at
+        if data is not None and b"\n" in data.rstrip():  # else the text is a single line
             self._inside = find_places(data, self._line)
         return self._inside
 
 
 class JsonListOutline(Outline):
-    """The lines of the items of a large JSON list. Only those items are looked through that are asked for, and the last of them is kept."""
+    """The lines of the items of a large JSON list. Items are scanned on demand, and only the last scan is cached."""
 
     def __init__(self, data: bytes, items: Sequence[msgspec.Raw]) -> None:
         super().__init__()
@@ -74,22 +74,22 @@ class JsonListOutline(Outline):
         self._last: tuple[int, Outline] = -1, Outline()
 
     def line(self, start: int, path: str) -> int:
-        found = _ITEM.match(path)
-        number = int(found[1]) if found is not None else len(self._items)
-        if found is None or number >= len(self._items):
+        item = _ITEM.match(path)
+        number = int(item[1]) if item is not None else len(self._items)
+        if item is None or number >= len(self._items):
             return start
         self._starts = self._starts or list(self._find_starts())
         if self._last[0] != number:
             self._last = number, JsonOutline(bytes(self._items[number]), self._starts[number])
-        return self._last[1].line(self._starts[number], path[found.end() :])
+        return self._last[1].line(self._starts[number], path[item.end() :])
 
     def _find_starts(self) -> Iterator[int]:
-        """Yields the line of each item, from 1. Between two of them there are only a comma and white space."""
+        """Yield the line of each item, from 1. Only a comma and white space separate two items."""
         end = self._data.find(bytes(self._items[0]))
         line = self._data.count(b"\n", 0, end) + 1
-        for item in map(bytes, self._items):
-            begin = self._data.find(item, end)
+        for text in map(bytes, self._items):
+            begin = self._data.find(text, end)
             line += self._data.count(b"\n", end, begin)
             yield line
-            end = begin + len(item)
-            line += item.count(b"\n")
+            end = begin + len(text)
+            line += text.count(b"\n")

@@ -1,4 +1,4 @@
-"""Other clusters, from kubeconfigs in a folder: as a volume has them, which changes all its files at once."""
+"""Watches a folder of kubeconfigs of remote clusters, such as a mounted volume."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pilot.lib.tasks import cancel_tasks
 SUFFIXES = (".yaml", ".yml")
 _log = scope("secretcontroller")
 Receive = Callable[[Mapping[str, Mapping[str, bytes]]], Awaitable[None]]
-"""Is given all files there are, each with the cluster that it names and its text."""
+"""Callback with all files by name, each with its cluster and content."""
 
 
 class KubeconfigFolder:
-    """Follows a folder. `synced` is set when what was there at the start has been received."""
+    """Watches a folder. `synced` is set once the existing files have been received."""
 
     def __init__(self, path: str, receive: Receive) -> None:
         self.synced = asyncio.Event()
@@ -30,54 +30,57 @@ class KubeconfigFolder:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to follow."""
+        """Start to watch."""
         await self._watch.start()
         self._changed.set()
-        self._task = asyncio.create_task(self._run(), name=f"follow kubeconfigs in {self._path}")
+        self._task = asyncio.create_task(self._run(), name=f"watch kubeconfigs in {self._path}")
 
     async def stop(self) -> None:
-        """Follows nothing any more."""
+        """Stop watching."""
         await cancel_tasks(self._task)
         await self._watch.stop()
 
     async def _run(self) -> None:
-        known: Mapping[str, Mapping[str, bytes]] | None = None
+        previous: Mapping[str, Mapping[str, bytes]] | None = None
         while True:
             await self._changed.wait()
             self._changed.clear()
-            found = await asyncio.to_thread(read_kubeconfigs, self._path)
-            if found != known:
-                known = found
-                await self._receive(found)
+            kubeconfigs = await asyncio.to_thread(read_kubeconfigs, self._path)
+            if kubeconfigs != previous:
+                previous = kubeconfigs
+                await self._receive(kubeconfigs)
             self.synced.set()
 
 
 def read_kubeconfigs(folder: str) -> dict[str, dict[str, bytes]]:
-    """Returns the files of a folder, with the cluster that each names; one that cannot be read names none."""
-    found: dict[str, dict[str, bytes]] = {}
+    """Return the kubeconfigs in a folder by file name, each with its cluster. Invalid files are logged and skipped."""
+    kubeconfigs: dict[str, dict[str, bytes]] = {}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if not name.endswith(SUFFIXES) or name.startswith("."):
             continue
         try:
             with open(os.path.join(folder, name), "rb") as file:
                 data = file.read()
-            found[name] = {cluster_of(yaml.safe_load(data)): data}
+            kubeconfigs[name] = {cluster_of(yaml.safe_load(data)): data}
         except (OSError, ValueError, yaml.YAMLError) as fault:
             _log.error("kubeconfig %s/%s: %s", folder, name, fault)
-    return found
+    return kubeconfigs
 
 
 def cluster_of(plain: Any) -> str:
-    """Returns the cluster that a kubeconfig is for: that of its current context, else of its first context by name that has one, else the first
-    by name. ValueError where there is none."""
+    """Return the cluster of a kubeconfig. Raises ValueError if it names none.
+
+    This is the cluster of the current context, else of the first context by name that has one, else the first cluster
+    by name.
+    """
     if not isinstance(plain, dict):
-        raise ValueError("it is no mapping")
+        raise ValueError("not a mapping")
     contexts = {
         str(each.get("name")): (each.get("context") or {}).get("cluster") for each in plain.get("contexts") or ()
     }
-    named = (contexts.get(str(plain.get("current-context"))), *(contexts[name] for name in sorted(contexts)))
+    candidates = (contexts.get(str(plain.get("current-context"))), *(contexts[name] for name in sorted(contexts)))
     clusters = sorted(str(each["name"]) for each in plain.get("clusters") or () if each.get("name"))
-    for cluster in (*named, *clusters):
+    for cluster in (*candidates, *clusters):
         if cluster:
             return str(cluster)
-    raise ValueError("it names no cluster")
+    raise ValueError("it contains no cluster")

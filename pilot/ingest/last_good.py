@@ -1,7 +1,7 @@
-"""The last good objects of files that are wrong now, kept in a folder over restarts.
+"""Stores the last valid objects of invalid files, so that they survive a restart.
 
-A file gets an entry while what it declares is not all in force as written, and loses it when the file is right again, so a mesh
-without mistakes writes nothing. Secrets are among the objects: the entries are readable by their owner alone.
+A file has an entry only while it is invalid, so nothing is written for a valid configuration. Entries may contain
+Secrets and are readable only by their owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pilot.lib.log import scope
 _log = scope("config")
 
 
-class _Kept(msgspec.Struct):
+class _StoredObject(msgspec.Struct):
     table: str
     key: tuple[str, ...]
     spec: msgspec.Raw
@@ -34,11 +34,11 @@ class _Kept(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    objects: list[_Kept]
+    objects: list[_StoredObject]
 
 
 class LastGood:
-    """The entries of one source of files in a state folder; without a folder ("") nothing is kept."""
+    """The entries of one configuration folder in a state folder. "" as the folder disables this."""
 
     def __init__(self, folder: str, source: str, catalogue: Catalogue) -> None:
         self._folder = os.path.join(folder, _digest(source)) if folder else ""
@@ -49,7 +49,7 @@ class LastGood:
             self._entries.update(os.listdir(self._folder) if folder else ())
 
     def keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
-        """Writes what a file that is wrong now has in force. A folder that cannot be written is told, and stops nothing."""
+        """Store the objects that an invalid file has in force. Errors are only logged."""
         if not self._folder:
             return
         data = msgspec.json.encode(_File([_plain(table, key, o) for (table, key), o in objects.items()]))
@@ -61,17 +61,17 @@ class LastGood:
             self._written[path] = data
             self._entries.add(os.path.basename(self._entry(path)))
         except OSError as fault:
-            _log.error("cannot keep the last good objects in %s: %s", self._folder, fault.strerror or fault)
+            _log.error("cannot write the last valid objects in %s: %s", self._folder, fault.strerror or fault)
 
     def forget(self, path: str) -> None:
-        """Takes away the entry of a file that is right, or gone."""
+        """Delete the entry of a file that is valid again or was deleted."""
         if not self._entries:
             return
         self._written.pop(path, None)
         self._drop(os.path.basename(self._entry(path)))
 
     def retain(self, paths: Iterable[str]) -> None:
-        """Takes away the entries of all files but these."""
+        """Delete the entries of all other files."""
         for name in self._entries - {os.path.basename(self._entry(path)) for path in paths if self._entries}:
             self._drop(name)
 
@@ -82,28 +82,31 @@ class LastGood:
         try:
             os.unlink(os.path.join(self._folder, name))
         except OSError as fault:
-            _log.error("cannot take away the last good objects in %s: %s", self._folder, fault.strerror or fault)
+            _log.error("cannot delete the last valid objects in %s: %s", self._folder, fault.strerror or fault)
 
     def load(self, path: str) -> tuple[Entry, ...]:
-        """Returns the objects that a file had in force before the restart; those of kinds that are read no more are left out."""
+        """Return the objects that a file had in force before the restart, without kinds that are no longer
+        supported."""
         if not self._entries or os.path.basename(self._entry(path)) not in self._entries:
             return ()
         try:
             with open(self._entry(path), "rb") as file:
-                found = msgspec.json.decode(file.read(), type=_File)
-            return tuple(entry for kept in found.objects if (entry := self._decode(kept)) is not None)
+                stored = msgspec.json.decode(file.read(), type=_File)
+            return tuple(entry for row in stored.objects if (entry := self._decode(row)) is not None)
         except (OSError, msgspec.MsgspecError, ValueError) as fault:
-            _log.error("cannot read the last good objects in %s: %s", self._folder, fault)
+            _log.error("cannot read the last valid objects in %s: %s", self._folder, fault)
             return ()
 
-    def _decode(self, kept: _Kept) -> Entry | None:
-        kind = self._catalogue.find_by_table(kept.table)
+    def _decode(self, stored: _StoredObject) -> Entry | None:
+        kind = self._catalogue.find_by_table(stored.table)
         if kind is None:
             return None
-        spec = msgspec.json.decode(kept.spec, type=kind.struct, dec_hook=_decode_extension)
-        key = RegistryKey(*kept.key) if kind.per_cluster else ObjectKey(*kept.key)
-        o: Object[Any] = Object(kind.id, key.namespace, key.name, spec, kept.labels, kept.annotations, kept.created)
-        return Entry(kept.table, key, o)
+        spec = msgspec.json.decode(stored.spec, type=kind.struct, dec_hook=_decode_extension)
+        key = RegistryKey(*stored.key) if kind.per_cluster else ObjectKey(*stored.key)
+        o: Object[Any] = Object(
+            kind.id, key.namespace, key.name, spec, stored.labels, stored.annotations, stored.created
+        )
+        return Entry(stored.table, key, o)
 
     def _entry(self, path: str) -> str:
         return os.path.join(self._folder, f"{_digest(path)}.json")
@@ -113,20 +116,20 @@ def _digest(path: str) -> str:
     return hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()
 
 
-def _plain(table: str, key: tuple[str, ...], o: Object[Any]) -> _Kept:
+def _plain(table: str, key: tuple[str, ...], o: Object[Any]) -> _StoredObject:
     spec = msgspec.Raw(msgspec.json.encode(o.spec, enc_hook=_encode_extension))
-    return _Kept(table, tuple(key), spec, dict(o.labels), dict(o.annotations), o.created)
+    return _StoredObject(table, tuple(key), spec, dict(o.labels), dict(o.annotations), o.created)
 
 
 def _encode_extension(value: Any) -> Any:
-    """Returns a duration as nanoseconds."""
+    """Return a duration as nanoseconds."""
     if isinstance(value, Duration):
         return int(value)
     raise NotImplementedError(type(value))
 
 
 def _decode_extension(kind: type, value: Any) -> Any:
-    """Returns a duration from its nanoseconds."""
+    """Return a duration from its nanoseconds."""
     if kind is Duration and isinstance(value, int):
         return Duration(value)
     raise ValueError(f"expected a {kind.__name__}, got {value!r}")

@@ -1,7 +1,8 @@
-"""Who declares which object: of several documents the first by rank has it, and the next takes over when it goes.
+"""Resolves conflicts between documents that declare the same object.
 
-There is one ledger for all sources. Each source says what it has through its `SourceLedger`, document by document; a document is
-a file, or a single object of a source that gives those. A document keeps the last good version of each of its objects.
+The first document by rank wins, and the next takes over when it is removed. One ledger serves all sources. Each source
+reports its documents through its own `SourceLedger`; a document is a file or a single object. For an invalid object, a
+document keeps the last valid version.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pilot.ingest.problems import ProblemStore
 
 
 class DocumentKey(NamedTuple):
-    """Names a document. They sort by which counts first: the source of the lower rank, then by name of source and document.
+    """Identifies a document. Keys sort by precedence: rank of the source, name of the source, name of the document.
 
     `document` is the path of a file, or the row of a single object.
     """
@@ -34,7 +35,7 @@ class DocumentKey(NamedTuple):
 
 
 class _Document:
-    """Holds what a document declares: its objects, its own problems, and the rows of it that another document has."""
+    """The objects of a document, its own problems, and the rows that it lost to another document."""
 
     __slots__ = ("lost", "objects", "problems")
 
@@ -45,10 +46,10 @@ class _Document:
 
 
 class Ledger:
-    """Turns what documents declare into edits, and keeps the problems of each.
+    """Turns changes of documents into edits, and tracks the problems of each document.
 
-    Who speaks to it from another thread, or awaits between a change and handing on its edits, holds `turn` for that time: edits that
-    overtake each other would leave a loser in the table.
+    Callers in another thread, and callers that await between a change and the use of its edits, must hold `turn`. Edits
+    in the wrong order would leave a losing object in the table.
     """
 
     def __init__(self, problems: ProblemStore) -> None:
@@ -58,11 +59,11 @@ class Ledger:
         self._claims: dict[Row, list[DocumentKey]] = {}
 
     def source(self, rank: int, name: str) -> SourceLedger:
-        """Returns the part of a source. Of two sources that declare the same object the one with the lower rank has it."""
+        """Return the ledger of a source. If two sources declare the same object, the lower rank wins."""
         return SourceLedger(self, rank, name)
 
     def replace(self, key: DocumentKey, decoded: Iterable[Decoded]) -> list[Edit]:
-        """Takes what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        """Replace the objects of a document. An invalid object keeps its last valid version."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
         old, new = document.objects, {}
         problems: list[Problem] = []
@@ -81,18 +82,18 @@ class Ledger:
         return self._change(key, document, new)
 
     def objects(self, key: DocumentKey) -> Mapping[Row, Object[Any]]:
-        """Returns what a document declares now, the last good versions of what is refused among it."""
+        """Return the objects of a document, with the last valid versions of invalid ones."""
         document = self._documents.get(key)
         return document.objects if document is not None else {}
 
     def fail(self, key: DocumentKey, *problems: Problem) -> None:
-        """Notes that a document cannot be read: its objects stay as they are."""
+        """Report that a document cannot be read. Its objects stay in force."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
         document.problems = problems
         self._report(key, document)
 
     def remove(self, key: DocumentKey) -> list[Edit]:
-        """Forgets a document, with what it declared."""
+        """Remove a document and its objects."""
         document = self._documents.get(key)
         if document is None:
             return []
@@ -102,7 +103,7 @@ class Ledger:
         return edits
 
     def _change(self, key: DocumentKey, document: _Document, new: dict[Row, Object[Any]]) -> list[Edit]:
-        """Sets the objects of a document; returns the edits of the rows whose winner changed with it."""
+        """Set the objects of a document, and return the edits of the rows that change."""
         old, document.objects = document.objects, new
         edits: list[Edit] = []
         for row in [*new, *(row for row in old if row not in new)]:
@@ -120,12 +121,12 @@ class Ledger:
             if not claims:
                 del self._claims[row]
             if len(claims) > 1 or document.lost or (after is None and claims):
-                self._settle(row, claims, document)
+                self._report_conflicts(row, claims, document)
         self._report(key, document)
         return edits
 
-    def _settle(self, row: Row, claims: list[DocumentKey], changed: _Document) -> None:
-        """Tells each claimant of a row but the first that it has lost it."""
+    def _report_conflicts(self, row: Row, claims: list[DocumentKey], changed: _Document) -> None:
+        """Report a conflict for each claimant of a row except the winner."""
         changed.lost.pop(row, None)
         for index, key in enumerate(claims):
             document = self._documents[key]
@@ -145,7 +146,10 @@ class Ledger:
 
 
 class SourceLedger:
-    """Holds what one source says. It gives whole documents by name (`replace`, `fail`, `remove`), or single objects (`put`, `drop`, `retain`)."""
+    """The ledger of one source.
+
+    A source reports whole documents by name (`replace`, `fail`, `remove`) or single objects (`put`, `drop`, `retain`).
+    """
 
     def __init__(self, ledger: Ledger, rank: int, name: str) -> None:
         self._ledger, self._rank, self._name = ledger, rank, name
@@ -153,35 +157,35 @@ class SourceLedger:
         self.turn = ledger.turn
 
     def replace(self, document: str, decoded: Iterable[Decoded]) -> list[Edit]:
-        """Takes what a document declares from now on, as a whole. A refused object stays as it was, where it was."""
+        """Replace the objects of a document. An invalid object keeps its last valid version."""
         return self._ledger.replace(self._key(document), decoded)
 
     def objects(self, document: str) -> Mapping[Row, Object[Any]]:
-        """Returns what a document declares now, the last good versions of what is refused among it."""
+        """Return the objects of a document, with the last valid versions of invalid ones."""
         return self._ledger.objects(self._key(document))
 
     def fail(self, document: str, *problems: Problem) -> None:
-        """Notes that a document cannot be read: its objects stay as they are."""
+        """Report that a document cannot be read. Its objects stay in force."""
         self._ledger.fail(self._key(document), *problems)
 
     def remove(self, document: str) -> list[Edit]:
-        """Forgets a document, with what it declared."""
+        """Remove a document and its objects."""
         return self._ledger.remove(self._key(document))
 
     def put(self, row: Row, decoded: Decoded) -> list[Edit]:
-        """Takes a single object. One that is refused stays as it was; one that is not read any more (of another revision) goes."""
+        """Set a single object. An invalid one keeps its last valid version; an ignored one is removed."""
         if not (decoded.entries or decoded.problems):
             return self.drop(row)
         self._rows.add(row)
         return self._ledger.replace(self._key(row), (decoded,))
 
     def drop(self, row: Row) -> list[Edit]:
-        """Forgets a single object."""
+        """Remove a single object."""
         self._rows.discard(row)
         return self._ledger.remove(self._key(row))
 
     def retain(self, rows: Collection[Row]) -> list[Edit]:
-        """Forgets the single objects that are not among these: what a complete list leaves out has gone unseen."""
+        """Remove the single objects that a complete list does not contain."""
         gone = sorted(self._rows.difference(rows))
         return [edit for row in gone for edit in self.drop(row)]
 
@@ -190,7 +194,11 @@ class SourceLedger:
 
 
 def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem:
-    message = "it is there twice: the first one counts" if key == winner else f"{winner} declares it too, and counts"
+    message = (
+        "this object is defined twice; the first definition wins"
+        if key == winner
+        else f"this object is also defined in {winner}, which takes precedence"
+    )
     file = shown(key.document) if isinstance(key.document, str) else ""
     return Problem(
         code="duplicate-object",

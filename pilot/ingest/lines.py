@@ -23,7 +23,8 @@ class Outline:
         return self._inside
 
     def line(self, start: int, path: str) -> int:
-        """Return the line of a path such as `spec.http[0].match` in the file, from 1. `start` is the first line of the document.
+        """Return the line of a path such as `spec.http[0].match` in the file, from 1. `start` is the first line of the
+        document.
 
         If the path does not exist, for example because a field is missing, return the line of its nearest parent.
         """

@@ -1,4 +1,5 @@
-"""Configuration from a server of objects over xDS: every answer has all objects of a kind, of which only those that changed are decoded."""
+"""Reads configuration from an MCP-over-xDS server. Responses contain all objects of a kind; only changed ones are
+decoded."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Resource = tuple[str, bytes]
 """Type URL and value of an Any."""
 
 
-class _Taken(NamedTuple):
-    """A resource as it was understood: its bytes, what became of it, and the row that it is, None where it has no name."""
+class _Received(NamedTuple):
+    """A received resource: its bytes, the decoded object, and its row, or None if it has no name."""
 
     row: Row | None
     decoded: Decoded
@@ -33,24 +34,25 @@ class _Taken(NamedTuple):
 
     @property
     def wrong(self) -> list[Problem]:
-        """Returns what keeps it from being taken."""
+        """Return the errors that make the resource invalid."""
         return [problem for problem in self.decoded.problems if problem.severity is Severity.ERROR]
 
 
-class _Followed(NamedTuple):
-    """A kind that is asked for, and what came last of every row."""
+class _Subscription(NamedTuple):
+    """A subscribed kind, and the last resource of every row."""
 
     kind: AnyKind
     type: ObjectType
     ledger: SourceLedger
-    last: dict[Row, _Taken]
+    last: dict[Row, _Received]
 
 
 class McpSource:
-    """Takes the answers of one server into the batch. `types` are what is to be asked for; `synced` is set once each of Istio's kinds
-    was answered, which are what servers of objects know.
+    """Puts the responses of one server into the batch.
 
-    A resource that is wrong leaves its object as it was. While the server is away all of them stay.
+    `types` holds the type URLs to subscribe to. `synced` is set once all Istio kinds have been received, because
+    servers may not support others. An invalid resource keeps the last valid version of its object. All objects stay in
+    force while the server is unreachable.
     """
 
     def __init__(
@@ -64,29 +66,29 @@ class McpSource:
         problems: ProblemStore,
     ) -> None:
         self.name, self._batch, self._origin, self._problems = name, batch, origin, problems
-        self._followed: dict[str, _Followed] = {}
+        self._subscriptions: dict[str, _Subscription] = {}
         for kind in kinds:
             of = ObjectType(kind.id.group, kind.versions[0], kind.id.name)
-            self._followed[str(of)] = _Followed(kind, of, ledger.source(rank, name), {})
-        self.types = tuple(self._followed)
+            self._subscriptions[str(of)] = _Subscription(kind, of, ledger.source(rank, name), {})
+        self.types = tuple(self._subscriptions)
         self.synced = asyncio.Event()
-        self._unanswered = {url for url, followed in self._followed.items() if followed.kind.is_istio}
+        self._unanswered = {url for url, subscription in self._subscriptions.items() if subscription.kind.is_istio}
 
     async def receive(self, type_url: str, resources: Sequence[Resource]) -> list[str]:
-        """Takes all objects of a type; returns what is wrong with those that cannot be taken, a text each."""
-        followed = self._followed.get(type_url)
-        if followed is None:
-            return [f"{type_url} was not asked for"]
-        there: set[Row] = set()
+        """Set all objects of a type, and return an error message for each invalid one."""
+        subscription = self._subscriptions.get(type_url)
+        if subscription is None:
+            return [f"no subscription for {type_url}"]
+        present: set[Row] = set()
         wrong: list[Problem] = []
         for begin in range(0, len(resources), AT_ONCE):
             if begin:
                 await asyncio.sleep(0)
-            taken = [self._take(followed, *resource) for resource in resources[begin : begin + AT_ONCE]]
-            await self._put(followed, taken)
-            there.update(part.row for part in taken if part.row is not None)
-            wrong += (problem for part in taken for problem in part.wrong)
-        await self._retain(followed, there)
+            received = [self._take(subscription, *resource) for resource in resources[begin : begin + AT_ONCE]]
+            await self._put(subscription, received)
+            present.update(part.row for part in received if part.row is not None)
+            wrong += (problem for part in received for problem in part.wrong)
+        await self._retain(subscription, present)
         self._problems.replace((self.name, type_url), [problem for problem in wrong if not problem.object.name])
         self._unanswered.discard(type_url)
         if not self._unanswered:
@@ -94,60 +96,60 @@ class McpSource:
         return [str(replace(problem, file="")) for problem in wrong]
 
     def told(self, reason: str) -> None:
-        """Notes why there is no stream, "" where there is one."""
+        """Report why there is no stream, or "" if it is connected."""
         problem = Problem(
             code="unreachable-source",
-            message=f"{reason}; what it declared before stays",
+            message=f"{reason}; its last valid objects stay in force",
             severity=Severity.WARNING,
             file=self.name,
         )
         self._problems.replace((self.name, ""), (problem,) if reason else ())
 
-    def _take(self, followed: _Followed, type_url: str, data: bytes) -> _Taken:
-        kind = followed.kind
+    def _take(self, subscription: _Subscription, type_url: str, data: bytes) -> _Received:
+        kind = subscription.kind
         try:
-            received = wire.decode_object(followed.type, type_url, data)
+            received = wire.decode_object(subscription.type, type_url, data)
             row = self._row(kind, received.namespace, received.name)
-            last = followed.last.get(row)
+            last = subscription.last.get(row)
             if last is not None and last.data == data:
                 return last
-            return _Taken(row, self._placed(decode_object(kind, received.plain, self._origin)), data)
+            return _Received(row, self._placed(decode_object(kind, received.plain, self._origin)), data)
         except wire.InvalidResourceError as fault:
             return self._refused(kind, fault.namespace, fault.name, error("bad-resource", "", str(fault)), data)
-        except Exception as fault:  # a bug of ours: the other objects are read nevertheless
-            _log.error("%s: cannot decode a resource of %s", self.name, followed.type, exc_info=True)
+        except Exception as fault:  # an internal error must not affect other objects
+            _log.error("%s: cannot decode a resource of %s", self.name, subscription.type, exc_info=True)
             return self._refused(kind, "", "", error("internal-error", "", f"{type(fault).__name__}: {fault}"), data)
 
-    def _refused(self, kind: AnyKind, namespace: str, name: str, problem: Problem, data: bytes) -> _Taken:
-        """Returns a resource that could not be read, whose object stays as it was."""
+    def _refused(self, kind: AnyKind, namespace: str, name: str, problem: Problem, data: bytes) -> _Received:
+        """Return an invalid resource. The last valid version of its object stays in force."""
         row = self._row(kind, namespace, name) if name else None
         decoded = Decoded(
             problems=(replace(problem, object=ObjectRef(kind.id, namespace, name)),),
             refused=(row,) if row is not None else (),
         )
-        return _Taken(row, self._placed(decoded), data)
+        return _Received(row, self._placed(decoded), data)
 
     def _placed(self, decoded: Decoded) -> Decoded:
-        """Returns what was decoded, with problems that say where they come from."""
+        """Return a decoded resource with the server's name in its problems."""
         return decoded._replace(problems=tuple(replace(problem, file=self.name) for problem in decoded.problems))
 
     def _row(self, kind: AnyKind, namespace: str, name: str) -> Row:
         within = (namespace or "default") if kind.namespaced else ""
         return kind.table_name, kind.key(self._origin.cluster, within, name)
 
-    async def _put(self, followed: _Followed, taken: Iterable[_Taken]) -> None:
-        """Puts what came into the batch, but what is as it was last."""
-        async with followed.ledger.turn:
+    async def _put(self, subscription: _Subscription, received: Iterable[_Received]) -> None:
+        """Put changed resources into the batch."""
+        async with subscription.ledger.turn:
             edits: list[Edit] = []
-            for part in taken:
-                if part.row is not None and followed.last.get(part.row) is not part:
-                    edits += followed.ledger.put(part.row, part.decoded)
-                    followed.last[part.row] = part
+            for part in received:
+                if part.row is not None and subscription.last.get(part.row) is not part:
+                    edits += subscription.ledger.put(part.row, part.decoded)
+                    subscription.last[part.row] = part
             self._batch.put(edits)
 
-    async def _retain(self, followed: _Followed, there: set[Row]) -> None:
-        """Takes back the objects that an answer does not have any more."""
-        async with followed.ledger.turn:
-            self._batch.put(followed.ledger.retain(there))
-        for row in followed.last.keys() - there:
-            del followed.last[row]
+    async def _retain(self, subscription: _Subscription, present: set[Row]) -> None:
+        """Remove the objects that are missing from a response."""
+        async with subscription.ledger.turn:
+            self._batch.put(subscription.ledger.retain(present))
+        for row in subscription.last.keys() - present:
+            del subscription.last[row]

@@ -1,4 +1,4 @@
-"""Plain data of the mesh config's sources → one MeshConfig, one MeshNetworks."""
+"""Decodes mesh config and mesh networks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 
 def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[Problem]]:
-    """Returns the mesh config of the layers, lowest first, over the built-in defaults, and its problems; None where one is an error.
+    """Merge layers of mesh config, lowest first, over the built-in defaults. Return it, or None if invalid, and
+    problems.
 
-    A field replaces that of a lower layer, except: `defaultConfig` and `defaultProviders` merge by field, `proxyMetadata` and
-    `proxyHeaders` in it too, `extensionProviders` by name, `trustDomainAliases` add up.
-    https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
+    A field replaces that of a lower layer, with these exceptions: `defaultConfig`, its `proxyMetadata` and
+    `proxyHeaders`, and `defaultProviders` merge by field, `extensionProviders` by name, and `trustDomainAliases` are
+    united. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -35,19 +36,19 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
         merged = _over(merged, plain)
     merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
     mesh, problems = shape.decode(merged, MeshConfig)
-    return _judged(mesh, _about(MESH, problems or validate_mesh_config(mesh)))
+    return _unless_invalid(mesh, _about(MESH, problems or validate_mesh_config(mesh)))
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
-    """Returns the mesh networks and their problems; None where one is an error."""
+    """Return the mesh networks, or None if they are invalid, and their problems."""
     plain, problems = shape.checked({} if plain is None else plain, MeshNetworks)
     if problems:
         return None, _about(NETWORKS, problems)
     networks, problems = shape.decode(plain, MeshNetworks)
-    return _judged(networks, _about(NETWORKS, problems or validate_mesh_networks(networks)))
+    return _unless_invalid(networks, _about(NETWORKS, problems or validate_mesh_networks(networks)))
 
 
-def _judged(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:
+def _unless_invalid(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:
     return None if any(p.severity is Severity.ERROR for p in problems) else value, problems
 
 
@@ -65,7 +66,7 @@ def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(lower: Iterable[dict[str, Any]], upper: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the providers of both, those of `upper` in the place of their namesakes."""
+    """Merge providers by name. Those of `upper` replace those of `lower`."""
     providers = {provider.get("name", ""): provider for provider in lower}
     providers.update((provider.get("name", ""), provider) for provider in upper)
     return list(providers.values())

@@ -1,4 +1,7 @@
-"""Mesh config and mesh networks from a file each, live. Without the file the defaults hold; a wrong one leaves what was there."""
+"""Reads mesh config and mesh networks from files, and watches them.
+
+Without a file, the defaults apply. If a file becomes invalid, its last valid version stays in force.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("config")
 RETRY = 2.0
-"""Seconds after which what could not be read is tried again."""
+"""Seconds between attempts to read an unreadable file."""
 Decode = Callable[[Any], tuple[Any, list[Problem]]]
 
 
 class MeshFiles:
-    """The rows "mesh" and "networks" of the table `mesh`, but one whose path is "" comes from somewhere else.
+    """Reads the rows "mesh" and "networks" of the table `mesh`. A row with the path "" is left to another source.
 
-    `load_initial` once, which always gives them; then `start` and `stop`.
+    Call `load_initial` once, which always sets the rows, then `start` and `stop`.
     """
 
     def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
@@ -52,12 +55,12 @@ class MeshFiles:
             file.load(first=True)
 
     def retry(self) -> None:
-        """Looks again at what could not be read."""
+        """Try again to read unreadable files."""
         for file in self._files:
             file.retry()
 
     async def start(self) -> None:
-        """Follows the files; their folders may come later."""
+        """Watch the files. Their folders need not exist yet."""
         for file in self._files:
             await file.start()
         self._retrying = asyncio.create_task(self._retry(), name="retry the mesh config")
@@ -104,12 +107,12 @@ class _MeshFile:
         await self._watch.stop()
 
     def retry(self) -> None:
-        """Looks again at a file that could not be read."""
+        """Try again if the file was unreadable."""
         if self._failed:
             self.load()
 
     def load(self, first: bool = False) -> None:
-        """Takes the file as it is now, if it is another one."""
+        """Read the file if it has changed."""
         try:
             data = self._open()
         except (OSError, TooLarge) as fault:
@@ -123,22 +126,22 @@ class _MeshFile:
         self._put(value, first)
 
     def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
-        """Tells why the file cannot be read. What was read before stays."""
+        """Report an unreadable file. Its last valid version stays in force."""
         self._failed = True
         code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
-        self._report([Problem(code=code, message=f"{reason}; what was read before stays")])
+        self._report([Problem(code=code, message=f"{reason}; the last valid version stays in force")])
         self._put(None, first)
 
     def _put(self, value: Any, first: bool) -> None:
-        """Sets the row; where there is no right value the first one is the default."""
+        """Set the row. If the first value is invalid, use the default."""
         if value is None and first:
             value = self._default
         if value is not None:
             self._batch.put([(MESH_CONFIG, self._key, value)])
 
     def _open(self) -> bytes | None:
-        """Returns the bytes of the file, None where there is none. Raises OSError or TooLarge."""
+        """Return the content of the file, or None if it does not exist. Raises OSError or TooLarge."""
         try:
             return read_file(self._path, LARGEST)[0]
         except (FileNotFoundError, NotADirectoryError, NoFile):
@@ -149,12 +152,12 @@ class _MeshFile:
             documents = read_documents(data, self._path)
         except SyntaxFault as fault:
             return None, [Problem(code="syntax-error", message=str(fault), line=fault.line)]
-        except Exception as fault:  # a bug of ours, or no memory: what was read before goes on
+        except Exception as fault:  # an internal error or lack of memory: the last valid version stays in force
             _log.error("cannot read %s", shown(self._path), exc_info=True)
             return None, [Problem(code="internal-error", message=f"{type(fault).__name__}: {fault}")]
         if len(documents) > 1:
             return None, [
-                Problem(code="too-many-documents", message="one document is expected", line=documents[1].line)
+                Problem(code="too-many-documents", message="expected a single document", line=documents[1].line)
             ]
         document = (documents or [Document(None, 1)])[0]
         value, problems = self._decode(document.plain)

@@ -1,4 +1,4 @@
-"""The problems that there are now, by where they come from, for logs and pages."""
+"""The store of current problems, for the log and the debug pages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pilot.lib.log import scope
 from pilot.lib.text import cut, one_line
 
 _log = scope("config")
-TOLD = 100
-"""New problems of a document that are told one by one: a file of thousands would hold up the logs of everything else."""
+MAX_REPORTED = 100
+"""Maximum number of new problems of a document that are reported one by one, so that one file does not flood the
+log."""
 _SHOWN = 2_000
-"""Characters of a problem that a line of the log has."""
+"""Maximum length of a logged problem, in characters."""
 Place = tuple[str, str]
-"""Name of a source and the document in it, or of a check and the object that it looked at."""
+"""The name of a source and its document, or of a check and its subject."""
 
 
 def log_problem(problem: Problem) -> None:
@@ -24,15 +25,15 @@ def log_problem(problem: Problem) -> None:
 
 
 def _ignore(code: str, severity: Severity, count: int) -> None:
-    """Does nothing: these counts nobody wants."""
+    """Ignore a count."""
 
 
 class ProblemStore:
-    """All problems that there are: of files, of objects alone, and between objects.
+    """All current problems of files, of single objects and of checks, by place.
 
-    They come from places: a document of a source, or an object that was looked at. `on_new` is told of those that no place had before,
-    at most `TOLD` at once; `on_count` of how many there are of a code and severity, whenever that changed. `revision` is another number after each
-    change.
+    `on_new` is called with each problem that is new to all places, at most `MAX_REPORTED` times per call of `replace`.
+    `on_count` is called with the number of problems of a code and severity whenever it changes. `revision` grows with
+    every change.
     """
 
     def __init__(
@@ -45,40 +46,41 @@ class ProblemStore:
         self.revision = 0
 
     def replace(self, place: Place, problems: Iterable[Problem]) -> None:
-        """Sets what a place has from now on. It takes a step a problem, for one call for all would hold up other threads."""
-        found = tuple({problem: None for problem in problems})  # noqa: C420
+        """Replace the problems of a place."""
+        # Not dict.fromkeys(): one long call would block other threads.
+        current = tuple({problem: None for problem in problems})  # noqa: C420
         old = self._by_place.get(place, ())
-        self.revision += found != old
-        if found:
-            self._by_place[place] = found
+        self.revision += current != old
+        if current:
+            self._by_place[place] = current
         else:
             self._by_place.pop(place, None)
-        new = [problem for problem in found if self._hold(problem)]
+        new = [problem for problem in current if self._hold(problem)]
         gone = [problem for problem in old if self._release(problem)]
         self._count(new, gone)
-        for problem in new[:TOLD]:
+        for problem in new[:MAX_REPORTED]:
             self._on_new(problem)
-        if len(new) > TOLD:
+        if len(new) > MAX_REPORTED:
             _log.warning(
-                "%d more problems are new in %s: /debug/problemz has them all",
-                len(new) - TOLD,
+                "%d more new problems in %s; see /debug/problemz for all of them",
+                len(new) - MAX_REPORTED,
                 one_line(place[1] or place[0]),
             )
 
     def _hold(self, problem: Problem) -> bool:
-        """One more place has the problem; returns whether none had it before."""
-        held = self._holders.get(problem, 0)
-        self._holders[problem] = held + 1
-        return not held
+        """Count one more place for a problem. Return True if it is the first."""
+        count = self._holders.get(problem, 0)
+        self._holders[problem] = count + 1
+        return not count
 
     def _release(self, problem: Problem) -> bool:
-        """One place less has the problem; returns whether none has it any more."""
-        held = self._holders[problem] - 1
-        if held:
-            self._holders[problem] = held
+        """Count one place less for a problem. Return True if it was the last."""
+        count = self._holders[problem] - 1
+        if count:
+            self._holders[problem] = count
         else:
             del self._holders[problem]
-        return not held
+        return not count
 
     def _count(self, new: Iterable[Problem], gone: Iterable[Problem]) -> None:
         changed: Counter[tuple[str, Severity]] = Counter()
@@ -91,11 +93,11 @@ class ProblemStore:
                 self._on_count(*kind, self._counts[kind])
 
     def of(self, subject: ObjectRef) -> list[Problem]:
-        """Returns the problems of one object."""
+        """Return the problems of one object."""
         return [problem for problem in self if problem.object == subject]
 
     def __iter__(self) -> Iterator[Problem]:
-        """Yields all problems, each once, by source and document."""
+        """Yield all problems once each, sorted by source and document."""
         return iter(
             dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ()))
         )

@@ -1,4 +1,4 @@
-"""Values of plain YAML scalars: YAML 1.1 as Kubernetes reads it, where timestamps and numbers with colons stay strings."""
+"""Values of plain YAML scalars: YAML 1.1 as in Kubernetes, where timestamps and numbers with colons stay strings."""
 
 from __future__ import annotations
 

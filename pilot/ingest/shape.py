@@ -1,4 +1,4 @@
-"""Why plain data is not of a type: every place, by a walk along the type. For the slow path, once the fast conversion has failed."""
+"""Finds every place where plain data does not match a type. Slow path, used after a fast conversion failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilot.config.problem import Problem, below, error
 from pilot.lib.duration import Duration, parse_duration
 
 _ONE_AT_A_TIME = threading.RLock()
-"""Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""
+"""Serialises msgspec's lazy inspection of types, because concurrent inspection has crashed the process."""
 _NAMES = {
     str: "text",
     bool: "true or false",
@@ -33,14 +33,17 @@ _Check = Callable[[Any], Sequence[Problem]]
 
 
 class _Checker(NamedTuple):
-    """Finds what is wrong with values of a type. `costly`: to convert a right value takes less time than to ask."""
+    """Checks values of a type. If it is `costly`, converting a valid value is faster than checking it."""
 
     problems: _Check
     costly: bool = False
 
 
 class _CheckedStruct(NamedTuple):
-    """The checkers of a struct's fields by their JSON names. `strict`: there may be no others; `groups`: names of which one may be set."""
+    """The checkers of a struct's fields by JSON name.
+
+    If it is `strict`, unknown fields are errors. At most one field of each of the `groups` may be set.
+    """
 
     fields: dict[str, _Checker]
     strict: bool
@@ -48,7 +51,7 @@ class _CheckedStruct(NamedTuple):
 
 
 def decode_extension(kind: type, value: Any) -> Any:
-    """Decodes the types that JSON has not, which are durations, for msgspec."""
+    """Decode durations for msgspec, because JSON has no such type."""
     if kind is Duration:
         if not isinstance(value, str):
             raise ValueError(f"expected a duration like 1.5s, got {_name(value)}")
@@ -57,9 +60,9 @@ def decode_extension(kind: type, value: Any) -> Any:
 
 
 def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
-    """Returns the value of that type, or (None, every place where the data is not of it), with paths relative to it.
+    """Return the value converted to a type, or None and a problem for each mismatch, with relative field paths.
 
-    A field that is null is absent, as for the API server.
+    A null field is treated as absent, as in the API server.
     """
     try:
         return _convert(value, kind), []
@@ -74,9 +77,9 @@ def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
 
 
 def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any, list[Problem]]:
-    """Returns the data without its nulls, and every place where it is not of the type.
+    """Return the data without nulls, and a problem for each mismatch with a type.
 
-    `any_spelling`: field names of the protobuf files (snake_case) are taken as their JSON names, as protobuf's JSON readers do.
+    With `any_spelling`, protobuf field names in snake_case are accepted too, as protobuf's JSON parsers do.
     """
     info = _type_info(cast(Hashable, kind))
     plain = _prune(value, info, any_spelling)
@@ -89,7 +92,8 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Returns whether the value is of that type. False says nothing of a type that has more rules than those of its fields."""
+    """Return True if the value matches a type. False is inconclusive for types with rules beyond those of their
+    fields."""
     try:
         _convert(value, kind)
     except msgspec.ValidationError:
@@ -105,7 +109,7 @@ def _type_info(kind: Hashable) -> mi.Type:
 
 @functools.cache
 def _fields(struct: type) -> dict[str, mi.Type]:
-    """Returns the types of the fields of a struct by their JSON names, without `| None`."""
+    """Return the field types of a struct by JSON name, without `| None`."""
     info = _type_info(struct)
     assert isinstance(info, mi.StructType)
     return {field.encode_name: _present(field.type) for field in info.fields}
@@ -116,8 +120,8 @@ def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
     if isinstance(kind, mi.StructType) and isinstance(value, dict):
         fields = _fields(kind.cls)
         names = {field.name: field.encode_name for field in kind.fields} if any_spelling else {}
-        found = ((names.get(k, k), v) for k, v in value.items() if v is not None)
-        return {k: _prune(v, fields[k], any_spelling) if k in fields else v for k, v in found}
+        fields_by_name = ((names.get(k, k), v) for k, v in value.items() if v is not None)
+        return {k: _prune(v, fields[k], any_spelling) if k in fields else v for k, v in fields_by_name}
     if isinstance(kind, mi.VarTupleType) and isinstance(value, list):
         return [_prune(item, kind.item_type, any_spelling) for item in value]
     if isinstance(kind, mi.DictType) and isinstance(value, dict):
@@ -127,7 +131,7 @@ def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
 
 
 def _present(kind: mi.Type) -> mi.Type:
-    """Returns X for `X | None`; a union of more stays."""
+    """Return X for `X | None`, and any other type unchanged."""
     if isinstance(kind, mi.UnionType):
         kinds = [t for t in kind.types if not isinstance(t, mi.NoneType)]
         return kinds[0] if len(kinds) == 1 else kind
@@ -140,7 +144,8 @@ def _checker_of(kind: Hashable) -> _Checker:
 
 
 def _checker(kind: mi.Type) -> _Checker:
-    """Returns the checker of a type. Those of the fields of a struct are made when the first value is checked, because types hold each other."""
+    """Return the checker of a type. Field checkers of structs are created on first use, because types can be
+    recursive."""
     kind = _present(kind)
     match kind:
         case mi.StructType():
@@ -193,8 +198,8 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
         if item is None:
             continue
         if (checker := checked.fields.get(key)) is not None:
-            if not (checker.costly and _fits({key: item}, struct)) and (found := checker.problems(item)):
-                problems.extend(below(key, found))
+            if not (checker.costly and _fits({key: item}, struct)) and (faults := checker.problems(item)):
+                problems.extend(below(key, faults))
         elif not isinstance(key, str):
             problems.append(error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}"))
         elif checked.strict:
@@ -210,7 +215,10 @@ def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
     if not isinstance(value, list):
         return _wrong("a list", value)
     return [
-        problem for index, item in enumerate(value) if (found := check(item)) for problem in below(f"[{index}]", found)
+        problem
+        for index, item in enumerate(value)
+        if (faults := check(item))
+        for problem in below(f"[{index}]", faults)
     ]
 
 
@@ -229,7 +237,7 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
 
 
 def _check_value(struct: bool, check: _Check, value: Any) -> Sequence[Problem]:
-    """Checks a value of a mapping, where null is an empty struct."""
+    """Check a value of a mapping, where null is an empty struct."""
     return check({} if struct and value is None else value)
 
 
@@ -279,7 +287,7 @@ def _wrong(expected: str, value: Any) -> Sequence[Problem]:
 
 
 def _name(value: Any) -> str:
-    """Returns what a value is; one of a few words, with the value itself."""
+    """Return the type of a value for a message, and short values themselves."""
     if isinstance(value, bool):
         return _shown(value)
     kind = _NAMES.get(type(value), type(value).__name__)

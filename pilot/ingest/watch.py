@@ -1,4 +1,4 @@
-"""Tells what changes below a folder, by the kernel's notifications."""
+"""Watches a folder with the kernel's file notifications."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pilot.lib.log import scope
 
 _log = scope("config")
 _STEP = 40
-"""Milliseconds between two looks at what the kernel has reported: two a change at most, so it is known after 80 ms."""
+"""Milliseconds between two polls of the kernel's notifications. A change is reported after at most two, 80 ms."""
 _GROUP = 200
-"""Milliseconds after which changes that never pause are handed on."""
+"""Milliseconds after which continuous changes are reported."""
 _CHECK = 2_000
-"""Milliseconds without changes after which the folder is looked at: one that was replaced notifies no more."""
+"""Milliseconds without changes after which the folder is checked: a replaced folder sends no more notifications."""
 _RETRY = 1.0
-"""Seconds until the next attempt where watching failed."""
+"""Seconds until the next attempt after a failure."""
 
 
 class Watch:
-    """Calls `changed` with the paths of what happened, and `missed` when anything may have happened unseen.
+    """Calls `changed` with changed paths, and `missed` if changes may have been missed.
 
-    The folder may come later; only where it is `optional` nothing is logged until then.
+    The folder need not exist yet. Its absence is logged unless it is `optional`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Watch:
         self._fault = ""
 
     async def start(self) -> None:
-        """Watches in the background from when this returns."""
+        """Start to watch. When this returns, no further change is missed."""
         watching = asyncio.Event()
         self._task = asyncio.create_task(self._run(watching), name=f"watch {self._folder}")
         await watching.wait()
@@ -62,17 +62,15 @@ class Watch:
     async def _run(self, watching: asyncio.Event) -> None:
         while not self._end.is_set():
             try:
-                await self._follow(watching)
-            except (
-                Exception
-            ) as fault:  # the folder is gone, or the kernel has no watches left: never the end of the process
-                self._tell(fault)
+                await self._watch(watching)
+            except Exception as fault:  # the folder is missing or the kernel has no watches left: retry
+                self._log_fault(fault)
                 watching.set()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._end.wait(), _RETRY)
             watching.set()
 
-    def _tell(self, fault: Exception) -> None:
+    def _log_fault(self, fault: Exception) -> None:
         while isinstance(fault, ExceptionGroup):  # of the library's tasks
             fault = fault.exceptions[0]
         if self._optional and isinstance(fault, FileNotFoundError):
@@ -81,14 +79,14 @@ class Watch:
         if text != self._fault:
             self._fault = text
             _log.error(
-                "cannot follow %s, trying again: %s",
+                "cannot watch %s, retrying: %s",
                 self._folder,
                 text,
                 exc_info=not isinstance(fault, OSError | RuntimeError),
             )
 
-    async def _follow(self, watching: asyncio.Event) -> None:
-        """Follows until stopped, or the folder is another one."""
+    async def _watch(self, watching: asyncio.Event) -> None:
+        """Watch until stopped or until the folder is replaced."""
         inode = os.stat(self._folder).st_ino
         changes = awatch(
             self._folder,
@@ -107,11 +105,11 @@ class Watch:
             self._fault = ""
             self._missed()
             watching.set()
-        found = await first
-        while found is not None:
-            if found:
-                self._changed([path for _, path in found])
+        batch = await first
+        while batch is not None:
+            if batch:
+                self._changed([path for _, path in batch])
             elif os.stat(self._folder).st_ino != inode:
                 break
-            found = await anext(changes, None)
+            batch = await anext(changes, None)
         await changes.aclose()

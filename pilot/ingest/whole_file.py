@@ -1,4 +1,4 @@
-"""Writes a file of our own as a whole."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes a file that its owner alone may read: after a crash there is the old one or the new one."""
+    """Write a file atomically, readable only by its owner. A crash leaves either the old content or the new."""
     descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)

@@ -1,1 +1,1 @@
-"""Addresses of the gateways of networks that have only a host name: looked up beside all derivations, and put into a table."""
+"""Resolves the host names of network gateways in the background, and writes their addresses to a table."""

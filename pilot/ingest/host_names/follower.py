@@ -1,6 +1,6 @@
-"""Follows the host names of gateways: looks each up, again when its addresses do not hold any more, and puts them into a table.
+"""Resolves the host names of network gateways, and again when their addresses expire.
 
-The last good addresses stay where a name cannot be looked up: a gateway that was there is more likely than none.
+If a lookup fails, the last addresses stay in use, because they probably still work.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pilot.mesh.registry.networks import gateway_hosts
 from pilot.mesh.tables.database import RESOLVED_HOSTS, Mesh
 
 SHORTEST, LONGEST = 30.0, 3600.0
-"""Seconds between two lookups of a name, whatever its records say: proxies are sent what changes."""
+"""Bounds for the seconds between two lookups of a name. Every change of an address causes a push."""
 FIRST_SECONDS = 5.0
-"""Longest wait at the start for names that are not known yet."""
+"""Maximum wait at startup for the first lookups."""
 _NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"))
 _log = scope("model")
 
@@ -32,7 +32,7 @@ class NameLookup(Protocol):
 
 
 class GatewayNames:
-    """A part of the process. `sleep` is the loop's; a test has its own."""
+    """Keeps the table of resolved host names up to date. Tests substitute `sleep`."""
 
     def __init__(
         self,
@@ -44,75 +44,75 @@ class GatewayNames:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._db, self._batch, self._names, self._problems, self._sleep = db, batch, names, problems, sleep
-        self._wanted = db.watch(gateway_hosts)
+        self._hosts = db.watch(gateway_hosts)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._addresses: dict[str, tuple[str, ...]] = {}
         self._started = False
 
     async def start(self) -> None:
-        """Looks up what there is, and waits a moment for it, so that the first proxies have it."""
+        """Start all lookups, and wait briefly for them so that the first proxies get the addresses."""
         self._started = True
         self._list()
         if waiting := [asyncio.ensure_future(event.wait()) for event in self._tried.values()]:
             await asyncio.wait(waiting, timeout=FIRST_SECONDS)
-            for one in waiting:
-                one.cancel()
+            for task in waiting:
+                task.cancel()
             self._batch.flush()
 
     async def stop(self) -> None:
-        """Ends all lookups."""
+        """Cancel all lookups."""
         tasks, self._tasks, self._started = list(self._tasks.values()), {}, False
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Takes note of a commit: the watched nodes that it may have changed, of whatever kind."""
-        if self._started and self._wanted in nodes:
+        """Refresh the list of names if a commit may have changed it."""
+        if self._started and self._hosts in nodes:
             self._list()
 
     def _list(self) -> None:
-        """Takes the new list of names: follows those that are new, and forgets those that nobody has any more."""
-        self._db.refresh(self._wanted)
-        wanted: frozenset[str] = frozenset() if self._wanted.value is UNSET else self._wanted.value
-        for host in sorted(self._tasks.keys() - wanted):
+        """Start lookups of new names, and drop names that are no longer in use."""
+        self._db.refresh(self._hosts)
+        hosts: frozenset[str] = frozenset() if self._hosts.value is UNSET else self._hosts.value
+        for host in sorted(self._tasks.keys() - hosts):
             self._tasks.pop(host).cancel()
             del self._tried[host]
             self._problems.replace(_place(host), ())
-            if self._known.pop(host, None) is not None:
+            if self._addresses.pop(host, None) is not None:
                 self._batch.put([(RESOLVED_HOSTS, host, None)])
-        for host in sorted(wanted - self._tasks.keys()):
+        for host in sorted(hosts - self._tasks.keys()):
             self._tried[host] = asyncio.Event()
-            self._tasks[host] = asyncio.get_running_loop().create_task(self._follow(host, self._tried[host]))
+            self._tasks[host] = asyncio.get_running_loop().create_task(self._refresh(host, self._tried[host]))
 
-    async def _follow(self, host: str, tried: asyncio.Event) -> None:
+    async def _refresh(self, host: str, tried: asyncio.Event) -> None:
         while True:
             seconds = SHORTEST
             try:
-                found = await self._names.look_up(host)
+                result = await self._names.look_up(host)
             except LookupFailed as error:
                 self._failed(host, str(error))
             except Exception:
                 _log.exception("cannot look up %s", host)
-                self._failed(host, "an error of the control plane's own")
+                self._failed(host, "internal error")
             else:
-                self._found(host, found.addresses)
-                seconds = min(max(found.seconds, SHORTEST), LONGEST)
+                self._resolved(host, result.addresses)
+                seconds = min(max(result.seconds, SHORTEST), LONGEST)
             tried.set()
             await self._sleep(seconds)
 
-    def _found(self, host: str, addresses: tuple[str, ...]) -> None:
-        if self._known.get(host) != addresses:
-            _log.info("the gateway %s is at %s", host, ", ".join(addresses))
-            self._known[host] = addresses
+    def _resolved(self, host: str, addresses: tuple[str, ...]) -> None:
+        if self._addresses.get(host) != addresses:
+            _log.info("gateway %s resolves to %s", host, ", ".join(addresses))
+            self._addresses[host] = addresses
             self._batch.put([(RESOLVED_HOSTS, host, addresses)])
         self._problems.replace(_place(host), ())
 
     def _failed(self, host: str, reason: str) -> None:
-        known = self._known.get(host)
-        outcome = f"it is taken to be at {', '.join(known)} still" if known else "endpoints behind it are not reached"
-        message = f"the gateway {host} cannot be looked up: {reason}; {outcome}"
+        addresses = self._addresses.get(host)
+        outcome = f"still using {', '.join(addresses)}" if addresses else "endpoints behind it are unreachable"
+        message = f"cannot resolve gateway {host}: {reason}; {outcome}"
         self._problems.replace(
             _place(host),
             (Problem(code="gateway-not-resolved", object=_NETWORKS, message=message, severity=Severity.WARNING),),

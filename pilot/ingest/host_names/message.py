@@ -1,4 +1,4 @@
-"""DNS on the wire, as far as somebody who asks for addresses needs it (RFC 1035, RFC 3596)."""
+"""DNS messages for address queries (RFC 1035, RFC 3596)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _LONGEST_NAME = 253
 
 
 class Reply(NamedTuple):
-    """The addresses of an answer, and the seconds that the shortest-lived record of it holds. `code` is 0 where all went well. With `cut` it did
-    not fit, and is to be had over TCP."""
+    """An answer: its addresses, the shortest time to live of its records, and the response code, 0 for success.
+
+    If `cut` is set, the answer was truncated and must be queried over TCP.
+    """
 
     addresses: tuple[str, ...]
     seconds: int | None
@@ -24,49 +26,49 @@ class Reply(NamedTuple):
 
 
 def build_query(number: int, name: str, kind: int) -> bytes:
-    """Returns a question for the addresses of one family of a whole name. ValueError where it is no name."""
+    """Return a query for the addresses of one family. Raises ValueError if the name is invalid."""
     labels = [label.encode("idna") if not label.isascii() else label.encode() for label in name.rstrip(".").split(".")]
     if len(name) > _LONGEST_NAME or not all(0 < len(label) < 64 for label in labels):
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a valid name")
     question = b"".join(bytes((len(label),)) + label for label in labels) + b"\0" + struct.pack(">HH", kind, INTERNET)
     return _HEADER.pack(number, _RECURSION_DESIRED, 1, 0, 0, 0) + question
 
 
 def parse_reply(query: bytes, message: bytes) -> Reply:
-    """Returns what the answer to a query says. ValueError where it is no answer to it."""
+    """Parse the answer to a query. Raises ValueError if the message does not answer it."""
     try:
         _, flags, questions, answers, _, _ = _HEADER.unpack_from(message)
         if message[:2] != query[:2] or not flags & _RESPONSE or questions != 1:
-            raise ValueError("it answers something else")
+            raise ValueError("the response does not match the query")
         at = _skip_name(message, _HEADER.size) + 4
         if message[_HEADER.size : at].lower() != query[_HEADER.size :].lower():
-            raise ValueError("it answers another question")
+            raise ValueError("the response is for another question")
         if flags & _TRUNCATED:
             return Reply((), None, 0, True)
         addresses, seconds = _read_records(message, at, answers, struct.unpack_from(">H", query, len(query) - 4)[0])
     except (struct.error, IndexError) as error:
-        raise ValueError("it ends too early") from error
+        raise ValueError("the response is truncated") from error
     return Reply(tuple(addresses), min(seconds, default=None), flags & _CODE, False)
 
 
 def _read_records(message: bytes, at: int, count: int, kind: int) -> tuple[list[str], list[int]]:
-    """Returns the addresses of a type, and the seconds that each record holds. IndexError where the message ends too early."""
+    """Return the addresses of a type and the times to live. Raises IndexError if the message is truncated."""
     addresses, seconds = list[str](), list[int]()
     for _ in range(count):
         at = _skip_name(message, at)
-        found, _, life, size = _RECORD.unpack_from(message, at)
+        record_kind, _, ttl, size = _RECORD.unpack_from(message, at)
         at += _RECORD.size
         if at + size > len(message):
             raise IndexError
-        seconds.append(life if life < 1 << 31 else 0)
-        if found == kind and size == _SIZES[kind]:
+        seconds.append(ttl if ttl < 1 << 31 else 0)
+        if record_kind == kind and size == _SIZES[kind]:
             addresses.append(str(ipaddress.ip_address(message[at : at + size])))
         at += size
     return addresses, seconds
 
 
 def _skip_name(message: bytes, at: int) -> int:
-    """Returns where a name ends, which may be the rest of another one. IndexError where the message ends in it."""
+    """Return the offset after a name, which may end in a pointer. Raises IndexError if the message is truncated."""
     while length := message[at]:
         if length >= 0xC0:
             return at + 2

@@ -1,1 +1,1 @@
-"""Key sets of issuers: fetched outside of derivations, kept over failures and restarts, and put into their table."""
+"""JSON Web Key Sets of issuers: fetched in the background, cached on disk, and written to a table."""

@@ -1,7 +1,6 @@
 """Fetches key sets over HTTP.
 
-Every connection is checked by the address that it really goes to, of redirects and of names that resolve anew too, so that no
-answer of a name server leads elsewhere between a check and its use.
+The address of every connection is checked when its socket is created, redirects included. This prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 
 class KeySetError(Exception):
-    """A key set could not be had; its text says why, in words that are fit for users."""
+    """A key set could not be fetched. The text is shown to users."""
 
 
 class JwksClient:
-    """A client of HTTP. `largest`: bytes of an answer; `tls` verifies servers."""
+    """HTTP client for key sets. Responses are limited to `largest` bytes; `tls` verifies servers."""
 
     def __init__(self, rules: AddressRules, tls: ssl.SSLContext, largest: int) -> None:
         self._rules, self._tls, self._largest = rules, tls, largest
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, key: JwksKey, timeout: float) -> str:
-        """Returns the text of a key set; FetchError where it cannot be had within `timeout` seconds."""
+        """Return the text of a key set. Raises KeySetError if it cannot be fetched within `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 return await self._fetch(key)
         except TimeoutError as error:
-            raise KeySetError(f"no answer within {timeout:g} s") from error
+            raise KeySetError(f"no response within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise KeySetError(_reason(error)) from error
 
     async def close(self) -> None:
-        """Closes what is open."""
+        """Close the HTTP session."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -57,25 +56,28 @@ class JwksClient:
         try:
             text = (await self._get(uri)).decode()
         except UnicodeDecodeError as error:
-            raise KeySetError("the answer is no text") from error
+            raise KeySetError("the response is not UTF-8 text") from error
         if not has_keys(text):
-            raise KeySetError("the answer is no key set with a key that proxies understand")
+            raise KeySetError("the response is not a key set with a supported key")
         return text
 
     async def _discover(self, issuer: str) -> str:
-        """Returns where an issuer says that its keys are (https://openid.net/specs/openid-connect-discovery-1_0.html)."""
+        """Return the URL of an issuer's keys from its discovery document.
+
+        https://openid.net/specs/openid-connect-discovery-1_0.html
+        """
         body = await self._get(issuer.removesuffix("/") + DISCOVERY)
         try:
-            found: Any = msgspec.json.decode(body)
+            discovery: Any = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            found = None
-        uri = found.get("jwks_uri") if isinstance(found, dict) else None
+            discovery = None
+        uri = discovery.get("jwks_uri") if isinstance(discovery, dict) else None
         if not isinstance(uri, str):
-            raise KeySetError("the issuer's OpenID configuration names no jwks_uri")
+            raise KeySetError("the issuer's OpenID configuration has no jwks_uri")
         return uri
 
     async def _get(self, url: str) -> bytes:
-        """Returns the body behind a URL, after the redirects."""
+        """Return the response body of a URL, after redirects."""
         for _ in range(_REDIRECTS + 1):
             _check_url(url)
             async with self._open().get(url, allow_redirects=False) as response:
@@ -94,7 +96,7 @@ class JwksClient:
         async for block in response.content.iter_any():
             body += block
             if len(body) > self._largest:
-                raise KeySetError(f"the answer has more than {self._largest} bytes")
+                raise KeySetError(f"the response is larger than {self._largest} bytes")
         return bytes(body)
 
     def _open(self) -> aiohttp.ClientSession:
@@ -112,7 +114,7 @@ class JwksClient:
         return self._session
 
     def _connect(self, info: tuple[Any, ...]) -> socket.socket:
-        """Returns the socket of a connection that is about to be made."""
+        """Return a socket for a new connection, after checking its address."""
         family, kind, protocol, _, address = info
         self._rules.check(address[0])
         return socket.socket(family, kind, protocol)
@@ -121,17 +123,20 @@ class JwksClient:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise KeySetError("not a URL of http or https")
+        raise KeySetError("not an http or https URL")
 
 
 def _reason(error: Exception) -> str:
-    """Returns what went wrong, without what an answer may have said."""
+    """Return the cause of an error, without any text from the response."""
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     return str(inner) or type(inner).__name__
 
 
 def make_tls(extra_roots: str, insecure: bool) -> ssl.SSLContext:
-    """Returns how servers are verified: by the roots of the system and those of a file, which may be missing. `insecure`: not at all."""
+    """Return the TLS context that verifies servers by the system's roots and those in `extra_roots`.
+
+    The file may be missing. With `insecure`, servers are not verified.
+    """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -1,6 +1,6 @@
-"""Follows the key sets that RequestAuthentications name: fetches each, again after a while, and puts it into its table.
+"""Fetches the key sets that RequestAuthentications name, refreshes them, and writes them to their table.
 
-The last good keys stay where a fetch fails, for a week at most. Keys that are not known are nobody's: tokens of their issuer are refused.
+If a fetch fails, the last keys stay in use for at most a week. Without keys, the tokens of an issuer are rejected.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pilot.mesh.security.jwt import remote_key_sets
 from pilot.mesh.tables.database import KEY_SETS, Mesh
 
 _log = scope("jwks")
-KEPT_SECONDS = 7 * 24 * 3600.0
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
 FIRST_SECONDS = 5.0
-"""Longest wait at the start for key sets that are not known at all."""
+"""Maximum wait at startup for key sets that are not cached."""
 _RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-"""Seconds after each failed fetch in a row; the last is for all further ones."""
+"""Seconds to wait after each consecutive failure. The last value repeats."""
 _AT_ONCE = 8
 
 
@@ -39,7 +39,7 @@ class KeySetFetcher(Protocol):
 
 
 class KeySets:
-    """A part of the process. `sleep` and `now` (Unix seconds) are the loop's and the clock's; a test has its own."""
+    """Keeps the table of key sets up to date. Tests substitute `sleep` and `now`, which returns Unix seconds."""
 
     def __init__(
         self,
@@ -57,31 +57,31 @@ class KeySets:
         self._db, self._batch, self._client, self._store = db, batch, client, store
         self._problems, self._metrics, self._refresh = problems, metrics, refresh.seconds
         self._now, self._sleep = now, sleep
-        self._wanted = db.watch(remote_key_sets)
+        self._sources = db.watch(remote_key_sets)
         self._timeouts: dict[JwksKey, float] = {}
-        self._kept: dict[JwksKey, KeptKeys] = {}
+        self._cache: dict[JwksKey, KeptKeys] = {}
         self._tasks: dict[JwksKey, asyncio.Task[None]] = {}
         self._tried: dict[JwksKey, asyncio.Event] = {}
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._started = False
 
     async def start(self) -> None:
-        """Takes the key sets of before the restart, and waits a moment for those that are not known."""
-        self._kept = await asyncio.to_thread(self._store.load)
+        """Load the cached key sets, and wait briefly for the first fetch of the others."""
+        self._cache = await asyncio.to_thread(self._store.load)
         self._started = True
         self._list()
-        for key in self._kept.keys() - self._tasks.keys():
-            del self._kept[key]
+        for key in self._cache.keys() - self._tasks.keys():
+            del self._cache[key]
             self._store.drop(key)
-        unknown = [asyncio.ensure_future(event.wait()) for key, event in self._tried.items() if key not in self._kept]
-        if unknown:
-            await asyncio.wait(unknown, timeout=FIRST_SECONDS)
-            for waiting in unknown:
-                waiting.cancel()
+        fetches = [asyncio.ensure_future(event.wait()) for key, event in self._tried.items() if key not in self._cache]
+        if fetches:
+            await asyncio.wait(fetches, timeout=FIRST_SECONDS)
+            for fetch in fetches:
+                fetch.cancel()
         self._batch.flush()
 
     async def stop(self) -> None:
-        """Ends all fetches."""
+        """Cancel all fetches."""
         tasks, self._tasks, self._started = list(self._tasks.values()), {}, False
         for task in tasks:
             task.cancel()
@@ -89,36 +89,36 @@ class KeySets:
         await self._client.close()
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Takes note of a commit: the watched nodes that it may have changed, of whatever kind."""
-        if self._started and self._wanted in nodes:
+        """Refresh the list of key sets if a commit may have changed it."""
+        if self._started and self._sources in nodes:
             self._list()
 
     def _list(self) -> None:
-        """Takes the new list of key sets: follows those that are new, and forgets those that nobody names any more."""
-        self._db.refresh(self._wanted)
-        sources: tuple[JwksSource, ...] = () if self._wanted.value is UNSET else self._wanted.value
+        """Start fetching new key sets, and drop those that are no longer in use."""
+        self._db.refresh(self._sources)
+        sources: tuple[JwksSource, ...] = () if self._sources.value is UNSET else self._sources.value
         self._timeouts = {}
         for source in sources:
             self._timeouts[source.key] = max(source.timeout / 1e9, self._timeouts.get(source.key, 0.0))
         for key in [key for key in self._tasks if key not in self._timeouts]:
             self._tasks.pop(key).cancel()
             del self._tried[key]
-            self._kept.pop(key, None)
+            self._cache.pop(key, None)
             self._store.drop(key)
             self._batch.put([(KEY_SETS, key, None)])
             self._problems.replace(_place(key), ())
         for key in [key for key in self._timeouts if key not in self._tasks]:
-            self._take_kept(key)
+            self._use_cached(key)
             self._tried[key] = asyncio.Event()
-            self._tasks[key] = asyncio.get_running_loop().create_task(self._follow(key, self._tried[key]))
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._refresh_forever(key, self._tried[key]))
 
-    def _take_kept(self, key: JwksKey) -> None:
-        """Puts the keys of before into the table, unless they are too old."""
-        kept = self._kept.get(key)
-        if kept is not None and self._now() - kept.fetched < KEPT_SECONDS:
-            self._batch.put([(KEY_SETS, key, kept.keys)])
+    def _use_cached(self, key: JwksKey) -> None:
+        """Write the cached keys to the table, unless they are too old."""
+        cached = self._cache.get(key)
+        if cached is not None and self._now() - cached.fetched < MAX_AGE_SECONDS:
+            self._batch.put([(KEY_SETS, key, cached.keys)])
 
-    async def _follow(self, key: JwksKey, tried: asyncio.Event) -> None:
+    async def _refresh_forever(self, key: JwksKey, tried: asyncio.Event) -> None:
         failures = 0
         while True:
             try:
@@ -130,7 +130,7 @@ class KeySets:
             except Exception:
                 _log.exception("cannot fetch the keys of %s", key)
                 failures += 1
-                await self._failed(key, "an error of the control plane's own")
+                await self._failed(key, "internal error")
             else:
                 failures = 0
                 await self._fetched(key, text)
@@ -139,32 +139,30 @@ class KeySets:
 
     async def _fetched(self, key: JwksKey, text: str) -> None:
         self._metrics.key_set_fetched(True)
-        known = self._kept.get(key)
-        if known is None or known.keys != text:
-            _log.info("new keys of %s", key)
+        cached = self._cache.get(key)
+        if cached is None or cached.keys != text:
+            _log.info("new keys for %s", key)
             self._batch.put([(KEY_SETS, key, text)])
-        self._kept[key] = KeptKeys(key.issuer, key.uri, text, self._now())
+        self._cache[key] = KeptKeys(key.issuer, key.uri, text, self._now())
         self._problems.replace(_place(key), ())
-        await asyncio.to_thread(self._store.keep, self._kept[key])
+        await asyncio.to_thread(self._store.keep, self._cache[key])
 
     async def _failed(self, key: JwksKey, reason: str) -> None:
-        """Tells of a fetch that failed, and gives up keys that are too old."""
+        """Report a failed fetch, and drop keys that are too old."""
         self._metrics.key_set_fetched(False)
-        kept = self._kept.get(key)
-        if kept is not None and self._now() - kept.fetched >= KEPT_SECONDS:
-            del self._kept[key]
-            kept = None
+        cached = self._cache.get(key)
+        if cached is not None and self._now() - cached.fetched >= MAX_AGE_SECONDS:
+            del self._cache[key]
+            cached = None
             self._batch.put([(KEY_SETS, key, None)])
             await asyncio.to_thread(self._store.drop, key)
-        outcome = (
-            "its tokens are refused" if kept is None else "its tokens are held against the last keys that were fetched"
-        )
+        outcome = "its tokens are rejected" if cached is None else "its tokens are verified with the last fetched keys"
         self._problems.replace(_place(key), self._problems_of(key, f"{key}: {reason}; {outcome}"))
 
     def _problems_of(self, key: JwksKey, message: str) -> Iterable[Problem]:
-        """Yields a problem for each object that names a key set."""
+        """Yield a problem for each object that refers to a key set."""
         table = REQUEST_AUTHENTICATION.table(self._db)
-        sources = () if self._wanted.value is UNSET else self._wanted.value
+        sources = () if self._sources.value is UNSET else self._sources.value
         for name in sorted(
             {name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}
         ):

@@ -1,4 +1,4 @@
-"""Keeps the last good key sets in a folder over restarts."""
+"""Stores the last fetched key sets in a folder, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "jwks"
 
 
 class KeptKeys(msgspec.Struct, frozen=True):
-    """A key set as it was fetched; `fetched`: Unix seconds."""
+    """A fetched key set. `fetched` is in Unix seconds."""
 
     issuer: str
     uri: str
@@ -31,15 +31,14 @@ class KeptKeys(msgspec.Struct, frozen=True):
 
 
 class KeyStore:
-    """A file for each key set below a state folder; without a folder ("") nothing is kept. What cannot be read or written is logged, and
-    stops nothing."""
+    """Stores each key set in a file below a state folder. "" as the folder disables this. Errors are only logged."""
 
     def __init__(self, state_folder: str) -> None:
         self._folder = os.path.join(state_folder, FOLDER) if state_folder else ""
 
     def load(self) -> dict[JwksKey, KeptKeys]:
-        """Returns all key sets."""
-        found: dict[JwksKey, KeptKeys] = {}
+        """Return all stored key sets."""
+        key_sets: dict[JwksKey, KeptKeys] = {}
         names: list[str] = []
         if self._folder:
             with contextlib.suppress(FileNotFoundError):
@@ -47,25 +46,25 @@ class KeyStore:
         for name in names:
             try:
                 with open(os.path.join(self._folder, name), "rb") as file:
-                    kept = msgspec.json.decode(file.read(), type=KeptKeys)
-                if has_keys(kept.keys):
-                    found[kept.key] = kept
+                    stored = msgspec.json.decode(file.read(), type=KeptKeys)
+                if has_keys(stored.keys):
+                    key_sets[stored.key] = stored
             except (OSError, msgspec.MsgspecError, ValueError) as fault:
                 _log.error("cannot read the key set %s in %s: %s", name, self._folder, fault)
-        return found
+        return key_sets
 
-    def keep(self, kept: KeptKeys) -> None:
-        """Writes a key set."""
+    def keep(self, stored: KeptKeys) -> None:
+        """Write a key set."""
         if not self._folder:
             return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            write_whole(self._path(kept.key), msgspec.json.encode(kept))
+            write_whole(self._path(stored.key), msgspec.json.encode(stored))
         except OSError as fault:
-            _log.error("cannot keep a key set in %s: %s", self._folder, fault.strerror or fault)
+            _log.error("cannot write a key set in %s: %s", self._folder, fault.strerror or fault)
 
     def drop(self, key: JwksKey) -> None:
-        """Takes a key set away."""
+        """Delete a key set."""
         if self._folder:
             with contextlib.suppress(OSError):
                 os.unlink(self._path(key))

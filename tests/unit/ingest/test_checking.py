@@ -13,7 +13,7 @@ from pilot.config.problem import Problem, Severity
 from pilot.derive import Node
 from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.ingest.checking import SLICE, Checking
-from pilot.ingest.problems import TOLD, ProblemStore
+from pilot.ingest.problems import MAX_REPORTED, ProblemStore
 from pilot.mesh.analysis.listed import CHECKS
 from testing.mesh.clock import VirtualClock
 from testing.mesh.problems import problems_of
@@ -70,11 +70,11 @@ def test_a_problem_is_told_once_and_again_only_after_it_was_gone() -> None:
 
 def test_of_an_object_with_very_many_problems_its_name_is_told(caplog: pytest.LogCaptureFixture) -> None:
     followed = Followed()
-    routes = ", ".join(["{destination: {host: ghost}, weight: 1}"] * (TOLD + 5))
+    routes = ", ".join(["{destination: {host: ghost}, weight: 1}"] * (MAX_REPORTED + 5))
     followed.put(*BASE, vs(f"{{hosts: [b.com], http: [{{route: [{routes}]}}]}}", "many"))
-    assert len(followed.told) == TOLD
+    assert len(followed.told) == MAX_REPORTED
     assert [r.getMessage() for r in caplog.records] == [
-        "5 more problems are new in a/many: /debug/problemz has them all"
+        "5 more new problems in a/many; see /debug/problemz for all of them"
     ]
 
 

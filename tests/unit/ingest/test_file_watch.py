@@ -103,7 +103,7 @@ async def test_a_folder_that_is_gone_is_told_of_once_and_followed_when_it_is_bac
         return [
             record.getMessage()
             for record in caplog.records
-            if record.getMessage().startswith(f"cannot follow {live.folder}")
+            if record.getMessage().startswith(f"cannot watch {live.folder}")
         ]
 
     live.folder.rename(live.folder.parent / "away")

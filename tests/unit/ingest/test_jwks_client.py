@@ -153,7 +153,7 @@ async def test_cve_2026_41413_a_name_that_resolves_to_a_private_address_the_seco
 
 @pytest.mark.parametrize("uri", ["file:///etc/passwd", "ftp://a.b/", "gopher://a", "http://", "keys"])
 async def test_only_http_and_https_are_spoken(uri: str) -> None:
-    assert "not a URL" in await refused(at(uri))
+    assert "not an http or https URL" in await refused(at(uri))
 
 
 DEEP = "[" * 9_000
@@ -170,7 +170,7 @@ async def test_what_is_no_key_set_is_not_taken_and_not_repeated(server: KeyServe
 
 async def test_istio_security_2026_006_an_answer_that_is_too_large_is_not_taken(server: KeyServer) -> None:
     server.answers["/large"] = KEYS + " " * 20_000
-    assert "more than 10000 bytes" in await refused(at(server.url("/large")))
+    assert "larger than 10000 bytes" in await refused(at(server.url("/large")))
 
 
 async def test_a_status_that_is_no_success_is_told(server: KeyServer) -> None:
@@ -180,7 +180,7 @@ async def test_a_status_that_is_no_success_is_told(server: KeyServer) -> None:
 async def test_an_issuer_without_keys_is_told(server: KeyServer) -> None:
     for body in ("[]", DEEP):
         server.answers[DISCOVERY] = body
-        assert "names no jwks_uri" in await refused(JwksKey(server.url(""), ""))
+        assert "has no jwks_uri" in await refused(JwksKey(server.url(""), ""))
 
 
 async def test_blocked_blocks_come_before_allowed_ones(server: KeyServer) -> None:

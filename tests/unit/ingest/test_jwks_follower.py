@@ -13,7 +13,7 @@ from pilot.config.problem import Problem
 from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.jwks.client import KeySetError
-from pilot.ingest.jwks.follower import KEPT_SECONDS, KeySets
+from pilot.ingest.jwks.follower import MAX_AGE_SECONDS, KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
@@ -196,7 +196,7 @@ async def test_cve_2026_31837_keys_that_cannot_be_had_are_not_known_and_told_of(
     (problem,) = made.told
     assert (problem.code, problem.object.name, problem.path) == ("keys-not-fetched", "one", "spec.jwtRules")
     assert "down" in problem.message
-    assert "refused" in problem.message
+    assert "rejected" in problem.message
     await made.sets.stop()
 
 
@@ -218,7 +218,7 @@ async def test_the_last_good_keys_stay_while_the_server_is_down() -> None:
     made.client.answers[KEY] = KeySetError("status 503")
     await made.wake()
     assert made.known() == keys("one")
-    assert "last keys" in made.told[0].message
+    assert "last fetched keys" in made.told[0].message
     made.client.answers[KEY] = keys("two")
     await made.wake()
     assert made.known() == keys("two")
@@ -230,7 +230,7 @@ async def test_the_last_good_keys_survive_a_restart(tmp_path: pathlib.Path) -> N
     await made.sets.stop()
     again = await started(ONE, state=str(tmp_path))
     assert again.known() == keys("one")
-    assert "last keys" in again.told[0].message
+    assert "last fetched keys" in again.told[0].message
     await again.sets.stop()
 
 
@@ -238,7 +238,7 @@ async def test_keys_that_nobody_could_fetch_for_a_week_are_given_up(tmp_path: pa
     now = [1e6]
     made = await started(ONE, client=answering(), state=str(tmp_path), now=lambda: now[0])
     made.client.answers[KEY] = KeySetError("down")
-    now[0] += KEPT_SECONDS - 1
+    now[0] += MAX_AGE_SECONDS - 1
     await made.wake()
     assert made.known() == keys("one")
     now[0] += 1
@@ -252,7 +252,7 @@ async def test_keys_that_nobody_could_fetch_for_a_week_are_given_up(tmp_path: pa
 
 async def test_kept_keys_that_are_too_old_are_not_used_after_a_restart(tmp_path: pathlib.Path) -> None:
     await (await started(ONE, client=answering(), state=str(tmp_path))).sets.stop()
-    again = await started(ONE, state=str(tmp_path), now=lambda: 1e6 + KEPT_SECONDS)
+    again = await started(ONE, state=str(tmp_path), now=lambda: 1e6 + MAX_AGE_SECONDS)
     assert again.known() is None
     await again.sets.stop()
 

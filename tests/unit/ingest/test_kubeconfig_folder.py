@@ -38,7 +38,7 @@ def test_which_cluster_a_kubeconfig_is_for(plain: dict[str, Any], wanted: str) -
 
 @pytest.mark.parametrize("plain", [{}, [], None, "text", {"clusters": []}])
 def test_a_kubeconfig_without_a_cluster_is_none(plain: Any) -> None:
-    with pytest.raises(ValueError, match="it"):
+    with pytest.raises(ValueError, match=r"not a mapping|contains no cluster"):
         cluster_of(plain)
 
 

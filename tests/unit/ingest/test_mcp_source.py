@@ -110,7 +110,7 @@ def test_a_type_that_was_not_asked_for_is_refused(source: McpConfig) -> None:
     async def answer() -> list[str]:
         return await source.source.receive("a/b/C", [])
 
-    assert source._runner.run(answer()) == ["a/b/C was not asked for"]
+    assert source._runner.run(answer()) == ["no subscription for a/b/C"]
 
 
 async def test_a_source_has_been_read_once_all_kinds_of_istio_were_answered() -> None:

@@ -27,7 +27,7 @@ from pilot.ingest.folder import UNKNOWN, Signature, known_part, shown, sign
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.open_file import NoFile, TooLarge, read_file
-from pilot.ingest.problems import TOLD, ProblemStore, log_problem
+from pilot.ingest.problems import MAX_REPORTED, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import Files, service
@@ -291,7 +291,7 @@ def test_a_file_whose_name_is_no_utf_8_is_read_and_its_problems_can_be_shown(tmp
     assert files.services == {"b": 80}
     assert sorted(p.file for p in files.problems) == [f"{tmp_path}/a\\xff.yaml", f"{tmp_path}/z.yaml"]
     text = json.dumps(problemz(sources(files.mesh, problems=list(files.problems)), {}), ensure_ascii=False)
-    assert "a\\\\xff.yaml declares it too" in text.encode().decode()
+    assert "a\\\\xff.yaml, which takes precedence" in text.encode().decode()
     assert "\n".join(map(str, files.problems)).encode()
 
 
@@ -389,7 +389,7 @@ async def test_a_bug_of_ours_does_not_end_the_following(
 ) -> None:
     live = Live(tmp_path)
     await live.source.start()
-    real, failed = FileSource._look_at, asyncio.Event()
+    real, failed = FileSource._scan_paths, asyncio.Event()
 
     def fail(source: FileSource, paths: Any) -> Any:
         if not failed.is_set():
@@ -397,7 +397,7 @@ async def test_a_bug_of_ours_does_not_end_the_following(
             raise ZeroDivisionError
         return real(source, paths)
 
-    monkeypatch.setattr(FileSource, "_look_at", fail)
+    monkeypatch.setattr(FileSource, "_scan_paths", fail)
     (tmp_path / "a.yaml").write_text(service("a"))
     async with asyncio.timeout(20):
         await failed.wait()
@@ -481,16 +481,16 @@ def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: pathlib.Path, caplog: p
 def test_of_very_many_new_problems_the_first_are_told_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
     told: list[Problem] = []
     store = ProblemStore(told.append)
-    found = [Problem(code="x", message=str(i)) for i in range(TOLD + 5)]
+    found = [Problem(code="x", message=str(i)) for i in range(MAX_REPORTED + 5)]
     with caplog.at_level("INFO", "pilot.config"):
-        store.replace(("files", "a.yaml"), [Problem(code="y", message=str(i)) for i in range(TOLD)])
-        assert len(told) == TOLD
+        store.replace(("files", "a.yaml"), [Problem(code="y", message=str(i)) for i in range(MAX_REPORTED)])
+        assert len(told) == MAX_REPORTED
         assert not caplog.records
         store.replace(("files", "b.yaml"), found)
-    assert told[TOLD:] == found[:TOLD]
+    assert told[MAX_REPORTED:] == found[:MAX_REPORTED]
     assert [record.getMessage() for record in caplog.records] == [
-        "5 more problems are new in b.yaml: /debug/problemz has them all"
+        "5 more new problems in b.yaml; see /debug/problemz for all of them"
     ]
-    assert len(store) == 2 * TOLD + 5
+    assert len(store) == 2 * MAX_REPORTED + 5
     store.replace(("files", "b.yaml"), found[1:])
-    assert len(told) == 2 * TOLD
+    assert len(told) == 2 * MAX_REPORTED

@@ -260,15 +260,15 @@ def test_folders_of_clusters(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ([], "say which folder"),
-        (["west=/b"], "none of the folders is that of the own cluster, home"),
+        ([], "--configDir is required"),
+        (["west=/b"], "no folder belongs to the local cluster home"),
         (["/a", "=/b"], "'=/b' is neither FOLDER nor CLUSTER=FOLDER"),
         (["/a", "west="], "'west=' is neither"),
         (["/a", "we st=/b"], "'we st=/b' is neither"),
-        (["/a", "west=/a"], "are one folder"),
-        (["/a", "west=/a/../a"], "are one folder"),
-        (["/a", "west=/a/b"], "one is inside of the other"),
-        (["/a/b", "/a"], "one is inside of the other"),
+        (["/a", "west=/a"], "the same folder or nested"),
+        (["/a", "west=/a/../a"], "the same folder or nested"),
+        (["/a", "west=/a/b"], "the same folder or nested"),
+        (["/a/b", "/a"], "the same folder or nested"),
     ],
 )
 def test_folders_that_make_no_sense_are_refused(texts: list[str], says: str) -> None:

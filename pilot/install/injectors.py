@@ -68,8 +68,8 @@ def _conflicting_pods(one: Plain, other: Plain) -> Iterator[str]:
         )
         pod = _without_none({_POD_LABEL: pod_switch, REVISION: pod_revision})
         if _injects(one, namespace, pod) and _injects(other, namespace, pod):
-            shown = {key: value for key, value in namespace.items() if not key.startswith("kubernetes.io/")}
-            yield f"pods {_describe_labels(pod)} in namespaces {_describe_labels(shown)}"
+            visible = {key: value for key, value in namespace.items() if not key.startswith("kubernetes.io/")}
+            yield f"pods {_describe_labels(pod)} in namespaces {_describe_labels(visible)}"
 
 
 def _without_none(labels: Mapping[str, str | None]) -> dict[str, str]:

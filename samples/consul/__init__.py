@@ -1,1 +1,1 @@
-"""Consul's catalogue as a source of configuration: an example of an adapter that foreign registries come in by."""
+"""An adapter that serves Consul's catalog as configuration over xDS. It is an example for other registries."""

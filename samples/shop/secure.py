@@ -1,5 +1,7 @@
-"""Two services of the shop behind sidecars, on this machine and without root: mutual TLS with certificates of the control plane's authority,
-and a policy that says who may do what. Ctrl-C ends all of it."""
+"""Run two services of the shop with sidecars on this machine, without root: mutual TLS and an authorization policy.
+
+Ctrl-C stops it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ NAMESPACE = "shop"
 
 
 class Sidecar(NamedTuple):
-    """A service with a proxy. Pods would have these ports each for themselves."""
+    """A service with a sidecar.
+
+    The ports differ, because the sidecars share one machine instead of having a pod each.
+    """
 
     name: str
     address: str
@@ -37,7 +42,7 @@ SIDECARS = (
 
 
 def start_control_plane(config: pathlib.Path, logs: pathlib.Path, issuer: Issuer, children: Children) -> pathlib.Path:
-    """Starts it, and returns the file of the root of its authority."""
+    """Start the control plane and return the file of its root certificate."""
     issuer.write_keys(logs / "token-keys.json")
     addresses = {"grpcAddr": XDS, "secureGRPCAddr": SECURE, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
@@ -57,9 +62,9 @@ def start_control_plane(config: pathlib.Path, logs: pathlib.Path, issuer: Issuer
 
 
 def start_sidecar(sidecar: Sidecar, root: pathlib.Path, logs: pathlib.Path, issuer: Issuer, children: Children) -> None:
-    """Starts the agent, which starts Envoy. Its folder has what a pod would have."""
-    folder = logs / sidecar.name
-    tokens = folder / "var" / "run" / "secrets" / "tokens"
+    """Start an agent, which starts Envoy, in a directory with the files of a pod."""
+    directory = logs / sidecar.name
+    tokens = directory / "var" / "run" / "secrets" / "tokens"
     tokens.mkdir(parents=True)
     (tokens / "istio-token").write_text(issuer.issue(NAMESPACE, sidecar.name))
     config = {
@@ -84,11 +89,11 @@ def start_sidecar(sidecar: Sidecar, root: pathlib.Path, logs: pathlib.Path, issu
         "ENVOY_PROMETHEUS_PORT": str(sidecar.metrics),
     }
     command = [program("pilot-agent"), "proxy", "sidecar"]
-    children.append(start(command, logs / f"{sidecar.name}.log", {**os.environ, **environ}, folder))
+    children.append(start(command, logs / f"{sidecar.name}.log", {**os.environ, **environ}, directory))
 
 
 def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> None:
-    """Starts every process; `children` has them as they come, so that a failure half-way can end them."""
+    """Start all processes. Each is added to `children` immediately, so that it is stopped if a later one fails."""
     children.append(
         start([sys.executable, str(HERE / "apps" / "server.py"), "reviews", "v1", str(APP)], logs / "reviews-v1.log")
     )
@@ -103,29 +108,31 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> N
 def hints(config: pathlib.Path, logs: pathlib.Path) -> str:
     ctl, call = program("pilotctl"), f"curl -i -H 'Host: reviews.shop.internal' localhost:{CALL}/reviews"
     return f"""
-The shop is open, and its services talk mutual TLS. In another terminal:
+The shop is running, and its services use mutual TLS. In another terminal:
 
-  {call}              as the storefront: through both sidecars
-  {call} -X DELETE    403: the policy allows the storefront to read, and no more
-  curl -i {SERVED}/reviews                                               refused: plain text
+  {call}              a request of the storefront through both sidecars
+  {call} -X DELETE    403: the policy allows only GET
+  curl -i {SERVED}/reviews                                               rejected, because it is plaintext
 
-Edit {config / "policies.yaml"} and ask again.
+Edit {config / "policies.yaml"} and try again.
 
-  {ctl} proxy-config secrets --envoy 127.0.0.1:{SIDECARS[0].admin}    the certificate of the storefront, and the roots
-  {ctl} authz check reviews --from-principal cluster.local/ns/shop/sa/storefront --method DELETE    why that is refused
+  {ctl} proxy-config secrets --envoy 127.0.0.1:{SIDECARS[0].admin}    certificates of the storefront
+  {ctl} authz check reviews --from-principal cluster.local/ns/shop/sa/storefront --method DELETE    why DELETE is denied
 
-Logs: {logs}      Ctrl-C ends all of it.
+Logs: {logs}      Press Ctrl-C to stop.
 """
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--config", type=pathlib.Path, default=HERE / "secure", help="the folder of YAML that is served"
+        "--config", type=pathlib.Path, default=HERE / "secure", help="directory of the configuration files"
     )
     config = parser.parse_args().config.resolve()
-    own = [port for sidecar in SIDECARS for port in (sidecar.admin, sidecar.status, sidecar.ready, sidecar.metrics)]
-    check_ports([APP, CALL, XDS, SECURE, DEBUG, READY, *own])
+    sidecar_ports = [
+        port for sidecar in SIDECARS for port in (sidecar.admin, sidecar.status, sidecar.ready, sidecar.metrics)
+    ]
+    check_ports([APP, CALL, XDS, SECURE, DEBUG, READY, *sidecar_ports])
 
     def start_shop(logs: pathlib.Path, children: Children) -> str:
         start_all(config, logs, children)

@@ -1,4 +1,4 @@
-"""One small HTTP server of the shop: python server.py NAME VERSION PORT."""
+"""A small HTTP server of the shop. Usage: python server.py NAME VERSION PORT."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if NAME == "catalog" and self.path.endswith("/slow"):
             time.sleep(3)
         if NAME == "catalog" and Handler.served % 2:
-            self.answer(503, {"error": "the catalog has a bad moment"})
+            self.respond(503, {"error": "simulated failure of the catalog"})
         else:
-            self.answer(200, self.body())
+            self.respond(200, self.body())
 
     def body(self) -> dict[str, object]:
-        found: dict[str, object] = {"service": NAME, "version": VERSION, "path": self.path}
+        fields: dict[str, object] = {"service": NAME, "version": VERSION, "path": self.path}
         if NAME == "reviews":
-            found |= {"review": "Fits well, would buy again", "stars": STARS.get(VERSION)}
+            fields |= {"review": "Fits well, would buy again", "stars": STARS.get(VERSION)}
         if NAME == "catalog":
-            found |= {"items": ["teapot", "kettle", "cup"]}
+            fields |= {"items": ["teapot", "kettle", "cup"]}
         if NAME == "storefront":
-            found |= {"welcome": "Try /reviews, /catalog and /home"}
-        return found
+            fields |= {"welcome": "Try /reviews, /catalog and /home"}
+        return fields
 
-    def answer(self, status: int, body: dict[str, object]) -> None:
+    def respond(self, status: int, body: dict[str, object]) -> None:
         data = json.dumps(body).encode() + b"\n"
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -44,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Quiet: the sample's terminal is for the control plane and for hints."""
+        """Do not log requests."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The names that a proxy's companion answers, and with which addresses."""
+"""The names that a proxy's agent resolves, and their addresses."""
 
 from __future__ import annotations
 

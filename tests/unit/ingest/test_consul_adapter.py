@@ -20,7 +20,7 @@ from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.mcp.stream import McpClient, McpEndpoint, McpStream
 from pilot.mesh.tables.database import Mesh
-from samples.consul import catalogue
+from samples.consul import catalog_watch
 from samples.consul.adapter import Adapter
 from samples.consul.entries import build_entry
 from testing.kube.kube_access import until
@@ -100,7 +100,7 @@ async def test_changes_are_followed_by_blocking_queries() -> None:
 
 
 async def test_what_was_known_stays_while_consul_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(catalog_watch, "RETRY_SECONDS", 0.01)
     async with followed(web=instance()) as it:
         await it.consul.stop()
         asked = len(it.consul.asked)
@@ -113,7 +113,7 @@ async def test_what_was_known_stays_while_consul_is_away(monkeypatch: pytest.Mon
 
 
 async def test_nobody_is_told_of_nothing_before_consul_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(catalog_watch, "RETRY_SECONDS", 0.01)
     consul = Consul()
     await consul.set("web", instance())
     await consul.start()

@@ -1,4 +1,4 @@
-"""Objects over xDS, for control planes that name this server in `configSources`: each change sends all objects of its kind again."""
+"""A state-of-the-world xDS server for control planes that list it in `configSources`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SERVICE_ENTRY = ObjectType("networking.istio.io", "v1", "ServiceEntry")
 
 
-class Objects:
-    """ServiceEntries by namespace/name. Of any other kind there are none, and that is what its subscribers are told."""
+class EntryServer:
+    """Serves ServiceEntries. Subscribers to any other kind receive an empty list."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
         self._versions = itertools.count(1)
         self._version = "0"
-        self._changed: set[asyncio.Event] = set()
+        self._listeners: set[asyncio.Event] = set()
 
     def put(self, key: str, entry: Mapping[str, Any] | None) -> None:
-        """Sets an entry; None takes it away."""
+        """Set the entry of a key, or remove it if it is None."""
         data = encode_object(SERVICE_ENTRY, entry["metadata"], entry["spec"]) if entry is not None else None
         if self._entries.get(key) == data:
             return
@@ -37,43 +37,43 @@ class Objects:
         else:
             self._entries[key] = data
         self._version = str(next(self._versions))
-        for event in self._changed:
+        for event in self._listeners:
             event.set()
 
     def handlers(self) -> Any:
-        """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
+        """Return the handler for `grpc.aio.Server.add_generic_rpc_handlers`."""
         method = grpc.stream_stream_rpc_method_handler(
             self._stream, discovery_pb2.DiscoveryRequest.FromString, discovery_pb2.DiscoveryResponse.SerializeToString
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"StreamAggregatedResources": method})
 
     async def _stream(self, _: Any, context: Any) -> None:
-        sent: dict[str, str] = {}
+        sent_versions: dict[str, str] = {}
         changed = asyncio.Event()
-        self._changed.add(changed)
-        pushing = asyncio.create_task(self._push(context, sent, changed))
+        self._listeners.add(changed)
+        push = asyncio.create_task(self._push(context, sent_versions, changed))
         try:
             while (request := await context.read()) is not aio.EOF:  # type: ignore[attr-defined]
                 if request.HasField("error_detail"):
-                    print(f"{request.type_url} is refused: {request.error_detail.message}", flush=True)
-                elif request.type_url not in sent:
-                    sent[request.type_url] = ""
+                    print(f"{request.type_url} was rejected: {request.error_detail.message}", flush=True)
+                elif request.type_url not in sent_versions:
+                    sent_versions[request.type_url] = ""
                     changed.set()
         finally:
-            self._changed.discard(changed)
-            pushing.cancel()
+            self._listeners.discard(changed)
+            push.cancel()
 
-    async def _push(self, context: Any, sent: dict[str, str], changed: asyncio.Event) -> None:
-        """Sends what a stream has asked for and lacks."""
+    async def _push(self, context: Any, sent_versions: dict[str, str], changed: asyncio.Event) -> None:
+        """Send each subscribed kind when its version changes."""
         while True:
             await changed.wait()
             changed.clear()
-            for type_url in list(sent):
+            for type_url in list(sent_versions):
                 is_entries = type_url == str(SERVICE_ENTRY)
                 version = self._version if is_entries else "0"
-                if sent[type_url] == version:
+                if sent_versions[type_url] == version:
                     continue
-                sent[type_url] = version
+                sent_versions[type_url] = version
                 response = discovery_pb2.DiscoveryResponse(
                     type_url=type_url, version_info=version, nonce=f"{type_url}/{version}"
                 )

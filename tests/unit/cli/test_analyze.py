@@ -64,7 +64,10 @@ def test_other_namespaces_are_left_out(run: Run) -> None:
 
 def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=SERVICE, c="{", status=79)
-    assert "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: it is in ./a.yaml too" in out
+    assert (
+        "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: this object is also defined in ./a.yaml"
+        in out
+    )
     assert "Error [syntax-error] (./c.yaml:2)" in out
 
 

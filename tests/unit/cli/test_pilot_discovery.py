@@ -58,7 +58,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("changed", "text"),
     [
         ({"configDir": "/nowhere/at/all"}, "--configDir: /nowhere/at/all: No such file or directory"),
-        ({"configDir": ""}, "--configDir: say which folder"),
+        ({"configDir": ""}, "--configDir is required"),
         ({"registries": "Mock"}, "--registries: 'Mock' is not known"),
         ({"grpcAddr": "15010"}, "invalid argument for --grpcAddr: '15010' is not host:port or :port"),
         ({"httpAddr": "::1:80"}, "invalid argument for --httpAddr"),

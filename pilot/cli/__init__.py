@@ -1,1 +1,1 @@
-"""Commands: pilot-discovery and pilotctl."""
+"""Command lines of pilot-discovery, pilot-agent, pilot-operator and pilotctl."""

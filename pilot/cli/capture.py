@@ -1,4 +1,4 @@
-"""pilot-agent istio-iptables and istio-clean-iptables: whether a pod's traffic goes through its proxy."""
+"""pilot-agent istio-iptables and istio-clean-iptables: install and remove a pod's traffic redirection."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
 
 HELP = frozenset({"--help", "-h"})
-USAGE = "pilot-agent istio-iptables, istio-clean-iptables: put the rules that capture traffic into a network namespace, or take them away\n"
+USAGE = (
+    "pilot-agent istio-iptables, istio-clean-iptables: "
+    "install or remove the iptables rules that redirect a pod's traffic to its proxy\n"
+)
 ALWAYS = ("--reconcile", "--force-apply")
-"""Flags that ask for what is always done: all rules of ours are replaced."""
+"""Flags that have no effect, because our rules are always replaced."""
 _log = log.scope("default")
 
 
 def capture(argv: Sequence[str]) -> int:
-    """Puts the rules into the network namespace; returns the exit status."""
+    """Install the rules in the network namespace, and return the exit status."""
     return _run(argv, clean=False)
 
 
 def release(argv: Sequence[str]) -> int:
-    """Takes the rules away; returns the exit status."""
+    """Remove the rules from the network namespace, and return the exit status."""
     return _run(argv, clean=True)
 
 
@@ -33,8 +36,8 @@ def _run(argv: Sequence[str], clean: bool) -> int:
     if not HELP.isdisjoint(argv):
         print(USAGE + flag_sections(CaptureSettings()), end="")
         return 0
-    known = [word for word in argv if word.partition("=")[0] not in ALWAYS]
-    loaded = load_sections(CaptureSettings(), known, os.environ)
+    arguments = [word for word in argv if word.partition("=")[0] not in ALWAYS]
+    loaded = load_sections(CaptureSettings(), arguments, os.environ)
     settings = loaded.settings
     try:
         log.configure(settings.log.output_level, settings.log.as_json, settings.log.targets)

@@ -1,4 +1,5 @@
-"""The commands of a program: one is chosen by the first argument, and what goes wrong is one sentence on standard error."""
+"""Command dispatch: the first argument selects the command, and errors are printed as one sentence on standard
+error."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ Command = Callable[[Sequence[str]], int]
 
 
 class Program(NamedTuple):
-    """A program. `commands` are by name, and `main` is the one that has flags with a --help of their own; `no_command` is printed where none is
-    given. `errors` are those whose text is for the user."""
+    """A program with subcommands.
+
+    `commands` maps names to commands. `main` names the command with its own flags and --help. `no_command` is printed
+    if no command is specified. The text of the exceptions in `errors` is printed to the user.
+    """
 
     name: str
     commands: Mapping[str, Command]
@@ -23,8 +27,10 @@ class Program(NamedTuple):
     errors: tuple[type[Exception], ...]
 
     def run(self, argv: Sequence[str] | None) -> int:
-        """Runs one command; returns the exit status: that of the command, 1 after one sentence, or 2 where no command is given. `argv` is
-        that of the process where it is None."""
+        """Run one command and return the exit status: the command's own, 1 after an error, or 2 without a command.
+
+        `argv` defaults to the arguments of the process.
+        """
         arguments = list(sys.argv[1:] if argv is None else argv)
         if not arguments:
             print(self.no_command, end="", file=sys.stderr)
@@ -36,12 +42,12 @@ class Program(NamedTuple):
         try:
             return command(rest)
         except FlagError as error:
-            return fail(f"{error}; {self.name} {name} --help says how it is used" if name == self.main else str(error))
+            return fail(f"{error}; {self.name} {name} --help shows its usage" if name == self.main else str(error))
         except self.errors as error:
             return fail(str(error))
 
 
 def fail(text: str) -> int:
-    """Prints one sentence for the user; returns the exit status."""
+    """Print an error in one sentence, and return the exit status."""
     print(f"Error: {one_line(text)}", file=sys.stderr)
     return 1

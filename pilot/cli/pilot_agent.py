@@ -1,6 +1,6 @@
-"""pilot-agent: what runs beside an Envoy of the mesh.
+"""pilot-agent: runs Envoy in a pod.
 
-A command imports what it needs: the agent's memory is that of every pod.
+Each command imports its own dependencies, because the agent's memory is spent in every pod.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.agent.capture.capture_rules import RulesError
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
 from pilot.lib import flags, log
@@ -24,18 +24,18 @@ from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
 
 USAGE = """\
-pilot-agent: what runs beside an Envoy of the mesh
+pilot-agent: runs Envoy in a pod
 
-  pilot-agent proxy sidecar|router|waypoint [FLAGS]   start Envoy, with certificates, configuration, probes and metrics
-  pilot-agent wait [FLAGS]                            return once the proxy of this machine is ready
-  pilot-agent request METHOD PATH                     ask Envoy's admin port
-  pilot-agent istio-iptables [FLAGS]                  have the traffic of this network namespace go through the proxy
-  pilot-agent istio-clean-iptables [FLAGS]            have it go its own way again
-  pilot-agent version                                 which build this is
-  pilot-agent collateral                              all flags and environment variables, as Markdown
+  pilot-agent proxy sidecar|router|waypoint [FLAGS]   run Envoy, with certificates, configuration, probes and metrics
+  pilot-agent wait [FLAGS]                            wait until the local proxy is ready
+  pilot-agent request METHOD PATH                     send a request to Envoy's admin port
+  pilot-agent istio-iptables [FLAGS]                  redirect the traffic of this network namespace to the proxy
+  pilot-agent istio-clean-iptables [FLAGS]            remove the redirection
+  pilot-agent version                                 print the version
+  pilot-agent collateral                              print all flags and environment variables as Markdown
 """
 PROXY_USAGE = """\
-pilot-agent proxy: run beside an Envoy until SIGTERM
+pilot-agent proxy: run Envoy until SIGTERM
 
   pilot-agent proxy sidecar|router|waypoint [FLAGS]
 """
@@ -47,12 +47,12 @@ WAIT_FLAGS = {
 }
 ADMIN_PORT = "15000"
 WAIT_USAGE = f"""\
-pilot-agent wait: return once the proxy of this machine is ready
+pilot-agent wait: wait until the local proxy is ready
 
   pilot-agent wait {" ".join(f"[--{name} {default}]" for name, default in WAIT_FLAGS.items())}
 """
 REQUEST_USAGE = f"""\
-pilot-agent request: ask Envoy's admin port
+pilot-agent request: send a request to Envoy's admin port
 
   pilot-agent request METHOD PATH [--debug-port {ADMIN_PORT}]
 """
@@ -61,12 +61,12 @@ REQUEST_SECONDS = 60
 _log = log.scope("default")
 
 
-class AskError(Exception):
-    """The proxy does not answer as asked; the text is for the user."""
+class CallError(Exception):
+    """The local proxy is not ready or returned an error; the text is for the user."""
 
 
 def proxy(argv: Sequence[str]) -> int:
-    """Runs the agent until a signal."""
+    """Run the agent until a signal arrives."""
     if not HELP.isdisjoint(argv):
         print(PROXY_USAGE + flag_sections(AgentSettings()), end="")
         return 0
@@ -81,14 +81,14 @@ def proxy(argv: Sequence[str]) -> int:
         _log.warning("%s", warning)
     os.environ.setdefault(
         "GRPC_ENABLE_FORK_SUPPORT", "0"
-    )  # Envoy is started beside gRPC's threads, which need not follow it
+    )  # Envoy is started while gRPC's threads run, which need not survive the fork
     from pilot.agent.agent import run
 
     return run(kind, loaded.settings, os.environ)
 
 
 def wait(argv: Sequence[str]) -> int:
-    """Returns once the proxy is ready. AskError where it is not within the time."""
+    """Wait until the proxy is ready. CallError after the timeout."""
     import http.client
     import urllib.request
 
@@ -97,26 +97,26 @@ def wait(argv: Sequence[str]) -> int:
         return 0
     values, unknown, positional = flags.scan(argv, WAIT_FLAGS.keys(), (), {})
     if unknown or positional:
-        raise FlagError(f"wait does not know {', '.join([*(f'--{name}' for name in unknown), *positional])}")
-    given = {name: values.get(name, [default])[-1] for name, default in WAIT_FLAGS.items()}
-    whole, once, period = (
-        flags.parse_int(given[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis")
+        raise FlagError(f"wait: unknown arguments: {', '.join([*(f'--{name}' for name in unknown), *positional])}")
+    options = {name: values.get(name, [default])[-1] for name, default in WAIT_FLAGS.items()}
+    timeout, once, period = (
+        flags.parse_int(options[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis")
     )
-    end, last = time.monotonic() + whole, "it was not asked"
+    end, last = time.monotonic() + timeout, "no attempt was made"
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(given["url"], timeout=once / 1000):
+            with urllib.request.urlopen(options["url"], timeout=once / 1000):
                 return 0
         except (OSError, http.client.HTTPException) as error:
             last = str(error)
         except ValueError as error:
             raise FlagError(f"invalid argument for --url: {error}") from error
         time.sleep(period / 1000)
-    raise AskError(f"the proxy is not ready within {whole} s: {given['url']}: {last}")
+    raise CallError(f"the proxy was not ready within {timeout} s: {options['url']}: {last}")
 
 
 def request(argv: Sequence[str]) -> int:
-    """Prints what Envoy's admin port answers. AskError where it does not, or refuses."""
+    """Print the response of Envoy's admin port. CallError if Envoy is unreachable or returns an error."""
     import http.client
     import urllib.error
     import urllib.request
@@ -135,11 +135,11 @@ def request(argv: Sequence[str]) -> int:
         ) as answer:
             print(answer.read().decode(errors="replace"), end="")
     except urllib.error.HTTPError as error:
-        raise AskError(
+        raise CallError(
             f"{method} {url}: {error.code} {error.read().decode(errors='replace').strip() or error.reason}"
         ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise AskError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
+        raise CallError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
     return 0
 
 
@@ -173,11 +173,11 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, AskError, RulesError))
+PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, CallError, RulesError))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status."""
+    """Run one command and return the exit status."""
     return PROGRAM.run(argv)
 
 

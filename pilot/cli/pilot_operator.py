@@ -1,4 +1,4 @@
-"""pilot-operator: installs what IstioOperators in a cluster say, and keeps it so."""
+"""pilot-operator: installs the IstioOperators of a cluster and keeps the installations up to date."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
 
 USAGE = """\
-pilot-operator: installs what IstioOperators in a cluster say, and keeps it so
+pilot-operator: installs the IstioOperators of a cluster and keeps the installations up to date
 
-  pilot-operator server [FLAGS]     look after the IstioOperators of the namespaces in WATCH_NAMESPACE; --help lists the flags
-  pilot-operator version            which build this is
-  pilot-operator collateral         all flags and environment variables, as Markdown
+  pilot-operator server [FLAGS]     reconcile the IstioOperators in WATCH_NAMESPACE; --help lists the flags
+  pilot-operator version            print the version
+  pilot-operator collateral         print all flags and environment variables as Markdown
 """
 HELP = frozenset({"--help", "-h"})
 _log = log.scope("default")
 
 
 def server(argv: Sequence[str]) -> int:
-    """Runs until a signal."""
+    """Reconcile until a signal arrives."""
     if not HELP.isdisjoint(argv):
         print(USAGE + flag_sections(OperatorSettings()), end="")
         return 0
@@ -45,7 +45,7 @@ def server(argv: Sequence[str]) -> int:
     try:
         run(loaded.settings, os.environ)
     except OSError as error:
-        return fail(f"the system grants too little: {error.strerror or error}")
+        return fail(f"cannot start: {error.strerror or error}")
     return 0
 
 
@@ -78,7 +78,7 @@ PROGRAM = Program("pilot-operator", COMMANDS, "server", USAGE, (StartError,))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status."""
+    """Run one command and return the exit status."""
     return PROGRAM.run(argv)
 
 

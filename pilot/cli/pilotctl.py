@@ -1,4 +1,4 @@
-"""pilotctl: ask a running control plane what it knows, in tables for people or JSON and YAML for programs."""
+"""pilotctl: inspect a running control plane and manage installations."""
 
 from __future__ import annotations
 
@@ -76,18 +76,23 @@ SECTIONS = (
     },
 )
 @click.option(
-    "--address", default=DEFAULT_ADDRESS, show_default=True, metavar="URL", help="monitoring port of the control plane"
+    "--address",
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    metavar="URL",
+    help="monitoring address of the control plane",
 )
 @click.version_option(build_info().version, prog_name="pilotctl", message="%(prog)s %(version)s")
 def pilotctl(address: str) -> None:
-    """Ask a running pilot-discovery what it knows.
+    """Inspect a running control plane, check configuration and manage installations.
 
-    Each option can be a variable too: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for problems --namespace.
+    Options can also be set by environment variables: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for
+    problems --namespace.
     """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, 1 after one sentence on standard error, or 2 where it was called in a wrong way."""
+    """Run one command and return the exit status: 0, 1 after an error, or 2 after a usage error."""
     try:
         pilotctl.main(args=None if argv is None else list(argv), prog_name="pilotctl")
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""What the operating system must grant before anything starts: gRPC ends the process by a signal where it lacks one of these."""
+"""Resource limits that are checked at startup, because gRPC aborts the process if one of them is too low."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import resource
 from pilot.lib.start_error import StartError
 
 FILES = 64
-"""Open files that an idle process needs, with a few proxies."""
+"""Open files needed by an idle process with a few proxies."""
 ADDRESS_SPACE = 512 << 20
-"""Bytes of address space that an idle process needs; most of them are stacks and libraries, and no memory."""
+"""Bytes of address space needed by an idle process; most of it is thread stacks and libraries, not resident memory."""
 
 
 def claim_resources() -> None:
-    """Raises the limit of open files as far as it goes. StartError where that, or the address space, is not enough."""
+    """Raise the soft limit on open files to the hard limit. StartError if it or the address space is too small."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,5 +1,5 @@
-"""The pages for people and scrapers on the monitoring port (15014) and below /debug on 8080.
+"""Metrics, version and debug pages, on the monitoring port (15014) and below /debug on port 8080.
 
-`application(sources)` is the whole web application of 15014; `routes(sources)` are the /debug pages alone, to be added to
-that of 8080.
+`application.application` builds the web application of port 15014; `application.add_debug` adds the debug pages to that
+of port 8080.
 """

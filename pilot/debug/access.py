@@ -1,4 +1,8 @@
-"""Which debug pages a caller gets that is not on this machine: all of them from the control plane's own namespace, else those of its own proxies."""
+"""Access control for remote callers of debug pages.
+
+Callers from the control plane's namespace see all pages; other callers see only the pages of proxies in their own
+namespace.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from pilot.debug.sources import ConnectedProxy, Fleet, Sources
 from pilot.envoy.resource import Resource
 from pilot.lib.spiffe import parse_identity
 
-OF_OWN_PROXIES = frozenset({"/debug/config_dump", "/debug/ndsz", "/debug/edsz"})
+NAMESPACED_PAGES = frozenset({"/debug/config_dump", "/debug/ndsz", "/debug/edsz"})
 
 
 class _OwnFleet(NamedTuple):
-    """The proxies of one namespace. Those of others look as if they were not connected."""
+    """The proxies of one namespace; proxies of other namespaces are hidden."""
 
     fleet: Fleet
     namespace: str
@@ -41,15 +45,18 @@ class _OwnFleet(NamedTuple):
 
 
 def is_trusted(sources: Sources, identities: Sequence[str]) -> bool:
-    """Returns whether somebody with these identities may see everything: who is of the control plane's namespace, or of one that the settings
-    allow; everybody who is identified where the settings do not restrict it."""
+    """Return whether a caller with these identities may see everything.
+
+    That holds for the control plane's namespace and the namespaces allowed by the settings, or for every authenticated
+    caller if the settings do not restrict access.
+    """
     settings = sources.settings
     namespaces = {sources.db.settings.registry.namespace, *settings.allowed_namespaces}
     return bool(identities) and (not settings.endpoint_auth or not namespaces.isdisjoint(_namespaces(identities)))
 
 
-def seen_by(sources: Sources, identities: Sequence[str]) -> Sources:
-    """Returns what somebody with these identities may see of the proxies. Refused 401 for nobody, and 403 for who is of no namespace."""
+def visible_sources(sources: Sources, identities: Sequence[str]) -> Sources:
+    """Return the sources visible to these identities. Refused 401 without identities, and 403 without a namespace."""
     if not identities:
         raise Refused(401, "")
     if is_trusted(sources, identities):
@@ -61,11 +68,12 @@ def seen_by(sources: Sources, identities: Sequence[str]) -> Sources:
 
 
 def sources_for(sources: Sources, path: str, identities: Sequence[str]) -> Sources:
-    """Returns what a page may show to somebody with these identities. Refused 401 for nobody, and 403 where the page is not for them."""
-    seen = seen_by(sources, identities)
-    if seen is not sources and path not in OF_OWN_PROXIES:
+    """Return the sources of a page for these identities. Refused 401 without identities, and 403 if access is
+    denied."""
+    visible = visible_sources(sources, identities)
+    if visible is not sources and path not in NAMESPACED_PAGES:
         raise Refused(403, "")
-    return seen
+    return visible
 
 
 def _namespaces(identities: Sequence[str]) -> list[str]:

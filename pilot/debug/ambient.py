@@ -1,4 +1,4 @@
-"""What ztunnels of an ambient mesh are told."""
+"""The debug page of ambient workloads, services and policies: ambientz."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _MESSAGES = {ADDRESS: workload_pb2.Address, AUTHORIZATION: authorization_pb2.Aut
 
 
 def ambientz(sources: Sources, query: Query) -> Any:
-    """Returns every workload, service and policy; each list is None where there is nothing of its sort. As istiod's page has it, bytes of IP
-    addresses are those of their text."""
-    found = list(_resources(sources.db))
-    return Later(lambda: _page(found))
+    """Return all workloads, services and policies; empty lists are None.
+
+    As on istiod's page, IP addresses are the bytes of their text form.
+    """
+    resources = list(_resources(sources.db))
+    return Later(lambda: _page(resources))
 
 
 def _resources(db: Mesh) -> Iterator[Resource]:
-    """Yields what a ztunnel gets that wants everything."""
+    """Yield the resources of a ztunnel that subscribes to everything."""
     for group in (*address_groups(db).get(ADDRESS, ()), *policy_groups(db)):
         resources: Mapping[Any, Resource] = group.fn(db, *group.args)
         yield from resources.values()
@@ -41,24 +43,26 @@ def _page(resources: list[Resource]) -> Mapping[str, Any]:
         if isinstance(message, authorization_pb2.Authorization):
             lists["policies"].append(json_format.MessageToDict(message))
             continue
-        sort = message.WhichOneof("type")
-        lists[f"{sort}s"].append(json_format.MessageToDict(_legible(getattr(message, sort))))
-    return {name: shown or None for name, shown in lists.items()}
+        kind = message.WhichOneof("type")
+        lists[f"{kind}s"].append(json_format.MessageToDict(_with_text_addresses(getattr(message, kind))))
+    return {name: members or None for name, members in lists.items()}
 
 
-def _legible(one: workload_pb2.Workload | workload_pb2.Service) -> workload_pb2.Workload | workload_pb2.Service:
-    """Returns the message with IP addresses as text."""
-    if isinstance(one, workload_pb2.Workload):
-        one.addresses[:] = [_text(raw) for raw in one.addresses]
-        ways = [one.waypoint, one.network_gateway]
+def _with_text_addresses(
+    message: workload_pb2.Workload | workload_pb2.Service,
+) -> workload_pb2.Workload | workload_pb2.Service:
+    """Convert the IP addresses of a message to text."""
+    if isinstance(message, workload_pb2.Workload):
+        message.addresses[:] = [_text(raw) for raw in message.addresses]
+        references = [message.waypoint, message.network_gateway]
     else:
-        for address in one.addresses:
+        for address in message.addresses:
             address.address = _text(address.address)
-        ways = [one.waypoint]
-    for way in ways:
-        if way.WhichOneof("destination") == "address":
-            way.address.address = _text(way.address.address)
-    return one
+        references = [message.waypoint]
+    for reference in references:
+        if reference.WhichOneof("destination") == "address":
+            reference.address.address = _text(reference.address.address)
+    return message
 
 
 def _text(raw: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The pages over HTTP."""
+"""The monitoring port: metrics, version and debug pages over HTTP."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pilot.debug.profiles import UNKNOWN
 from pilot.debug.sources import Sources
 from pilot.lib.exposition import CONTENT_TYPE
 
-AT_ONCE = 16
-"""Pages that are made or read at once: a large one has tens of megabytes, for as long as somebody reads it."""
-PIECE = 1 << 18
-"""Bytes of an answer that are written at once."""
+MAX_CONCURRENT = 16
+"""Maximum number of concurrent responses: a large page occupies tens of megabytes until it is sent."""
+CHUNK = 1 << 18
+"""Bytes of a response that are written at a time."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(sources: Sources) -> web.Application:
-    """Returns the whole monitoring port: /metrics, /version and the debug pages."""
+    """Return the application of the monitoring port: /metrics, /version and the debug pages."""
     app = web.Application(middlewares=[not_found])
     app.router.add_route("*", "/metrics", _metrics(sources))
     app.router.add_route("*", "/version", _version(sources))
@@ -37,76 +37,85 @@ def application(sources: Sources) -> web.Application:
 
 
 def add_debug(app: web.Application, sources: Sources) -> None:
-    """Adds the pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. The index alone is for everybody."""
+    """Add the pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. Only the index is open to every caller."""
     if not sources.settings.pages:
         return
     app.router.add_route("*", "/", _index(sources))
     app.router.add_route("*", "/debug", _index(sources))
-    Dashboard(sources, functools.partial(_seen, sources)).add_to(app)
-    room = asyncio.Semaphore(AT_ONCE)
+    Dashboard(sources, functools.partial(_visible_sources, sources)).add_to(app)
+    semaphore = asyncio.Semaphore(MAX_CONCURRENT)
     for page in (page for pages in sections(sources.settings).values() for page in pages):
-        app.router.add_route("*", page.path, _page(sources, page, room))
+        app.router.add_route("*", page.path, _page(sources, page, semaphore))
     if sources.settings.profiles:
-        app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN, room))
+        app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN, semaphore))
 
 
 @web.middleware
 async def not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Unknown paths get the text that Go's servers give; those with empty or dotted steps are sent to the path without them, which
-    istioctl relies on: it asks for //version."""
+    """Return the 404 text of Go's servers for unknown paths, and redirect paths with empty or dot segments to their
+    clean form.
+
+    istioctl relies on the redirect because it requests //version.
+    """
     try:
         return await handler(request)
     except web.HTTPNotFound:
-        asked = request.rel_url.raw_path
-        if (clean := clean_path(asked)) != asked:
+        raw_path = request.rel_url.raw_path
+        if (clean := clean_path(raw_path)) != raw_path:
             return web.Response(status=307, headers={"Location": f"{clean}?{request.query_string}".removesuffix("?")})
         return web.Response(status=404, text="404 page not found\n")
 
 
 def clean_path(path: str) -> str:
-    """Returns the path without empty and dotted steps; a slash at its end stays."""
+    """Return the path without empty and dot segments; a trailing slash stays."""
     clean = posixpath.normpath("/" + path.lstrip("/"))
     return f"{clean}/" if path.endswith("/") and clean != "/" else clean
 
 
 def is_loopback(request: web.Request) -> bool:
-    """Returns whether the peer is on this machine."""
+    """Return whether the peer has a loopback address."""
     try:
         address = ipaddress.ip_address((request.remote or "").partition("%")[0])
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    ipv4 = getattr(address, "ipv4_mapped", None)
+    return (ipv4 or address).is_loopback
 
 
-def _page(sources: Sources, page: Page, room: asyncio.Semaphore) -> Handler:
+def _page(sources: Sources, page: Page, semaphore: asyncio.Semaphore) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            seen = await _seen(sources, request, page.path)
+            visible = await _visible_sources(sources, request, page.path)
         except Refused as refused:
             return web.Response(status=refused.status, body=refused.text.encode(), headers={"Content-Type": TEXT})
-        async with room:
-            made: Answer = await answer(page, seen, request.query)
-            return await _respond(request, made)
+        async with semaphore:
+            page_answer: Answer = await answer(page, visible, request.query)
+            return await _respond(request, page_answer)
 
     return handle
 
 
-async def _respond(request: web.Request, made: Answer) -> web.StreamResponse:
-    """Sends an answer; of a large one a piece at a time, as fast as it is read."""
-    headers = {"Content-Type": made.content_type, "Content-Length": str(sum(map(len, made.parts))), **made.headers}
-    response = web.StreamResponse(status=made.status, headers=headers)
+async def _respond(request: web.Request, page_answer: Answer) -> web.StreamResponse:
+    """Send a response chunk by chunk, as fast as the client reads it."""
+    headers = {
+        "Content-Type": page_answer.content_type,
+        "Content-Length": str(sum(map(len, page_answer.parts))),
+        **page_answer.headers,
+    }
+    response = web.StreamResponse(status=page_answer.status, headers=headers)
     await response.prepare(request)
     if request.method != "HEAD":
-        for piece in (part[start : start + PIECE] for part in made.parts for start in range(0, len(part), PIECE)):
-            await response.write(piece)
-            await asyncio.sleep(0)  # where the reader is fast, nothing else would give others their turn
+        for chunk in (
+            part[start : start + CHUNK] for part in page_answer.parts for start in range(0, len(part), CHUNK)
+        ):
+            await response.write(chunk)
+            await asyncio.sleep(0)  # with a fast reader, nothing else would yield to the event loop
     await response.write_eof()
     return response
 
 
-async def _seen(sources: Sources, request: web.Request, path: str) -> Sources:
-    """Returns what a request may see of a path; everything where it comes from this machine. Refused where it may see nothing."""
+async def _visible_sources(sources: Sources, request: web.Request, path: str) -> Sources:
+    """Return the sources visible to a request; loopback callers see everything. Refused if access is denied."""
     return sources if is_loopback(request) else sources_for(sources, path, await _identities(sources, request))
 
 
@@ -118,8 +127,8 @@ async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:
 
 def _index(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        shown = render_index(sections(sources.settings), sources if is_loopback(request) else None)
-        return web.Response(text=shown, content_type="text/html")
+        page_html = render_index(sections(sources.settings), sources if is_loopback(request) else None)
+        return web.Response(text=page_html, content_type="text/html")
 
     return handle
 

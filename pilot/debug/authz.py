@@ -29,8 +29,9 @@ _NO_CERTIFICATE = "denied", "PeerAuthentication is STRICT and the client has no 
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A request to evaluate, or a TCP connection if `tcp` is true (None: according to the port's protocol).
 
-    `principal` may have the prefix `spiffe://`; `namespace` stands for the default service account of a namespace. `ip` is the
-    source address, `remote_ip` the client address behind proxies, and `to_ip` the destination (default: the proxy's first address).
+    `principal` may have the prefix `spiffe://`; `namespace` stands for the default service account of a namespace. `ip`
+    is the source address, `remote_ip` the client address behind proxies, and `to_ip` the destination (default: the
+    proxy's first address).
     """
 
     tcp: bool | None = None
@@ -86,20 +87,26 @@ def authz(sources: Sources, query: Query) -> Any:
 
 
 def decide(policies: list[Evaluated]) -> tuple[str, str]:
-    """Return the joint decision of policies, "allowed", "denied" or "asked" (an external authorizer decides), with its reason."""
+    """Return the joint decision of policies, "allowed", "denied" or "asked" (an external authorizer decides), with its
+    reason."""
     in_force = [p for p in policies if not p.dry_run]
     delegating = next((p for p in in_force if p.action == "CUSTOM" and p.met), None)
     denied = next((p for p in in_force if p.action == "DENY" and p.met), None)
     if denied is not None:
-        return "denied", f"denied by rule {denied.met[0]} of {denied}"
+        return "denied", f"{denied} matches with rule {denied.met[0]}"
     allowing = [p for p in in_force if p.action == "ALLOW"]
     allowed = next((p for p in allowing if p.met), None)
     if allowing and allowed is None:
-        return "denied", "the only ALLOW policy has no matching rule" if len(allowing) == 1 else f"none of the {len(allowing)} ALLOW policies has a matching rule"
+        return "denied", "the only ALLOW policy has no matching rule" if len(
+            allowing
+        ) == 1 else f"none of the {len(allowing)} ALLOW policies has a matching rule"
     if delegating is not None:
-        return "asked", f"rule {delegating.met[0]} of {delegating} delegates to the external authorizer {delegating.provider}"
+        return (
+            "asked",
+            f"{delegating} delegates to the external authorizer {delegating.provider} with rule {delegating.met[0]}",
+        )
     if allowed is not None:
-        return "allowed", f"allowed by rule {allowed.met[0]} of {allowed}"
+        return "allowed", f"{allowed} matches with rule {allowed.met[0]}"
     return "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
 
 
@@ -138,7 +145,7 @@ def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
     return accepted_mtls(db, inbound).at(number), known_tcp
 
 
-# -- the request -----------------------------------------------------------------------------------------------------------
+# -- the request ------------------------------------------------------------
 
 
 def _decode_request(text: str) -> AuthorizationRequest:
@@ -151,11 +158,17 @@ def _decode_request(text: str) -> AuthorizationRequest:
     return request
 
 
-def _request_attributes(request: AuthorizationRequest, trust_domain: str, own_address: str, tcp: bool) -> RequestAttributes:
+def _request_attributes(
+    request: AuthorizationRequest, trust_domain: str, own_address: str, tcp: bool
+) -> RequestAttributes:
     principal = PREFIX + request.principal.removeprefix(PREFIX) if request.principal else ""
     if not principal and request.namespace:
         principal = identity(trust_domain, request.namespace, "default")
-    envoys = {":method": request.method, ":path": request.path, **({":authority": request.host} if request.host else {})}
+    envoys = {
+        ":method": request.method,
+        ":path": request.path,
+        **({":authority": request.host} if request.host else {}),
+    }
     headers = {name.lower(): value for name, value in request.headers.items()} | envoys
     return RequestAttributes(
         principal=principal,

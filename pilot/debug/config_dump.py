@@ -1,4 +1,4 @@
-"""What a proxy is to have, in the form of Envoy's own /config_dump, so that the two can be compared.
+"""The configuration of a proxy, in the format of Envoy's /config_dump so that the two can be compared.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 """
@@ -28,14 +28,17 @@ from pilot.mesh.tables.database import Mesh
 TYPES = ("cds", "eds", "lds", "rds", "sds", "ecds")
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
 Plain = dict[str, Any]
-FEW = 100
-"""Parts of a resource of which more are shown one by one."""
-_OF_MANY: dict[str, tuple[Any, str]] = {BY_SHORT_NAME["rds"]: (route_pb2.RouteConfiguration, "virtual_hosts")}
+STREAMED_PARTS = 100
+"""Resources with more parts than this are rendered part by part."""
+_STREAMED_FIELDS: dict[str, tuple[Any, str]] = {BY_SHORT_NAME["rds"]: (route_pb2.RouteConfiguration, "virtual_hosts")}
 
 
 async def config_dump(sources: Sources, query: Query) -> Later:
-    """Returns all that proxyID watches, endpoints only with include_eds; with `types` (cds,lds …) those resources alone, as a list; so it is
-    for a ztunnel, whose workloads and services they are."""
+    """Return the resources that proxyID subscribes to; endpoints require include_eds.
+
+    With `types` (cds,lds …), return only those resources, as a list. A ztunnel's workloads and services are also a
+    list.
+    """
     connection = asked_connection(sources, query)
     if types := query.get("types") or ("wds" if connection.proxy.type is NodeType.ZTUNNEL else ""):
         return typed_dump(sources, connection, types.split(","))
@@ -45,7 +48,7 @@ async def config_dump(sources: Sources, query: Query) -> Later:
 
 
 def only(short_type: str) -> Callable[[Sources, Query], Any]:
-    """Returns the page of one type, such as edsz."""
+    """Return a page that shows one resource type, such as edsz."""
 
     def page(sources: Sources, query: Query) -> Any:
         return typed_dump(sources, asked_connection(sources, query), [short_type])
@@ -54,50 +57,48 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
 
 
 def typed_dump(sources: Sources, connection: ConnectedProxy, short_types: Iterable[str]) -> Later:
-    """Returns the resources of some types, one list, without Envoy's envelopes. A type that there is not has none."""
+    """Return the resources of some types in one list, without Envoy's envelopes. Unknown types are ignored."""
     urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
-    found = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
-    return Later(lambda: {"configs": (_unwrapped(shown(resource)) for resource in found)} if found else {})
+    resources = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
+    return Later(lambda: {"configs": (_unwrapped(shown(resource)) for resource in resources)} if resources else {})
 
 
 def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) -> list[Resource]:
-    """Returns what the proxy is to have of a type now; nothing of a type that it does not watch."""
+    """Return the current resources of a type for a proxy, or nothing if it does not subscribe to the type."""
     watch = connection.subscriptions.get(type_url)
     if watch is None:
         return []
-    found: dict[str, Resource] = {}
+    by_name: dict[str, Resource] = {}
     wildcard = "*" in watch.names
     for group in proxy_plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch), wildcard) or ():
         for resource in group_resources(sources.db, group):
-            found.setdefault(resource.name, resource)
+            by_name.setdefault(resource.name, resource)
     if wildcard or find_type(type_url).has_aliases:
-        return list(found.values())
-    return [resource for name, resource in found.items() if name in watch.names]
+        return list(by_name.values())
+    return [resource for name, resource in by_name.items() if name in watch.names]
 
 
 def asked_names(watch: WatchedType) -> frozenset[str]:
-    """Returns the resources that a proxy names."""
+    """Return the resource names that a proxy subscribes to explicitly."""
     return frozenset(watch.names) - {"*"}
 
 
 def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
-    """Returns the resources of a group; where it fails, those that it had before."""
+    """Return the resources of a group, or its last good ones if it fails."""
     try:
-        found: Collection[Resource] = group.fn(db, *group.args).values()
-    except (
-        Exception
-    ):  # a bug of a derivation, which was reported where it happened; proxies keep the last good value too
+        resources: Collection[Resource] = group.fn(db, *group.args).values()
+    except Exception:  # a bug in a derivation, logged where it occurs; proxies also keep the last good value
         node = db.find_node(group.fn, *group.args)
         return node.value.values() if node is not None and node.value is not UNSET else ()
-    return found
+    return resources
 
 
 def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:
-    """Returns the envelopes of the admin API around resources by short type name; what is in them can be read once."""
+    """Wrap resources, by short type name, in the envelopes of Envoy's admin API; the contents can be iterated once."""
     versioned = {"versionInfo": version}
 
     def each(short_type: str, show: Callable[[Resource], Plain | LazyFields]) -> Iterator[Plain | LazyFields] | None:
-        """Returns the entries of a type, made one by one as they are written; None where there are none."""
+        """Return the lazily rendered entries of a type, or None if there are none."""
         return map(show, resources[short_type]) if resources[short_type] else None
 
     endpoints = _dump(
@@ -120,12 +121,12 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
 
 
 def _entry(version: str, name: str, resource: Plain | LazyFields) -> LazyFields:
-    """Returns a resource with the version that it is of."""
+    """Return a resource with its version."""
     return LazyFields(iter([("versionInfo", version), (name, resource)]))
 
 
 def _unwrapped(resource: Plain | LazyFields) -> Plain | LazyFields:
-    """Returns the filter that an extension configuration names, as istiod's pages show it; any other resource as it is."""
+    """Return the filter inside an extension configuration, as on istiod's pages, and other resources unchanged."""
     if isinstance(resource, LazyFields):
         return resource
     return (
@@ -140,8 +141,10 @@ def _dump(kind: str, **fields: Any) -> Plain:
 
 
 def plain(resource: Resource) -> Plain:
-    """Returns a resource as canonical proto JSON with its "@type". Private keys are redacted; a message of a type that this process does
-    not know is its bytes in base64."""
+    """Return a resource as canonical proto JSON with its "@type".
+
+    Private keys are redacted. A message of an unknown type is base64-encoded.
+    """
     message = any_pb2.Any.FromString(resource.any)
     if message.type_url == BY_SHORT_NAME["sds"]:
         message.Pack(_redacted(message.value))
@@ -152,12 +155,12 @@ def plain(resource: Resource) -> Plain:
 
 
 def shown(resource: Resource) -> Plain | LazyFields:
-    """Returns the same, for JSON that is written as it is made: what a large resource has many of is one by one."""
+    """Return a resource like `plain`, with the repeated parts of a large one rendered lazily."""
     packed = any_pb2.Any.FromString(resource.any)
-    kind, name = _OF_MANY.get(packed.type_url, (None, ""))
+    kind, name = _STREAMED_FIELDS.get(packed.type_url, (None, ""))
     message = kind.FromString(packed.value) if kind is not None else None
     parts = list(getattr(message, name)) if message is not None else []
-    if message is None or len(parts) <= FEW:
+    if message is None or len(parts) <= STREAMED_PARTS:
         return plain(resource)
     message.ClearField(name)
     rest = {"@type": packed.type_url} | json_format.MessageToDict(message)
@@ -169,14 +172,14 @@ def shown(resource: Resource) -> Plain | LazyFields:
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:
-    """Returns a secret as it may be shown: certificates, and "[redacted]" where there is a key of any kind."""
-    shown = secret_pb2.Secret.FromString(secret)
-    if shown.HasField("tls_certificate"):
-        shown.tls_certificate.ClearField("private_key_provider")
-        shown.tls_certificate.ClearField("pkcs12")
-        shown.tls_certificate.ClearField("password")
-        shown.tls_certificate.private_key.Clear()
-        shown.tls_certificate.private_key.inline_bytes = b"[redacted]"
-    shown.ClearField("session_ticket_keys")
-    shown.ClearField("generic_secret")
-    return shown
+    """Return a secret with its certificates, and with all keys replaced by "[redacted]" or removed."""
+    redacted = secret_pb2.Secret.FromString(secret)
+    if redacted.HasField("tls_certificate"):
+        redacted.tls_certificate.ClearField("private_key_provider")
+        redacted.tls_certificate.ClearField("pkcs12")
+        redacted.tls_certificate.ClearField("password")
+        redacted.tls_certificate.private_key.Clear()
+        redacted.tls_certificate.private_key.inline_bytes = b"[redacted]"
+    redacted.ClearField("session_ticket_keys")
+    redacted.ClearField("generic_secret")
+    return redacted

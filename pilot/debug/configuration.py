@@ -1,4 +1,4 @@
-"""What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
+"""Debug pages of configuration and its problems: configz, resourcesz, mesh, problemz."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
-    """Returns the kinds that are read."""
+    """Return the supported kinds."""
     return [
         {"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue
     ]
 
 
 async def configz(sources: Sources, query: Query) -> Any:
-    """Returns every object of Istio's kinds, as Kubernetes would show it, by kind; those too that follow from objects of other kinds."""
-    ours = sorted((kind for kind in sources.db.catalogue if kind.is_istio), key=lambda kind: kind.id.name)
-    found = [(kind, await all_of(_rows(sources.db, kind))) for kind in ours]
+    """Return all objects of Istio's kinds in Kubernetes' format, by kind, including those derived from other kinds."""
+    istio_kinds = sorted((kind for kind in sources.db.catalogue if kind.is_istio), key=lambda kind: kind.id.name)
+    rows_by_kind = [(kind, await all_of(_rows(sources.db, kind))) for kind in istio_kinds]
     return Later(
         lambda: (
-            to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)
+            to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o)
+            for kind, rows in rows_by_kind
+            for _, o in sorted(rows)
         )
     )
 
@@ -47,7 +49,7 @@ def _rows(db: Mesh, kind: AnyKind) -> Iterator[tuple[Any, Object[Any]]]:
 
 
 def authorizationz(sources: Sources, query: Query) -> Any:
-    """Returns every AuthorizationPolicy by namespace, oldest first."""
+    """Return all AuthorizationPolicies by namespace, oldest first."""
     rows, root = (
         [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
         mesh_config(sources.db).root_namespace,
@@ -56,12 +58,13 @@ def authorizationz(sources: Sources, query: Query) -> Any:
 
 
 def show_policies(rows: Iterable[Object[AuthorizationPolicy]], root: str) -> dict[str, Any]:
-    """Returns AuthorizationPolicies by namespace, oldest first."""
-    found: dict[str, list[Object[AuthorizationPolicy]]] = {}
+    """Return AuthorizationPolicies by namespace, oldest first."""
+    rows_by_namespace: dict[str, list[Object[AuthorizationPolicy]]] = {}
     for row in rows:
-        found.setdefault(row.namespace, []).append(row)
+        rows_by_namespace.setdefault(row.namespace, []).append(row)
     policies = {
-        namespace: [_policy(row) for row in sorted(of_it, key=age)] for namespace, of_it in sorted(found.items())
+        namespace: [_policy(row) for row in sorted(namespace_rows, key=age)]
+        for namespace, namespace_rows in sorted(rows_by_namespace.items())
     }
     return {"namespace_to_policies": policies, "root_namespace": root}
 
@@ -76,26 +79,26 @@ def _policy(o: Object[AuthorizationPolicy]) -> dict[str, Any]:
 
 
 def mesh(sources: Sources, query: Query) -> Any:
-    """Returns the mesh config in force."""
+    """Return the mesh config in force."""
     return to_builtins(sources.db.mesh.peek("mesh"), with_defaults=True)
 
 
 def problemz(sources: Sources, query: Query) -> Any:
-    """Returns what is wrong with users' objects now, alone and with each other; with `namespace`, only with those in it."""
+    """Return the current problems of users' objects, with `namespace` only of objects in it."""
     namespace = query.get("namespace")
     return [plain_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
 
 
 def inject(sources: Sources, _: Query) -> Any:
-    """Returns the templates of injection as they are written, by their names. Refused where there is no injection."""
-    found = sources.templates()
-    if found is None:
-        raise Refused(404, "404 page not found\n")
-    return dict(found)
+    """Return the injection templates by name. Refused if injection is disabled."""
+    templates = sources.templates()
+    if templates is None:
+        raise Refused(404, "404 page not templates\n")
+    return dict(templates)
 
 
 def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
-    """Returns an object with the metadata that is kept of it."""
+    """Return an object in Kubernetes' format, with the metadata that is retained."""
     metadata: dict[str, Any] = {"name": o.name, "namespace": o.namespace, "creationTimestamp": o.created}
     metadata |= {"labels": dict(o.labels), "annotations": dict(o.annotations)}
     return {

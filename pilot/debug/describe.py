@@ -1,4 +1,4 @@
-"""One proxy in short: what it serves, by which routes and rules others reach it, and which policies it has."""
+"""The debug page describe: a summary of a proxy's services, routes, rules and policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Plain = dict[str, Any]
 
 
 def describe(sources: Sources, query: Query) -> Any:
-    """Returns the services of proxyID with what applies to each, or the Gateways of a router with their VirtualServices, and its policies by kind."""
+    """Return the services of proxyID with their routes and rules, or a router's Gateways and VirtualServices, and its
+    policies."""
     db, connection = sources.db, asked_connection(sources, query)
     node_id, proxy = connection.proxy_key, connection.proxy
     head = {
@@ -46,7 +47,7 @@ def describe(sources: Sources, query: Query) -> Any:
 
 
 def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Plain:
-    """Returns a port of a service of the proxy, as clients of its own namespace reach it."""
+    """Return a service port of the proxy as seen by clients in its namespace."""
     namespace, labels = connection.proxy.namespace, proxy_labels(db, connection.proxy_key)
     rules = inbound_merged_rule_key(db, namespace, target.ref)
     merged = merged_rule(db, rules)
@@ -68,8 +69,8 @@ def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Pla
 
 
 def _gateway(db: Mesh, connection: ConnectedProxy, key: ObjectKey) -> Plain:
-    found = virtual_services_for(db, connection.proxy.namespace, f"{key.namespace}/{key.name}")
-    return {"gateway": f"{key.namespace}/{key.name}", "virtualServices": _names(found)}
+    virtual_services = virtual_services_for(db, connection.proxy.namespace, f"{key.namespace}/{key.name}")
+    return {"gateway": f"{key.namespace}/{key.name}", "virtualServices": _names(virtual_services)}
 
 
 def _names(keys: Iterable[ObjectKey]) -> list[str]:

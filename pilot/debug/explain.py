@@ -1,4 +1,4 @@
-"""Why a proxy has a resource: the users' objects that it was made from, and through which derivations."""
+"""The debug page explain: the users' objects that a resource was built from, and the derivations between."""
 
 from __future__ import annotations
 
@@ -22,51 +22,61 @@ from pilot.mesh.model.facets import PatchKey
 
 
 async def explain_page(sources: Sources, query: Query) -> Any:
-    """Returns what `resource` of proxyID is made from: of every type that it watches and that has one of that name, or of `type` (cds …)."""
+    """Explain the `resource` of proxyID, in every subscribed type that has the name, or only in `type` (cds …)."""
     connection = asked_connection(sources, query)
-    name, wanted = query.get("resource", ""), query.get("type", "").lower()
+    name, short_type = query.get("resource", ""), query.get("type", "").lower()
     if not name:
         raise Refused(400, "You must provide a resource in the query string\n")
-    if wanted and wanted not in BY_SHORT_NAME:
-        raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
-    groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
-    found = [
-        made for url, group in groups if (made := await _explained(sources, connection, group, name, url)) is not None
+    if short_type and short_type not in BY_SHORT_NAME:
+        raise Refused(400, f"unknown type {short_type!r}; valid types are {', '.join(BY_SHORT_NAME)}\n")
+    groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(short_type, "")))
+    renderers = [
+        renderer
+        for url, group in groups
+        if (renderer := await _explained(sources, connection, group, name, url)) is not None
     ]
-    if not found:
+    if not renderers:
         names = [
             resource.name
             for resources in await all_of(group_resources(sources.db, group) for _, group in groups)
             for resource in resources
         ]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
-    return Later(lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in found]})
+    return Later(
+        lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in renderers]}
+    )
 
 
-def _groups(sources: Sources, connection: ConnectedProxy, wanted: str) -> Iterator[tuple[str, Group]]:
-    """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all that it watches."""
-    planned = proxy_plan(sources.db, connection.proxy_key)
-    for url in (wanted,) if wanted else tuple(connection.subscriptions):
+def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iterator[tuple[str, Group]]:
+    """Yield the resource groups of a proxy with their type URLs, for one type or, with "", for all subscribed types."""
+    plan = proxy_plan(sources.db, connection.proxy_key)
+    for url in (type_url,) if type_url else tuple(connection.subscriptions):
         watch = connection.subscriptions.get(url)
-        for group in planned.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
+        for group in plan.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
             yield url, group
 
 
 async def _explained(
     sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str
 ) -> Callable[[], dict[str, Any]] | None:
-    """Returns what shows why a group has a resource of that name; None where it has none."""
+    """Return a function that renders the explanation of a group's resource, or None if the group has no such
+    resource."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
         return None
-    found: list[Step] = await those_of(walk(sources.db, node, resource))
-    patched = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
-    of_proxy = await _proxy_steps(sources, connection, group)
+    steps: list[Step] = await those_of(walk(sources.db, node, resource))
+    patches = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
+    proxy_steps = await _proxy_steps(sources, connection, group)
 
     def make() -> dict[str, Any]:
-        shown = show(explanation(found))
-        return {"type": short_name(type_url)} | shown | patched | {"proxy": _proxy_objects(of_proxy, shown["objects"])}
+        explained = show(explanation(steps))
+        return (
+            {"type": short_name(type_url)}
+            | explained
+            | patches
+            | {"proxy": _proxy_objects(proxy_steps, explained["objects"])}
+        )
 
     return make
 
@@ -76,23 +86,23 @@ def _patch(key: PatchKey) -> dict[str, Any]:
 
 
 async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
-    """Returns what makes the proxy what the group is for, such as the services that select it."""
+    """Return the steps that give the proxy the group's facets, such as the services that select it."""
     root = sources.db.find_node(proxy_plan, connection.proxy_key)
     facets = (
         [facet for argument in group.args for facet in await those_of(search_origin(root, argument))]
         if root is not None
         else []
     )
-    found: list[Step] = []
+    all_steps: list[Step] = []
     for facet in facets:
         steps: list[Step] = await those_of(walk(sources.db, facet))
-        found += steps
-    return found
+        all_steps += steps
+    return all_steps
 
 
-def _proxy_objects(found: list[Step], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the objects of such steps; those of `known` left out."""
-    objects, names = [_object(reason) for reason in explanation(found).rows], {_identity(o) for o in known}
+def _proxy_objects(steps: list[Step], explained: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the objects of the steps, without those in `explained`."""
+    objects, names = [_object(reason) for reason in explanation(steps).rows], {_identity(o) for o in explained}
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
 
@@ -101,7 +111,7 @@ def _identity(o: dict[str, Any]) -> tuple[str, ...]:
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
-    """Returns plain data: the objects with the derivations between, nearest first, and the lists that were consulted."""
+    """Return the objects with the derivations between, nearest first, and the lists that were read."""
     return {
         "objects": [_object(reason) for reason in explanation.rows],
         "lists": sorted({_name(node) for node in explanation.lists}),
@@ -110,13 +120,14 @@ def show(explanation: Explanation) -> dict[str, Any]:
 
 def _object(reason: Reason) -> dict[str, Any]:
     key = reason.key if isinstance(reason.key, ObjectKey | RegistryKey) else ObjectKey("", str(reason.key))
-    named = parse_kind(reason.table)
-    fields = {"group": named.group, "kind": named.name} | key._asdict()
+    kind = parse_kind(reason.table)
+    fields = {"group": kind.group, "kind": kind.name} | key._asdict()
     return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.path]}
 
 
 def _name(node: Node) -> str:
-    """Returns the name of a derivation; that of a table's index has what it goes by: "networking.istio.io/VirtualService by host"."""
+    """Return the name of a derivation; a table's index includes its field: "networking.istio.io/VirtualService by
+    host"."""
     name = str(node.fn)
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 

@@ -1,4 +1,4 @@
-"""Who is connected and how far each is: adsz, connections, syncz, force_disconnect."""
+"""Debug pages of connected proxies and their sync status: adsz, connections, syncz, force_disconnect."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.registry.workloads import proxy_labels, proxy_locality
 
 Watched = Mapping[str, tuple[Collection[str], Collection[str]]]
-"""The names that a proxy asked for and those that it is known to have, by type URL."""
+"""The subscribed names and the names sent to a wildcard subscription, by type URL."""
 _ZERO_TIME = "0001-01-01T00:00:00Z"
-# The types that syncz names beside its table of all
-_NAMED = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
+# Types with fields of their own in syncz, besides the table of all types
+_LEGACY_FIELDS = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
 
 
 async def adsz(sources: Sources, query: Query) -> Any:
-    """Returns every connection, or that of proxyID, with what it watches. A `push` in the query sends everything again."""
+    """Return all connections, or that of proxyID, with their subscriptions. `push` in the query pushes everything
+    again."""
     if query.get("push"):
         return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
-    found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
+    targets = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
     described = await all_of(
-        (_client(connection) | _described(sources, connection), _watched(connection)) for connection in found
+        (_client(connection) | _described(sources, connection), _watched(connection)) for connection in targets
     )
     return Later(lambda: _clients([client | _show_watches(watched) for client, watched in described]))
 
 
 async def connections(sources: Sources, query: Query) -> Any:
-    """Returns every connection, briefly."""
+    """Return a summary of all connections."""
     return _clients(await all_of(_client(connection) for connection in _sorted(sources)))
 
 
 async def syncz(sources: Sources, query: Query) -> Any:
-    """Returns what each proxy was sent and what it acknowledged, by nonce; with `namespace`, only of proxies in it."""
+    """Return the nonces sent to and acknowledged by each proxy, with `namespace` only for proxies in it."""
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
     return await all_of(
@@ -46,7 +47,7 @@ async def syncz(sources: Sources, query: Query) -> Any:
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
-    """Ends the stream of proxyID; the proxy will come back."""
+    """Close the stream of proxyID; the proxy will reconnect."""
     sources.fleet.disconnect(asked_connection(sources, query).id)
     return TextAnswer("OK")
 
@@ -68,7 +69,7 @@ def _client(connection: ConnectedProxy) -> dict[str, Any]:
 
 
 def _described(sources: Sources, connection: ConnectedProxy) -> dict[str, Any]:
-    """Returns what is known of a connected proxy, labels and locality by the registry where that knows it."""
+    """Return a proxy's metadata, and its labels and locality, from the registry if possible."""
     proxy, locality = connection.proxy, proxy_locality(sources.db, connection.proxy_key)
     levels = {"region": locality.region, "zone": locality.zone, "sub_zone": locality.subzone}
     parts: dict[str, Any] = {
@@ -84,8 +85,10 @@ def _watched(connection: ConnectedProxy) -> Watched:
 
 
 def _show_watches(watched: Watched) -> dict[str, Any]:
-    """Returns the names of each type that a proxy watches or is known to have; it takes long where they are many."""
-    shown = {type_url: sorted({*names, *known} - {"*"}) for type_url, (names, known) in watched.items()}
+    """Return the names of each type that a proxy subscribes to or has; slow if there are many."""
+    shown = {
+        type_url: sorted({*names, *wildcard_names} - {"*"}) for type_url, (names, wildcard_names) in watched.items()
+    }
     return {"watches": shown} if shown else {}
 
 
@@ -97,7 +100,7 @@ def _status(connection: ConnectedProxy) -> dict[str, Any]:
         "proxy_type": str(proxy.type),
         "istio_version": proxy.version,
     }
-    for name, short in _NAMED.items():
+    for name, short in _LEGACY_FIELDS.items():
         if watch := connection.subscriptions.get(BY_SHORT_NAME[short]):
             status |= {f"{name}_sent": watch.nonce_sent, f"{name}_acked": watch.nonce_acked}
     status["resources"] = {type_url: _resource_status(watch) for type_url, watch in connection.subscriptions.items()}
@@ -115,5 +118,5 @@ def _resource_status(watch: WatchedType) -> dict[str, str]:
 
 
 def format_time(seconds: float) -> str:
-    """Returns RFC 3339 of Unix seconds; 0 is Go's zero time."""
+    """Return Unix seconds in RFC 3339; 0 is Go's zero time."""
     return rfc3339(seconds) if seconds else _ZERO_TIME

@@ -1,4 +1,4 @@
-"""The health of the mesh is looked at when something changed, in the background: for the metrics of it, and for push_status."""
+"""Background checks of mesh health after changes, for the health metrics and push_status."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from pilot.mesh.tables.database import Mesh
 
 _log, _ads = scope("default"), scope("ads")
 LOGGED = 50
-"""Findings of which more are only counted in the log."""
+"""If there are more findings than this, the log only contains their counts."""
 REST = 50
-"""A look is followed by a rest of so many times the time that it took: it costs two percent of a core at most."""
+"""Pause after a check, as a multiple of its duration, so that checks use at most two percent of a core."""
 
 
 def _ignore(metric: str, count: int) -> None:
-    """Does nothing: these counts nobody wants."""
+    """Do nothing with a count."""
 
 
-def log_status(found: Mapping[str, Mapping[str, Finding]]) -> None:
-    """Writes to the log what the page push_status shows, where there is something; where there is very much, how much of each."""
-    if sum(map(len, found.values())) > LOGGED:
-        shown: Any = {metric: len(by_key) for metric, by_key in found.items() if by_key}
+def log_status(findings: Mapping[str, Mapping[str, Finding]]) -> None:
+    """Log the content of push_status if there are findings, or only their counts if there are many."""
+    if sum(map(len, findings.values())) > LOGGED:
+        report: Any = {metric: len(by_key) for metric, by_key in findings.items() if by_key}
     else:
-        shown = show_findings(found)
-    if shown:
-        _ads.info("Push Status: %s", json.dumps(shown, indent=4))
+        report = show_findings(findings)
+    if report:
+        _ads.info("Push Status: %s", json.dumps(report, indent=4))
 
 
 class Problems(Protocol):
-    """All problems of users' objects that there are now."""
+    """All current problems of users' objects."""
 
     def __iter__(self) -> Iterator[Problem]: ...
     def __len__(self) -> int: ...
 
 
 class HealthFindings:
-    """What was found in the last whole look, by metric and key. `tell` is given the number of findings of every metric after each."""
+    """The findings of the last complete check, by metric and key. `tell` receives the count of each metric after every
+    check."""
 
     def __init__(
         self,
@@ -56,38 +57,38 @@ class HealthFindings:
     ) -> None:
         self._db, self._fleet, self._problems, self._tell, self._now = db, fleet, problems, tell, now
         self.found: Mapping[str, Mapping[str, Finding]] | None = None
-        self._looked_at: Any = None
+        self._checked_state: Any = None
         self._not_before = 0.0
-        self._looking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def check(self) -> None:
-        """Begins a look where something has changed since the last one, and that one is not under way nor was too long."""
-        is_looking = self._looking is not None and not self._looking.done()
-        if not is_looking and self._state() != self._looked_at and self._now() >= self._not_before:
-            self._looking = asyncio.create_task(self._look_or_log(), name="look at the health of the mesh")
+        """Start a check if something changed, no check is running, and the pause after the last one is over."""
+        is_looking = self._task is not None and not self._task.done()
+        if not is_looking and self._state() != self._checked_state and self._now() >= self._not_before:
+            self._task = asyncio.create_task(self._look_or_log(), name="check mesh health")
 
     async def stop(self) -> None:
-        """Ends a look that is under way."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait((self._looking,))
+        """Cancel a running check."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
     async def look(self) -> None:
-        """Looks at everything; returns when `found` is of now."""
-        started, self._looked_at = self._now(), self._state()
-        found: dict[str, dict[str, Finding]] = {metric: {} for metric in METRICS}
+        """Check everything and update `found`."""
+        started, self._checked_state = self._now(), self._state()
+        by_metric: dict[str, dict[str, Finding]] = {metric: {} for metric in METRICS}
 
         def keep() -> Iterator[None]:
             for findings in look(self._db, self._fleet.connections(), self._problems):
                 for finding in findings:
-                    found[finding.metric].setdefault(finding.key, finding)
+                    by_metric[finding.metric].setdefault(finding.key, finding)
                 yield
 
         await all_of(keep())
-        if found != self.found:
-            log_status(found)
-        self.found = found
-        for metric, by_key in found.items():
+        if by_metric != self.found:
+            log_status(by_metric)
+        self.found = by_metric
+        for metric, by_key in by_metric.items():
             self._tell(metric, len(by_key))
         self._not_before = self._now() + REST * (self._now() - started)
 
@@ -95,8 +96,8 @@ class HealthFindings:
         try:
             await self.look()
         except Exception:
-            _log.exception("cannot look at the health of the mesh")
+            _log.exception("mesh health check failed")
 
     def _state(self) -> Any:
-        """Returns what is another value once something has changed."""
+        """Return a value that differs after every change."""
         return self._db.revision, tuple(connection.id for connection in self._fleet.connections()), len(self._problems)

@@ -1,4 +1,4 @@
-"""What is odd about the mesh without being anybody's mistake, by the names of istiod's health metrics. It is looked at in the background."""
+"""Checks for anomalies that are no errors in objects, named after istiod's health metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OUTBOUND_CONFLICT, INBOUND_CONFLICT = (
     "pilot_conflict_inbound_listener",
 )
 DUPLICATE_CLUSTERS = "pilot_duplicate_envoy_clusters"
-"""Nothing is ever found of this: clusters are kept by their names."""
+"""Never reported, because clusters are unique by name."""
 DNS_WITHOUT_ENDPOINTS, EDS_WITHOUT_ENDPOINTS = "pilot_dns_cluster_without_endpoints", "pilot_eds_no_instances"
 DUPLICATE_DOMAINS, DUPLICATE_SUBSETS = "pilot_vservice_dup_domain", "pilot_destrule_subsets"
 METRICS = (
@@ -53,7 +53,7 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class Finding(NamedTuple):
-    """One thing that is odd. Findings of a metric with the same key count once; `proxy` is the id of a proxy that it was seen at, or ""."""
+    """An anomaly. A metric counts each key once; `proxy` is the id of an affected proxy, or ""."""
 
     metric: str
     key: str
@@ -61,67 +61,70 @@ class Finding(NamedTuple):
     message: str = ""
 
 
-def show_findings(found: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
-    """Returns findings as push_status shows them: metric → key → proxy and message, as far as they are known."""
+def show_findings(by_metric: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return findings in the format of push_status: metric → key → proxy and message, if available."""
     return {
-        metric: {key: _shown(finding) for key, finding in by_key.items()} for metric, by_key in found.items() if by_key
+        metric: {key: _finding_fields(finding) for key, finding in by_key.items()}
+        for metric, by_key in by_metric.items()
+        if by_key
     }
 
 
-def _shown(finding: Finding) -> dict[str, str]:
+def _finding_fields(finding: Finding) -> dict[str, str]:
     shown = {"proxy": finding.proxy, "message": finding.message}
     return {name: value for name, value in shown.items() if value}
 
 
 def look(db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Problem]) -> Iterator[Iterable[Finding]]:
-    """Yields what is found, object by object, so that whoever asks can let others go first between two of them."""
+    """Yield findings object by object, so that the caller can yield to the event loop in between."""
     listening: dict[tuple[str, int], ServiceRef] = {}
     ports: dict[str, tuple[int, ...]] = {}
     for ref in service_refs(db):
-        found = service(db, ref)
-        if found is not None:
-            ports[found.hostname] = tuple(port.number for port in found.ports)
-            yield [*_unserved(db, found), *_outbound_conflicts(found, listening)]
+        entry = service(db, ref)
+        if entry is not None:
+            ports[entry.hostname] = tuple(port.number for port in entry.ports)
+            yield [*_unserved(db, entry), *_outbound_conflicts(entry, listening)]
     by_pod = {(connection.proxy.cluster_id, connection.proxy.id): connection.proxy.id for connection in connections}
     for key, row in list(ENDPOINT_SLICE.table(db).rows()):
-        yield _of_slice(db, key, row, by_pod)
+        yield _endpoint_slice_findings(db, key, row, by_pod)
     for connection in connections:
-        if db.proxies.peek(connection.proxy_key) is not None:  # it may have gone while others were looked at
-            yield _of_proxy(db, connection)
+        if db.proxies.peek(connection.proxy_key) is not None:  # it may have disconnected in the meantime
+            yield _proxy_findings(db, connection)
     sidecars = [connection for connection in connections if connection.proxy.type is NodeType.SIDECAR]
     for problem in problems:
-        yield _of_problem(db, problem, ports, sidecars)
+        yield _problem_findings(db, problem, ports, sidecars)
 
 
-def _unserved(db: Mesh, found: Service) -> Iterator[Finding]:
-    """Yields the ports of a service that nothing serves."""
-    for port in found.ports:
-        if found.resolution is not Resolution.CLIENT_SIDE_LB and found.resolution not in _BY_DNS:
+def _unserved(db: Mesh, entry: Service) -> Iterator[Finding]:
+    """Yield a finding for each service port without endpoints."""
+    for port in entry.ports:
+        if entry.resolution is not Resolution.CLIENT_SIDE_LB and entry.resolution not in _BY_DNS:
             continue
-        if endpoints(db, found.ref, port.number):
+        if endpoints(db, entry.ref, port.number):
             continue
-        name = outbound_cluster(port.number, "", found.hostname)
-        if found.resolution in _BY_DNS:
-            yield Finding(DNS_WITHOUT_ENDPOINTS, name, message=f"{found.hostname} has no endpoints to resolve")
+        name = outbound_cluster(port.number, "", entry.hostname)
+        if entry.resolution in _BY_DNS:
+            yield Finding(DNS_WITHOUT_ENDPOINTS, name, message=f"{entry.hostname} has no endpoints to resolve")
         else:
             yield Finding(EDS_WITHOUT_ENDPOINTS, name)
 
 
-def _outbound_conflicts(found: Service, listening: dict[tuple[str, int], ServiceRef]) -> Iterator[Finding]:
-    """Yields where sidecars would have to listen for two services of TCP at one address. `listening`: who has each so far; it is added to."""
-    if found.resolution in (Resolution.PASSTHROUGH, Resolution.ALIAS):
+def _outbound_conflicts(entry: Service, listening: dict[tuple[str, int], ServiceRef]) -> Iterator[Finding]:
+    """Yield a finding for each TCP address that two services share. `listening` maps addresses to services and is
+    updated."""
+    if entry.resolution in (Resolution.PASSTHROUGH, Resolution.ALIAS):
         return
-    for port in found.ports:
-        for address in found.addresses or (_ANYWHERE,):
-            if port.protocol.is_tcp and (first := listening.setdefault((address, port.number), found.ref)) != found.ref:
-                message = f"{found.hostname} and {first.hostname} are reached at the same address"
+    for port in entry.ports:
+        for address in entry.addresses or (_ANYWHERE,):
+            if port.protocol.is_tcp and (first := listening.setdefault((address, port.number), entry.ref)) != entry.ref:
+                message = f"{entry.hostname} and {first.hostname} have the same address"
                 yield Finding(OUTBOUND_CONFLICT, f"{address}:{port.number}", message=message)
 
 
-def _of_slice(
+def _endpoint_slice_findings(
     db: Mesh, key: RegistryKey, row: Object[EndpointSlice], by_pod: Mapping[tuple[str, str], str]
 ) -> Iterator[Finding]:
-    """Yields endpoints that name a Pod which is not there, and connected proxies whose endpoint is not ready."""
+    """Yield findings for endpoints whose Pod is missing, and for connected proxies whose endpoint is not ready."""
     host = kubernetes_hostname(row.labels.get(_SERVICE_NAME, row.name), row.namespace, db.settings.registry.domain)
     for endpoint in row.spec.endpoints:
         pod = endpoint.target_ref
@@ -135,15 +138,15 @@ def _of_slice(
             yield Finding(NOT_READY, proxy, proxy)
 
 
-def _of_proxy(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
-    """Yields whether no service selects a proxy, and the ports of its workload that services speak different protocols with."""
+def _proxy_findings(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
+    """Yield findings for a proxy without services, and for ports that services use with different protocols."""
     targets, proxy = service_targets(db, connection.proxy_key), connection.proxy.id
     if not targets:
         yield Finding(NO_SERVICE, proxy, proxy)
-    spoken: dict[int, set[str]] = defaultdict(set)
+    protocols_by_port: dict[int, set[str]] = defaultdict(set)
     for target in targets:
-        spoken[target.target_port].add(str(target.port.protocol))
-    for port, protocols in spoken.items():
+        protocols_by_port[target.target_port].add(str(target.port.protocol))
+    for port, protocols in protocols_by_port.items():
         if len(protocols) > 1:
             yield Finding(
                 INBOUND_CONFLICT,
@@ -153,25 +156,25 @@ def _of_proxy(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
             )
 
 
-def _of_problem(
+def _problem_findings(
     db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[ConnectedProxy]
 ) -> Iterator[Finding]:
-    """Yields what problems of users' objects say that istiod counts. `ports`: of services, by host name."""
+    """Yield findings for the problems of users' objects that istiod counts. `ports` are service ports by hostname."""
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
         row, index = VIRTUAL_SERVICE.table(db).peek(ObjectKey(namespace, name)), _INDEX.search(problem.path)
         if row is not None and index is not None and int(index[1]) < len(row.spec.hosts):
             host = full_name(row.spec.hosts[int(index[1])], namespace, db.settings.registry.domain)
-            seen_at = _first_that_sees(db, sidecars, host)
+            proxy_id = _first_importer(db, sidecars, host)
             yield from (
-                Finding(DUPLICATE_DOMAINS, f"{host}:{port}", seen_at, problem.message) for port in ports.get(host, ())
+                Finding(DUPLICATE_DOMAINS, f"{host}:{port}", proxy_id, problem.message) for port in ports.get(host, ())
             )
     elif problem.code == "subset-shadowed":
         yield Finding(DUPLICATE_SUBSETS, f"{namespace}/{name} {problem.path}", message=problem.message)
 
 
-def _first_that_sees(db: Mesh, sidecars: Sequence[ConnectedProxy], host: str) -> str:
-    """Returns the id of the first proxy whose services have a host name among them; "" where there is none."""
+def _first_importer(db: Mesh, sidecars: Sequence[ConnectedProxy], host: str) -> str:
+    """Return the id of the first proxy that imports a hostname, or ""."""
     for connection in sidecars:
         if (
             db.proxies.peek(connection.proxy_key) is not None

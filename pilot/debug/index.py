@@ -1,4 +1,4 @@
-"""The page that lists the pages, for people."""
+"""The HTML index of debug pages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PROXY_PAGES = {"configuration": "config_dump", "endpoints": "edsz", "scope": "s
 
 
 def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None) -> str:
-    """Returns HTML. `sources`: None for a reader who may not see what is connected and configured."""
+    """Return the index as HTML. `sources` is None if the caller may not see connections and configuration."""
     connections = (
         sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
     )
     summary = _facts(sources) + _proxies(connections) if sources is not None else ""
-    listed = "".join(
+    section_html = "".join(
         f"<h2>{html.escape(title)}</h2>\n{_section(list(pages), connections)}" for title, pages in sections.items()
     )
-    return _TEMPLATE.substitute(title="pilot-discovery", summary=summary, sections=listed)
+    return _TEMPLATE.substitute(title="pilot-discovery", summary=summary, sections=section_html)
 
 
 def _facts(sources: Sources) -> str:
@@ -53,7 +53,8 @@ def _proxies(connections: Sequence[ConnectedProxy]) -> str:
         return ""
     rows = "".join(map(_proxy, connections[:_SHOWN_PROXIES]))
     rest = f"<p>The first {_SHOWN_PROXIES} of {len(connections)}.</p>" if len(connections) > _SHOWN_PROXIES else ""
-    return f'<h2>Connected</h2>\n<div class="box"><table><tr><th>proxy</th><th>since</th><th>show</th></tr>{rows}</table></div>{rest}\n'
+    head = "<tr><th>proxy</th><th>since</th><th>show</th></tr>"
+    return f'<h2>Connected</h2>\n<div class="box"><table>{head}{rows}</table></div>{rest}\n'
 
 
 def _proxy(connection: ConnectedProxy) -> str:
@@ -70,11 +71,11 @@ def _section(pages: Sequence[Page], connections: Sequence[ConnectedProxy]) -> st
 
 
 def _form(connections: Sequence[ConnectedProxy]) -> str:
-    """Returns the form for what the pages of one proxy need to be told; their buttons send it."""
+    """Return the form with the parameters of the proxy pages, whose buttons submit it."""
     options = "".join(f'<option value="{html.escape(connection.id)}">' for connection in connections[:_SHOWN_PROXIES])
     return f"""<form id="{_FORM}"><input type="hidden" name="pretty" value="">
-<label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace, or a part of it"></label>
-<label>resource, for explain<input name="resource" placeholder="outbound|80||reviews.default.svc.cluster.local"></label>
+<label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace or part of it"></label>
+<label>resource for explain<input name="resource" placeholder="outbound|80||reviews.default.svc.cluster.local"></label>
 <datalist id="proxies">{options}</datalist></form>
 """
 

@@ -1,4 +1,4 @@
-"""The page of services that clusters share by ServiceExports and ServiceImports. Field names are those of istiod's page."""
+"""The debug page of multi-cluster services (MCS): mcsz. Field names match istiod's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def mcsz(sources: Sources, query: Query) -> Any:
-    """Returns every service that a cluster exports or imports; None where there is none."""
+    """Return all services that clusters export or import, or None."""
     db = sources.db
     keys = {key for table in (SERVICE_EXPORT.table(db), SERVICE_IMPORT.table(db)) for key, _ in table.rows()}
     return [_shared(db, key) for key in sorted(keys)] or None
@@ -36,14 +36,14 @@ def _shared(db: Mesh, key: RegistryKey) -> dict[str, Any]:
 
 
 def _discoverability(db: Mesh, key: RegistryKey) -> dict[str, str]:
-    """Returns from where the endpoints of a service in a cluster are seen, by its hosts."""
-    found = {}
+    """Return the visibility of a service's endpoints in a cluster, by hostname."""
+    visibility_by_host = {}
     for domain in (db.settings.registry.domain, DOMAIN):
         ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace)
         if (shared := service(db, ref)) is not None:
-            found[ref.hostname] = (
+            visibility_by_host[ref.hostname] = (
                 "AlwaysDiscoverable"
                 if endpoint_visibility(db, shared).is_exported_from(key.cluster)
                 else "DiscoverableFromSameCluster"
             )
-    return found
+    return visibility_by_host

@@ -1,4 +1,4 @@
-"""The debug pages over xDS, as istioctl asks for them: each request is answered once.
+"""Debug pages over xDS, as requested by istioctl: one response per request.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/status/v3/csds.proto
 """
@@ -15,7 +15,7 @@ from envoy.admin.v3 import config_dump_pb2
 from envoy.service.status.v3 import csds_pb2
 from google.protobuf import any_pb2, json_format
 
-from pilot.debug.access import seen_by, sources_for
+from pilot.debug.access import sources_for, visible_sources
 from pilot.debug.config_dump import config_dump
 from pilot.debug.page import Refused, answer
 from pilot.debug.pages import sections
@@ -27,85 +27,87 @@ from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
 _STATUS = csds_pb2.ConfigStatus
 _NEVER = -62_135_596_800 * 10**9
-"""Nanoseconds of Go's zero time, which istioctl shows for a type that was never sent."""
-del config_dump_pb2  # imported for its messages, which a dump is made of
+"""Go's zero time in Unix nanoseconds, which istioctl displays for a type that was never sent."""
+del config_dump_pb2  # imported to register its messages, which a dump contains
 
 
 class DebugResponse(NamedTuple):
-    """An answer: names and resources. `identifier` says which control plane it is, "" where the answer does not."""
+    """A response with named resources. `identifier` identifies the control plane, or is ""."""
 
     resources: Sequence[tuple[str, any_pb2.Any]]
     identifier: str = ""
 
 
 async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
-    """Returns the answer to a request of somebody with these identities. Refused, with a status of HTTP: 401 for nobody, 403 for a page that is not
-    for them, 400 where another number of names is expected."""
+    """Return the response to a caller with these identities.
+
+    Refused with an HTTP status: 401 without identities, 403 if access is denied, 400 for a wrong number of names.
+    """
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
         return DebugResponse(())
     if type_url == DEBUG_PAGE:
         return await _page(sources, names, identities)
-    seen = seen_by(sources, identities) if sources.settings.endpoint_auth else sources
+    visible = visible_sources(sources, identities) if sources.settings.endpoint_auth else sources
     if type_url == CONFIG_DUMP:
-        return await _dump(seen, names)
-    configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.subscriptions)
+        return await _dump(visible, names)
+    configs = await all_of((c.id, client_config(c)) for c in visible.fleet.connections() if c.subscriptions)
     return await asyncio.to_thread(
         lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources))
     )
 
 
 async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
-    """Returns the body of a page, as HTTP has it; what a page says where it cannot be shown is a body too."""
+    """Return the body of a page as served over HTTP, including error texts."""
     if not identities:
         raise Refused(401, "authentication required")
     if len(names) != 1:
         raise Refused(400, "exactly one debug request is expected")
     path, _, text = names[0].partition("?")
     query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
-    seen = sources_for(sources, f"/debug/{path}", identities)
+    visible = sources_for(sources, f"/debug/{path}", identities)
     page = next(
         (page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None
     )
-    body = (await answer(page, seen, query)).body if page is not None else b"404 page not found\n"
+    body = (await answer(page, visible, query)).body if page is not None else b"404 page not found\n"
     return DebugResponse([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
 
 
 async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
-    """Returns the parts of Envoy's configuration dump of one proxy; nothing where there is no such proxy."""
+    """Return the parts of a proxy's config_dump, or nothing if the proxy is not connected."""
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
-        made = await config_dump(sources, {"proxyID": names[0]})
+        dump = await config_dump(sources, {"proxyID": names[0]})
     except Refused:
         return DebugResponse(())
     return await asyncio.to_thread(
         lambda: DebugResponse(
-            [(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]]
+            [(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in dump.make()["configs"]]
         )
     )
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any]:
-    """Returns a part of a dump with all its entries at once."""
-    found: dict[str, Any] = json.loads(b"".join(parts(part, pretty=False)))
-    return found
+    """Return a part of a dump with its lazy entries evaluated."""
+    evaluated: dict[str, Any] = json.loads(b"".join(parts(part, pretty=False)))
+    return evaluated
 
 
 def client_config(connection: ConnectedProxy) -> csds_pb2.ClientConfig:
-    """Returns how far a proxy is, type by type."""
-    made = csds_pb2.ClientConfig()
+    """Return the sync status of a proxy by type."""
+    config = csds_pb2.ClientConfig()
     proxy = connection.proxy
-    made.node.id = proxy.id
-    made.node.metadata.update(
+    config.node.id = proxy.id
+    config.node.metadata.update(
         {"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version}
     )
     for type_url, watch in sorted(connection.subscriptions.items()):
-        entry = made.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
+        entry = config.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
         entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9) if watch.sent_at else _NEVER)
         if watch.last_error:
             entry.error_state.details = watch.last_error
             entry.error_state.last_update_attempt.CopyFrom(entry.last_updated)
-    return made
+    return config
 
 
 def _status(watch: WatchedType) -> Any:
@@ -117,7 +119,7 @@ def _status(watch: WatchedType) -> Any:
 
 
 def identifier(sources: Sources) -> str:
-    """Returns which control plane answers, as istioctl reads it: its pod, and its build."""
+    """Return the identifier of this control plane in the format of istioctl: its pod and build."""
     build = sources.build
     info = {
         "version": build.version,
@@ -130,6 +132,6 @@ def identifier(sources: Sources) -> str:
 
 
 def _pack(message: Any) -> any_pb2.Any:
-    made = any_pb2.Any()
-    made.Pack(message)
-    return made
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed

@@ -1,4 +1,4 @@
-"""What a debug page is: a function of what the process holds and of a query, without any web framework in it."""
+"""Debug pages as functions of the process state and a query, independent of any web framework."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Query = Mapping[str, str]
 TEXT = "text/plain; charset=utf-8"
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 NO_PROXY_ID = "You must provide a proxyID in the query string\n"
-# istioctl looks for this text, and then asks the next replica
+# istioctl tries the next replica if it receives this text
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
 
 
 class Refused(Exception):
-    """The request cannot be answered: HTTP status and text for the caller."""
+    """The request is rejected with an HTTP status and a text for the caller."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -28,39 +28,43 @@ class Refused(Exception):
 
 
 class TextAnswer(NamedTuple):
-    """An answer that is not JSON."""
+    """A plain text response."""
 
     text: str
 
 
 class Indented(NamedTuple):
-    """Plain data that is indented whether the query asks for it or not."""
+    """JSON that is always indented, regardless of the query."""
 
     value: Any
 
 
 class FileAnswer(NamedTuple):
-    """An answer of bytes that browsers keep as a file of that name."""
+    """A binary response that browsers save as a file."""
 
     name: str
     body: bytes
 
 
 class Html(NamedTuple):
-    """An answer that is a page for people."""
+    """An HTML response."""
 
     text: str
 
 
 class Later(NamedTuple):
-    """An answer that takes long to make, out of values that no longer change: it is made beside the event loop."""
+    """A slow response that is rendered from immutable values in a thread."""
 
     make: Callable[[], Any]
 
 
 class Page(NamedTuple):
-    """`answer` gives plain data for JSON, one of the answers above, or what is to be awaited for one of these, or raises `Refused`. `examples`:
-    queries worth a link. `of_proxy`: it must be told a proxyID. `listed`: it is in /debug/list."""
+    """A debug page.
+
+    `answer` returns plain data for JSON, a response type of this module, or an awaitable of either, or raises
+    `Refused`. `examples` are queries to link. `of_proxy` marks pages that require a proxyID, and `listed` those in
+    /debug/list.
+    """
 
     path: str
     about: str
@@ -71,7 +75,7 @@ class Page(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What goes out over HTTP, in parts. `headers`: beside the content type."""
+    """An HTTP response with its body in parts. `headers` excludes the content type."""
 
     status: int
     content_type: str
@@ -80,12 +84,12 @@ class Answer(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Returns all parts as one."""
+        """Return the whole body."""
         return b"".join(self.parts)
 
 
 async def answer(page: Page, sources: Sources, query: Query) -> Answer:
-    """Returns what a page says; what takes long is made in slices, or beside the event loop. A page that refuses to answer says so."""
+    """Return the response of a page. Slow work is sliced or runs in a thread; `Refused` becomes an error response."""
     try:
         with without_collections():
             value = page.answer(sources, query)
@@ -97,7 +101,7 @@ async def answer(page: Page, sources: Sources, query: Query) -> Answer:
 
 
 def encode(value: Any, query: Query) -> Answer:
-    """Returns plain data as JSON, compact, or indented by four where the query has `pretty`."""
+    """Encode a page's value; JSON is compact, or indented by four if the query contains `pretty`."""
     if isinstance(value, TextAnswer):
         return Answer(200, TEXT, (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, Html):
@@ -115,7 +119,7 @@ def encode(value: Any, query: Query) -> Answer:
 
 
 def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
-    """Returns the first connection whose id contains `proxy_id`."""
+    """Return the first connection whose id contains `proxy_id`."""
     for connection in sources.fleet.connections():
         if proxy_id in connection.id:
             return connection
@@ -123,7 +127,7 @@ def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
 
 
 def asked_connection(sources: Sources, query: Query) -> ConnectedProxy:
-    """Returns the connection that the query's proxyID names."""
+    """Return the connection that matches the query's proxyID."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:
         raise Refused(400, NO_PROXY_ID)

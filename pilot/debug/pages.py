@@ -1,4 +1,4 @@
-"""The list of all pages below /debug, by what they are about."""
+"""The list of all pages below /debug, by topic."""
 
 from __future__ import annotations
 
@@ -28,99 +28,99 @@ from pilot.settings.process import DebugSettings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
-    """Returns every page by its name, with the queries that do something else; as istioctl completes them."""
-    shown = sections(sources.settings).values()
-    names = [page.path.removeprefix("/debug/") for pages in shown for page in pages if page.listed]
+    """Return the names of all pages, including queries with side effects, for istioctl's completion."""
+    page_lists = sections(sources.settings).values()
+    names = [page.path.removeprefix("/debug/") for pages in page_lists for page in pages if page.listed]
     return sorted([*names, "adsz?push=true", "cachez?sizes=true", "cachez?clear=true"])
 
 
 _SECTIONS: dict[str, tuple[Page, ...]] = {
     "All proxies": (
-        Page("/debug/syncz", "What each proxy was sent and acknowledged, by type", fleet.syncz, ("namespace=default",)),
-        Page("/debug/adsz", "Who is connected, with metadata and watches", fleet.adsz, ("push=true",)),
-        Page("/debug/connections", "Who is connected, briefly", fleet.connections),
+        Page("/debug/syncz", "Sync status of each proxy by type", fleet.syncz, ("namespace=default",)),
+        Page("/debug/adsz", "Connected proxies with metadata and subscriptions", fleet.adsz, ("push=true",)),
+        Page("/debug/connections", "Connected proxies", fleet.connections),
     ),
     "One proxy": tuple(
         Page(path, about, answer, of_proxy=True)
         for path, about, answer in (
             (
                 "/debug/config_dump",
-                "All that it is to have, as Envoy's config_dump shows it; include_eds, types=cds,lds",
+                "Configuration in the format of Envoy's config_dump; include_eds, types=cds,lds",
                 config_dump.config_dump,
             ),
-            ("/debug/edsz", "Its endpoints", config_dump.only("eds")),
-            ("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
-            ("/debug/ndsz", "Its name table", config_dump.only("nds")),
-            ("/debug/sidecarz", "Which services it sees", scope.sidecarz),
-            ("/debug/describe", "What applies to it, in short: services, routes, rules, policies", describe.describe),
+            ("/debug/edsz", "Endpoints", config_dump.only("eds")),
+            ("/debug/ecdsz", "Extension configurations", config_dump.only("ecds")),
+            ("/debug/ndsz", "DNS name table", config_dump.only("nds")),
+            ("/debug/sidecarz", "Sidecar scope: the visible services", scope.sidecarz),
+            ("/debug/describe", "Summary: services, routes, rules, policies", describe.describe),
             (
                 "/debug/authz",
-                "Which AuthorizationPolicies it has; request={…} as JSON: which of them decides",
+                "AuthorizationPolicies, and the decision about request={…} in JSON",
                 authz.authz,
             ),
             (
                 "/debug/explain",
-                "Which objects one of its resources was made from; type=cds where names repeat",
+                "Objects that a resource was built from; type=cds if a name is ambiguous",
                 explain.explain_page,
             ),
         )
     ),
     "Configuration": (
-        Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
+        Page("/debug/problemz", "Problems of users' objects", configuration.problemz),
         Page(
             "/debug/statusz",
-            "What becomes of objects of the Gateway API and of Ingresses; namespace, kind",
+            "Status of Gateway API resources and Ingresses; namespace, kind",
             statuses.statusz,
             ("pretty",),
         ),
-        Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
-        Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
-        Page("/debug/authorizationz", "Every AuthorizationPolicy, by namespace", configuration.authorizationz),
+        Page("/debug/configz", "All objects of Istio's kinds", configuration.configz, ("pretty",)),
+        Page("/debug/resourcesz", "Supported kinds", configuration.resourcesz),
+        Page("/debug/authorizationz", "All AuthorizationPolicies by namespace", configuration.authorizationz),
         Page(
             "/debug/telemetryz",
-            "Every Telemetry, by namespace; with proxyID those that count for it",
+            "All Telemetry resources by namespace, or with proxyID the effective ones",
             telemetry.telemetryz,
             ("pretty",),
         ),
-        Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
-        Page("/debug/inject", "The templates of injection", configuration.inject, ("pretty",)),
+        Page("/debug/mesh", "Effective mesh config", configuration.mesh, ("pretty",)),
+        Page("/debug/inject", "Injection templates", configuration.inject, ("pretty",)),
         Page(
             "/debug/push_status",
-            "What is odd: services without endpoints, proxies without services …",
+            "Anomalies: services without endpoints, proxies without services …",
             push_status.push_status,
         ),
         Page(
             "/debug/pushcontext",
-            "Authorization policies, and gateways between networks",
+            "Authorization policies and network gateways",
             push_context.pushcontext,
             ("pretty",),
         ),
     ),
     "Registry": (
-        Page("/debug/registryz", "Every service", registry.registryz),
-        Page("/debug/endpointShardz", "Every endpoint, by host and namespace", registry.endpoint_shardz),
-        Page("/debug/endpointz", "The same under its old name", registry.endpoint_shardz),
-        Page("/debug/instancesz", "Which services each connected proxy serves", registry.instancesz),
-        Page("/debug/networkz", "Gateways between networks", registry.networkz),
-        Page("/debug/clusterz", "Clusters whose services are known", registry.clusterz),
-        Page("/debug/mcsz", "Services that clusters export and import (MCS)", mcs.mcsz),
-        Page("/debug/ambientz", "What ztunnels are told", ambient.ambientz, ("pretty",)),
+        Page("/debug/registryz", "All services", registry.registryz),
+        Page("/debug/endpointShardz", "All endpoints by host and namespace", registry.endpoint_shardz),
+        Page("/debug/endpointz", "Old name of endpointShardz", registry.endpoint_shardz),
+        Page("/debug/instancesz", "Services of each connected proxy", registry.instancesz),
+        Page("/debug/networkz", "Network gateways", registry.networkz),
+        Page("/debug/clusterz", "Clusters of the registry", registry.clusterz),
+        Page("/debug/mcsz", "Services exported and imported by clusters (MCS)", mcs.mcsz),
+        Page("/debug/ambientz", "Workloads, services and policies for ztunnels", ambient.ambientz, ("pretty",)),
     ),
     "This process": (
         Page(
             "/debug/cachez",
-            "Which serialized resources are kept, and how much they take",
+            "Cached resources and their sizes",
             caches.cachez,
             ("sizes=true", "clear=true"),
         ),
-        Page("/debug/krtz", "Which derived values are kept, and what reads them", caches.krtz, ("pretty",)),
+        Page("/debug/krtz", "Derived values and their readers", caches.krtz, ("pretty",)),
     ),
-    "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list, listed=False),),
+    "This page": (Page("/debug/list", "Names of all pages as JSON", page_list, listed=False),),
 }
-_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "End the stream of proxyID", fleet.force_disconnect),)}
+_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "Close the stream of proxyID", fleet.force_disconnect),)}
 
 
 def sections(settings: DebugSettings) -> dict[str, tuple[Page, ...]]:
-    """Returns the pages that are served, by title."""
-    shown = _SECTIONS | {"Profiles": PAGES} if settings.profiles else _SECTIONS
-    return shown | _UNSAFE if settings.unsafe_admin else shown
+    """Return the enabled pages by section title."""
+    enabled = _SECTIONS | {"Profiles": PAGES} if settings.profiles else _SECTIONS
+    return enabled | _UNSAFE if settings.unsafe_admin else enabled

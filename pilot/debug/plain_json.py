@@ -1,4 +1,4 @@
-"""Plain data as JSON, a piece at a time: one call for all of a large page would hold the interpreter, and so everybody, for as long as it takes."""
+"""Incremental JSON encoding, because encoding a large page in one call would block the interpreter for too long."""
 
 from __future__ import annotations
 
@@ -10,43 +10,48 @@ import msgspec
 from pilot.lib.text import one_line
 
 LEVELS = 4
-"""Levels of lists and objects that are taken apart; what is below them is encoded in one go."""
+"""Levels of lists and objects that are encoded item by item; deeper values are encoded in one call."""
 INDENT = 4
 _ESCAPES = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
 PART = 1 << 18
-"""Bytes of a part at least: many small ones cost more to write than to make."""
+"""Minimum bytes of a part, because many small parts are expensive to write."""
 
 
 class LazyFields(NamedTuple):
-    """An object whose fields are made when they are written."""
+    """An object whose fields are evaluated when they are written."""
 
     items: Iterator[tuple[str, Any]]
 
 
 def parts(value: Any, pretty: bool) -> Iterator[bytes]:
-    """Yields compact JSON, or JSON that is indented by four, in parts of `PART` bytes and the rest. Lists may be iterators: what they yield is
-    written at once, and need not all be there together."""
-    made: list[bytes] = []
+    """Yield JSON, compact or indented by four, in parts of at least `PART` bytes.
+
+    Lists may be iterators, whose items are written as they are produced.
+    """
+    pieces: list[bytes] = []
     size = 0
     for piece in _pieces(value, LEVELS, 0 if pretty else -1):
-        made.append(piece)
+        pieces.append(piece)
         size += len(piece)
         if size >= PART:
-            yield _escaped(b"".join(made))
-            made, size = [], 0
-    if made:
-        yield _escaped(b"".join(made))
+            yield _escaped(b"".join(pieces))
+            pieces, size = [], 0
+    if pieces:
+        yield _escaped(b"".join(pieces))
 
 
 def _escaped(encoded: bytes) -> bytes:
-    """Returns JSON without the characters that Go's encoder escapes, so that no page can be read as HTML; they are in texts alone."""
+    """Escape the characters that Go's encoder escapes, so that browsers cannot interpret a page as HTML.
+
+    They only occur inside strings.
+    """
     for character, escape in _ESCAPES:
         encoded = encoded.replace(character, escape)
     return encoded
 
 
 def _pieces(value: Any, levels: int, depth: int) -> Iterator[bytes]:
-    """Yields the pieces of a value. `depth`: of its indentation, -1 for none."""
+    """Yield the pieces of a value. `depth` is the indentation level, or -1 for compact JSON."""
     is_lazy = isinstance(value, Iterator | LazyFields)
     if not is_lazy and (not levels or not isinstance(value, Mapping | list | tuple) or not value):
         yield _whole(value, depth)
@@ -78,7 +83,7 @@ def _whole(value: Any, depth: int) -> bytes:
 
 
 def _as_text(value: Any) -> Any:
-    """Returns plain data with escapes for what is no text, such as the bytes of a file name that is no UTF-8."""
+    """Escape lone surrogates, which stand for invalid UTF-8 in file names."""
     if isinstance(value, str):
         return "".join(one_line(c) if 0xD800 <= ord(c) < 0xE000 else c for c in value)
     if isinstance(value, Mapping):

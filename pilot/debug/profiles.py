@@ -1,4 +1,4 @@
-"""The pages below /debug/pprof/, as Go's net/http/pprof has them. https://pkg.go.dev/net/http/pprof"""
+"""The pages below /debug/pprof/, compatible with Go's net/http/pprof. https://pkg.go.dev/net/http/pprof"""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from pilot.pprof.trace import encode_trace
 
 PREFIX = "/debug/pprof/"
 LONGEST = 600.0
-"""Seconds that a profile may take."""
+"""Maximum duration of a profile in seconds."""
 _CONTENTION = ValueType("contentions", "count"), ValueType("delay", "nanoseconds")
 
 
 def _seconds(query: Query, default: float) -> float:
-    """Returns how long a profile is to take, by the query."""
+    """Return the duration of a profile from the query."""
     try:
-        asked = float(query.get("seconds") or default)
+        seconds = float(query.get("seconds") or default)
     except ValueError:
         raise Refused(400, f"seconds={query['seconds']!r} is not a number\n") from None
-    if not math.isfinite(asked) or not 0 <= asked <= LONGEST:
+    if not math.isfinite(seconds) or not 0 <= seconds <= LONGEST:
         raise Refused(400, f"seconds must be from 0 to {LONGEST:.0f}\n")
-    return asked or default
+    return seconds or default
 
 
 async def profile(sources: Sources, query: Query) -> Any:
-    """Returns where the event loop spends its time."""
-    found = await _sampled(_seconds(query, 30.0), cpu.INTERVAL)
-    return Later(lambda: FileAnswer("profile", encode(cpu.cpu_profile(found))))
+    """Return a CPU profile of the event loop."""
+    samples = await _sampled(_seconds(query, 30.0), cpu.INTERVAL)
+    return Later(lambda: FileAnswer("profile", encode(cpu.cpu_profile(samples))))
 
 
 async def trace(sources: Sources, query: Query) -> Any:
-    """Returns what the event loop does one after the other."""
-    found = await _sampled(_seconds(query, 1.0), cpu.FINE_INTERVAL)
-    return Later(lambda: FileAnswer("trace", encode_trace(found)))
+    """Return an execution trace of the event loop."""
+    samples = await _sampled(_seconds(query, 1.0), cpu.FINE_INTERVAL)
+    return Later(lambda: FileAnswer("trace", encode_trace(samples)))
 
 
 async def _sampled(seconds: float, interval: float) -> cpu.Sampled:
@@ -61,20 +61,20 @@ def _memory(name: str, shown: int) -> Callable[[Sources, Query], Any]:
     async def page(sources: Sources, query: Query) -> Any:
         seconds = _seconds(query, 0.0)
         try:
-            found = await (memory.sample(seconds) if seconds else memory.now())
+            samples = await (memory.sample(seconds) if seconds else memory.now())
         except BusyError as error:
             raise _busy(error) from error
-        made = memory.heap_profile(found, shown)
-        return _kept(name, made, memory.heap_head(found), query)
+        heap_profile = memory.heap_profile(samples, shown)
+        return _profile_answer(name, heap_profile, memory.heap_head(samples), query)
 
     return page
 
 
-def _kept(name: str, made: Profile, head: str, query: Query) -> Later:
-    """Returns a profile of what is there, as text where `debug` asks for it."""
+def _profile_answer(name: str, stack_profile: Profile, head: str, query: Query) -> Later:
+    """Return a profile as a file, or as text with `debug`."""
     if _debug(query):
-        return Later(lambda: TextAnswer(as_text(head, made)))
-    return Later(lambda: FileAnswer(f"{name}-delta" if query.get("seconds") else name, encode(made)))
+        return Later(lambda: TextAnswer(as_text(head, stack_profile)))
+    return Later(lambda: FileAnswer(f"{name}-delta" if query.get("seconds") else name, encode(stack_profile)))
 
 
 def _debug(query: Query) -> int:
@@ -83,55 +83,57 @@ def _debug(query: Query) -> int:
 
 
 async def goroutine(sources: Sources, query: Query) -> Any:
-    """Returns the stacks of tasks and threads, counted; with debug=2 one by one."""
-    found: list[Running] = [*await all_of(tasks()), *threads()]
+    """Return the stacks of tasks and threads with counts, or one by one with debug=2."""
+    stacks: list[Running] = [*await all_of(tasks()), *threads()]
     if _debug(query) >= 2:
-        return Later(lambda: TextAnswer(one_by_one(found)))
-    return _kept("goroutine", counted(found, GOROUTINES), f"goroutine profile: total {len(found)}", query)
+        return Later(lambda: TextAnswer(one_by_one(stacks)))
+    return _profile_answer("goroutine", counted(stacks, GOROUTINES), f"goroutine profile: total {len(stacks)}", query)
 
 
 def threadcreate(sources: Sources, query: Query) -> Any:
-    """Returns the stacks of threads, counted."""
-    found = list(threads())
-    return _kept("threadcreate", counted(found, THREADS), f"threadcreate profile: total {len(found)}", query)
+    """Return the stacks of threads with counts."""
+    stacks = list(threads())
+    return _profile_answer(
+        "threadcreate", counted(stacks, THREADS), f"threadcreate profile: total {len(stacks)}", query
+    )
 
 
-def _never(name: str, head: str) -> Callable[[Sources, Query], Any]:
-    """Returns a page of what Python does not count: nothing was waited for, as far as anybody knows."""
-    made = Profile(_CONTENTION, {}, _CONTENTION[0], shown=1)
-    return lambda sources, query: _kept(name, made, f"--- {head}:\ncycles/second=1000000000", query)
+def _empty_profile(name: str, head: str) -> Callable[[Sources, Query], Any]:
+    """Return a page with an empty profile, for events that Python does not record."""
+    empty_profile = Profile(_CONTENTION, {}, _CONTENTION[0], shown=1)
+    return lambda sources, query: _profile_answer(name, empty_profile, f"--- {head}:\ncycles/second=1000000000", query)
 
 
 def cmdline(sources: Sources, query: Query) -> Any:
-    """Returns the arguments of the process, without the secrets in them."""
+    """Return the arguments of the process, with secrets redacted."""
     return TextAnswer("\0".join(shown_arguments(sys.argv)))
 
 
 def symbol(sources: Sources, query: Query) -> Any:
-    """Returns that names are in the profiles: there is nothing to look up."""
+    """Report that profiles are symbolised, so there is nothing to look up."""
     return TextAnswer("num_symbols: 1\n")
 
 
 _ABOUT = (
-    ("profile", "Where the event loop spends its time: seconds=30", profile),
-    ("trace", "What the event loop does, for ui.perfetto.dev: seconds=1", trace),
+    ("profile", "CPU profile of the event loop: seconds=30", profile),
+    ("trace", "Execution trace of the event loop, for ui.perfetto.dev: seconds=1", trace),
     (
         "heap",
-        "What holds memory: seconds=N for what is allocated meanwhile, debug=1 for text",
+        "Memory in use: seconds=N for allocations during that time, debug=1 for text",
         _memory("heap", memory.INUSE_SPACE),
     ),
-    ("allocs", "The same, by what was allocated", _memory("allocs", memory.ALLOC_SPACE)),
+    ("allocs", "Memory allocations", _memory("allocs", memory.ALLOC_SPACE)),
     ("goroutine", "Tasks and threads with their stacks: debug=1 for text, debug=2 one by one", goroutine),
     ("threadcreate", "Threads with their stacks", threadcreate),
-    ("block", "Nothing: Python does not count what threads wait for", _never("block", "contention")),
-    ("mutex", "Nothing: Python does not count what locks are waited for", _never("mutex", "mutex")),
-    ("cmdline", "The arguments of the process", cmdline),
-    ("symbol", "Names of addresses: profiles have them", symbol),
+    ("block", "Empty: Python does not record blocking events", _empty_profile("block", "contention")),
+    ("mutex", "Empty: Python does not record lock contention", _empty_profile("mutex", "mutex")),
+    ("cmdline", "Command line arguments", cmdline),
+    ("symbol", "Symbol lookup: profiles contain their symbols", symbol),
 )
 
 
 def index(sources: Sources, query: Query) -> Any:
-    """Returns the list of profiles, for people."""
+    """Return the HTML list of profiles."""
     rows = "".join(
         f'<tr><td><a href="{name}{"?debug=1" if "debug" in about else ""}">{name}</a><td>{about}\n'
         for name, about, _ in _ABOUT
@@ -142,7 +144,7 @@ def index(sources: Sources, query: Query) -> Any:
 
 
 def unknown(sources: Sources, query: Query) -> Any:
-    """Refuses a profile that there is not."""
+    """Refuse an unknown profile."""
     raise Refused(404, "Unknown profile\n")
 
 

@@ -1,4 +1,4 @@
-"""What applies to the whole mesh: pushcontext."""
+"""The debug page of mesh-wide configuration: pushcontext."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 def pushcontext(sources: Sources, query: Query) -> Any:
-    """Returns the authorization policies and the gateways between networks; those whose host name has no addresses yet are listed as unresolved."""
+    """Return the authorization policies and the network gateways, including gateways whose hostname is not resolved
+    yet."""
     rows, root = (
         [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
         mesh_config(sources.db).root_namespace,

@@ -1,4 +1,4 @@
-"""What is odd about the mesh without being anybody's mistake: push_status, by the names of istiod's health metrics."""
+"""The debug page of mesh health, by the names of istiod's health metrics: push_status."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pilot.debug.sources import Sources
 
 
 def push_status(sources: Sources, query: Query) -> Any:
-    """Returns metric → key → proxy and message, as it was when it was looked at last; nothing at all before the first time."""
-    found = sources.health()
-    if found is None:
+    """Return metric → key → proxy and message from the last health check, or an empty text before the first one."""
+    findings = sources.health()
+    if findings is None:
         return TextAnswer("")
-    return Indented(show_findings(found))
+    return Indented(show_findings(findings))

@@ -1,4 +1,4 @@
-"""The service registry: registryz, endpointShardz, instancesz, networkz. Field names are those of istiod's pages."""
+"""Debug pages of the service registry: registryz, endpointShardz, instancesz, networkz. Field names match istiod's."""
 
 from __future__ import annotations
 
@@ -47,65 +47,65 @@ _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 
 async def registryz(sources: Sources, query: Query) -> Any:
-    """Returns every service, oldest first."""
+    """Return all services, oldest first."""
     db = sources.db
-    found = await all_of(look_up(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None)
-    return Later(lambda: map(show_service, found))
+    details = await all_of(service_details(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None)
+    return Later(lambda: map(show_service, details))
 
 
 async def endpoint_shardz(sources: Sources, query: Query) -> Any:
-    """Returns host → namespace → the endpoints by where they come from."""
+    """Return host → namespace → endpoints by shard."""
     db = sources.db
 
-    def looked_up(ref: ServiceRef) -> tuple[Service, list[Endpoint], tuple[str, ...]] | None:
+    def shard_entry(ref: ServiceRef) -> tuple[Service, list[Endpoint], tuple[str, ...]] | None:
         s = service(db, ref)
         its_endpoints = [e for port in s.ports for e in endpoints(db, ref, port.number)] if s is not None else []
         return (s, its_endpoints, service_accounts(db, ref)) if s is not None and its_endpoints else None
 
     hosts: dict[str, list[tuple[Service, list[Endpoint], tuple[str, ...]]]] = defaultdict(list)
-    for known in await all_of(map(looked_up, service_refs(db))):
-        if known is not None:
-            hosts[known[0].hostname].append(known)
+    for entry in await all_of(map(shard_entry, service_refs(db))):
+        if entry is not None:
+            hosts[entry[0].hostname].append(entry)
 
     def show(s: Service, its_endpoints: list[Endpoint], accounts: tuple[str, ...]) -> dict[str, Any]:
         return {"Shards": _shards(s, its_endpoints), "ServiceAccounts": _set(accounts)}
 
     return Later(
         lambda: LazyFields(
-            (host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()
+            (host, {entry[0].namespace: show(*entry) for entry in entries}) for host, entries in hosts.items()
         )
     )
 
 
 async def instancesz(sources: Sources, query: Query) -> Any:
-    """Returns the ports of services that each connected proxy stands for."""
+    """Return the service ports of each connected proxy."""
     db, connections = sources.db, sources.fleet.connections()
-    known = (
+    present = (
         c for c in connections if db.proxies.peek(c.proxy_key) is not None
-    )  # it may have gone while others were looked at
+    )  # it may have disconnected in the meantime
     return dict(
         await all_of(
-            (c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in known
+            (c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in present
         )
     )
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
-    """Returns the clusters whose services are known, the own one first. Which secret names another cluster is not told."""
-    own = sources.db.settings.registry.cluster_id
+    """Return the clusters of the registry, the local one first. The names of remote secrets are not exposed."""
+    local_cluster = sources.db.settings.registry.cluster_id
     return [
         {"id": cluster, "secretName": "", "syncStatus": "synced"}
-        for cluster in dict.fromkeys((own, *service_clusters(sources.db)))
+        for cluster in dict.fromkeys((local_cluster, *service_clusters(sources.db)))
     ]
 
 
 def networkz(sources: Sources, query: Query) -> Any:
-    """Returns the gateways between networks, those that have only a host name too."""
+    """Return the network gateways, including those with only a hostname."""
     return [show_network_gateway(g) for g in all_network_gateways(sources.db).gateways]
 
 
 def show_network_gateway(g: NetworkGateway) -> dict[str, Any]:
-    """Returns a gateway between networks. Its service account is never known: it is that of gateways of ambient mode."""
+    """Return a network gateway. Its service account is always empty, because only ambient gateways have one."""
     shown: dict[str, Any] = {
         "Network": g.network,
         "Cluster": g.cluster,
@@ -116,8 +116,8 @@ def show_network_gateway(g: NetworkGateway) -> dict[str, Any]:
     return shown | {"ServiceAccount": {"Namespace": "", "Name": ""}}
 
 
-class LookedUp(NamedTuple):
-    """A service with what only its objects say: the type and the outside addresses of its Kubernetes Service by cluster, its aliases."""
+class ServiceDetails(NamedTuple):
+    """A service with facts from its objects: the type and external addresses by cluster, and its aliases."""
 
     service: Service
     type: str
@@ -126,12 +126,12 @@ class LookedUp(NamedTuple):
     own_cluster: str
 
 
-def look_up(db: Mesh, s: Service) -> LookedUp:
-    """Returns a service with what its objects say of it now."""
-    own = db.settings.registry.cluster_id
+def service_details(db: Mesh, s: Service) -> ServiceDetails:
+    """Return a service with the current facts from its objects."""
+    local_cluster = db.settings.registry.cluster_id
     rows = {}
     if s.registry is Registry.KUBERNETES:
-        clusters = dict.fromkeys((own, *(cluster for cluster, _ in s.cluster_addresses)))
+        clusters = dict.fromkeys((local_cluster, *(cluster for cluster, _ in s.cluster_addresses)))
         rows = {
             c: row
             for c in clusters
@@ -141,21 +141,21 @@ def look_up(db: Mesh, s: Service) -> LookedUp:
     external = {
         cluster: addresses for cluster, row in rows.items() if (addresses := declared_external_addresses(row.spec))
     }
-    return LookedUp(s, kind, external, aliases(db).get(s.hostname, ()), own)
+    return ServiceDetails(s, kind, external, aliases(db).get(s.hostname, ()), local_cluster)
 
 
-def show_service(found: LookedUp) -> dict[str, Any]:
-    """Returns a service in istiod's words. The resource version is not kept, and is "" here."""
-    s = found.service
+def show_service(details: ServiceDetails) -> dict[str, Any]:
+    """Return a service in istiod's format. The resource version is not retained and is always ""."""
+    s = details.service
     vips = {
         cluster: list(addresses)
-        for cluster, addresses in s.cluster_addresses or ((found.own_cluster, s.addresses),)
+        for cluster, addresses in s.cluster_addresses or ((details.own_cluster, s.addresses),)
         if addresses
     }
     if s.registry is Registry.KUBERNETES and not vips:
-        vips = {found.own_cluster: [_NO_ADDRESS]}
+        vips = {details.own_cluster: [_NO_ADDRESS]}
     fields: dict[str, Any] = {
-        "Attributes": _attributes(found),
+        "Attributes": _attributes(details),
         "ports": [_port(p) for p in s.ports],
         "serviceAccounts": list(s.service_accounts),
         "creationTime": s.created or ZERO_TIME,
@@ -169,8 +169,8 @@ def show_service(found: LookedUp) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value} | always
 
 
-def _attributes(found: LookedUp) -> dict[str, Any]:
-    s = found.service
+def _attributes(details: ServiceDetails) -> dict[str, Any]:
+    s = details.service
     return {
         "ServiceRegistry": str(s.registry),
         "Name": s.name,
@@ -179,13 +179,13 @@ def _attributes(found: LookedUp) -> dict[str, Any]:
         "ExportTo": None if s.export_to == PUBLIC else _set(s.export_to),
         "Visibility": 0,
         "LabelSelectors": dict(s.selector) or None,
-        "Aliases": [{"Hostname": alias.hostname, "Namespace": alias.namespace} for alias in found.aliases] or None,
+        "Aliases": [{"Hostname": alias.hostname, "Namespace": alias.namespace} for alias in details.aliases] or None,
         "ClusterExternalAddresses": {
-            "Addresses": {cluster: list(addresses) for cluster, addresses in found.external.items()} or None
+            "Addresses": {cluster: list(addresses) for cluster, addresses in details.external.items()} or None
         },
         "ClusterExternalPorts": None,
         "PassthroughTargetPorts": None,
-        "Type": found.type,
+        "Type": details.type,
         "ExternalName": s.external_name,
         "NodeLocal": s.node_local,
         "TrafficDistribution": _DISTRIBUTION.get(s.traffic_distribution, 0),
@@ -232,10 +232,10 @@ def _endpoint(e: Endpoint, of_kubernetes: bool) -> dict[str, Any]:
 
 def _target(sources: Sources, target: ServiceTarget) -> dict[str, Any]:
     s = service(sources.db, target.ref)
-    shown = show_service(look_up(sources.db, s)) if s is not None else None
+    shown = show_service(service_details(sources.db, s)) if s is not None else None
     return {"Service": shown, "Port": _port(target.port) | {"TargetPort": target.target_port}}
 
 
 def _set(names: Iterable[str]) -> dict[str, Any]:
-    """Returns a Go set as it is in JSON."""
+    """Return the JSON form of a Go set."""
     return {name: {} for name in sorted(names)}

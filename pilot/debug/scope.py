@@ -1,4 +1,4 @@
-"""What a proxy sees of the mesh: sidecarz."""
+"""The debug page of a proxy's Sidecar scope: sidecarz."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.config.networking.destination_rule import DestinationRule
 from pilot.config.object import Object
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.plain_json import LazyFields
-from pilot.debug.registry import ZERO_TIME, LookedUp, look_up, show_service
+from pilot.debug.registry import ZERO_TIME, ServiceDetails, service_details, show_service
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.mesh.model.proxy import NodeType
@@ -26,11 +26,11 @@ from pilot.mesh.traffic.imports import egress_services, scope_services
 
 _DEFAULT = "default-sidecar"
 _REGISTRY_ONLY = "REGISTRY_ONLY"
-"""What proto JSON leaves out, for it is the first of its enumeration."""
+"""Omitted by proto JSON, because it is the first value of its enumeration."""
 
 
 async def sidecarz(sources: Sources, query: Query) -> Any:
-    """Returns the scope of proxyID: which Sidecar applies, what it imports listener by listener, and what happens to the rest."""
+    """Return the scope of proxyID: its Sidecar, its imports by listener, and its outbound traffic policy."""
     db = sources.db
     connection = asked_connection(sources, query)
     node_id, is_gateway = connection.proxy_key, connection.proxy.type is NodeType.ROUTER
@@ -38,15 +38,15 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
     indexes = range(len(egress_listeners(db, scope)))
     listeners = [await all_of(i.ref for i in tuple(egress_services(db, scope, index))) for index in indexes]
     refs = await all_of(imported.ref for imported in tuple(scope_services(db, scope).values()))
-    known: dict[ServiceRef, LookedUp] = {}
+    details: dict[ServiceRef, ServiceDetails] = {}
 
-    def look_up_all() -> Iterator[None]:
+    def load_details() -> Iterator[None]:
         for ref in itertools.chain(refs, *listeners):
-            if ref not in known and (s := service(db, ref)) is not None:
-                known[ref] = look_up(db, s)
+            if ref not in details and (s := service(db, ref)) is not None:
+                details[ref] = service_details(db, s)
             yield
 
-    await all_of(look_up_all())
+    await all_of(load_details())
     merged = dict(
         await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs)
     )
@@ -66,13 +66,15 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
     version, domain = _rule_version(db), db.settings.registry.domain
 
     def make() -> dict[str, Any]:
-        def services(of: list[ServiceRef]) -> Iterator[dict[str, Any]]:
-            return (show_service(known[ref]) for ref in of if ref in known)
+        def services(group: list[ServiceRef]) -> Iterator[dict[str, Any]]:
+            return (show_service(details[ref]) for ref in group if ref in details)
 
         return head | {
             "services": services(refs),
             "egressListenerServices": [None] if is_gateway else [services(of) for of in listeners],
-            "servicesByHostname": LazyFields((ref.hostname, show_service(known[ref])) for ref in refs if ref in known),
+            "servicesByHostname": LazyFields(
+                (ref.hostname, show_service(details[ref])) for ref in refs if ref in details
+            ),
             "destinationRules": LazyFields(
                 (host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()
             ),
@@ -82,17 +84,17 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
 
 
 def _first_source(db: Mesh, rule: MergedRule) -> Object[DestinationRule] | None:
-    """Returns the oldest of the objects that a rule is merged from, by whose name it goes; None where that is gone."""
+    """Return the oldest source of a merged rule, which provides its name, or None if it was deleted."""
     return DESTINATION_RULE.table(db).peek(rule.key)
 
 
 def _rule_version(db: Mesh) -> str:
-    """Returns the API version by which DestinationRules are shown."""
+    """Return the API version of DestinationRules."""
     return DESTINATION_RULE.versions[0]
 
 
 def _show_rule(rule: MergedRule, first: Object[DestinationRule], version: str, domain: str) -> dict[str, Any]:
-    """Returns the rules of a host as one, in istiod's words. What is not kept of their metadata is empty."""
+    """Return the merged rule of a host in istiod's format; metadata that is not retained is empty."""
     group, kind = first.kind
     shown = {
         "type": {"group": group, "version": version, "kind": kind},

@@ -1,4 +1,4 @@
-"""Work of the event loop that takes long is done a slice at a time, so that whoever waits for the loop waits for milliseconds."""
+"""Slicing of long work on the event loop, so that other tasks wait for milliseconds at most."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 SLICE = 0.004
-"""Seconds that one slice takes, and however long one item takes more."""
+"""Duration of a slice in seconds, which one slow item may exceed."""
 
 
 async def all_of(items: Iterable[T]) -> list[T]:
-    """Returns all items; others get their turns while they are made."""
+    """Return all items, and yield to the event loop while they are produced."""
     return [item async for item in _in_turns(items)]
 
 
 async def those_of(items: Iterable[T | None]) -> list[T]:
-    """Returns all items but None, in the same way."""
+    """Return all items except None, like `all_of`."""
     return [item async for item in _in_turns(items) if item is not None]
 
 
 async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
-    """Calls `act` with each item, in the same way."""
+    """Call `act` with each item, like `all_of`."""
     async for item in _in_turns(items):
         act(item)
 
@@ -40,29 +40,32 @@ async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 LONGEST = 10.0
-"""Seconds for which the collector rests at most while there is always some large answer being made."""
+"""Maximum seconds that garbage collection is suspended while large responses overlap."""
 
 
-class _Rest:
-    """How many want the collector of cyclic garbage to rest, and since when it does, monotonic."""
+class _Suspension:
+    """The number of users that suspend garbage collection, and the start of the suspension (monotonic)."""
 
-    wanted = 0
+    users = 0
     since = 0.0
 
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """Lets no cyclic garbage be looked for: a large answer is made of many objects, all of which a collection would look at time and again,
-    while nobody else has a turn. They are in no cycles, and go when the answer is written."""
-    if not _Rest.wanted and gc.isenabled():
+    """Suspend garbage collection while a large response is built.
+
+    Collections would traverse its many objects again and again and block the event loop. The objects form no cycles, so
+    they are freed when the response has been written.
+    """
+    if not _Suspension.users and gc.isenabled():
         gc.disable()
-        _Rest.since = time.monotonic()
-    elif time.monotonic() - _Rest.since > LONGEST:
+        _Suspension.since = time.monotonic()
+    elif time.monotonic() - _Suspension.since > LONGEST:
         gc.enable()
-    _Rest.wanted += 1
+    _Suspension.users += 1
     try:
         yield
     finally:
-        _Rest.wanted -= 1
-        if not _Rest.wanted:
+        _Suspension.users -= 1
+        if not _Suspension.users:
             gc.enable()

@@ -1,4 +1,4 @@
-"""What the pages show, as they need to see it: the composition root hands in the objects of the layers beside this one."""
+"""The interfaces that debug pages read, implemented by objects that the composition root passes in."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 class WatchedType(Protocol):
-    """Says what a proxy subscribes to of one type. `names` is as the proxy asked, with "*" where it wants all; `known` are the names
-    of what it has of all of them, in the variant that sends changes alone; `sent_at` is
-    Unix seconds, 0 before the first response; nonces and `last_error` (of the last NACK, cleared by an ACK) are "" where there is none."""
+    """A proxy's subscription to one type.
+
+    `names` are the subscribed names, with "*" for a wildcard. `wildcard_names` are the names that a delta wildcard
+    subscription has received. `sent_at` is in Unix seconds, 0 before the first response. Nonces and `last_error` (of
+    the last NACK, cleared by an ACK) are "" if there is none.
+    """
 
     @property
     def names(self) -> Collection[str]: ...
@@ -38,8 +41,11 @@ class WatchedType(Protocol):
 
 
 class ConnectedProxy(Protocol):
-    """One stream. `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` Unix seconds,
-    `watches` by type URL. `activity` is another number whenever something was sent or received since."""
+    """A proxy's stream.
+
+    `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` in Unix seconds, and
+    `subscriptions` by type URL. `activity` changes whenever something is sent or received.
+    """
 
     @property
     def id(self) -> str: ...
@@ -58,39 +64,42 @@ class ConnectedProxy(Protocol):
 
 
 class Fleet(Protocol):
-    """The connected proxies. `version` is that of the last push."""
+    """The connected proxies. `version` is the version of the last push."""
 
     @property
     def version(self) -> str: ...
     def connections(self) -> Sequence[ConnectedProxy]: ...
     def push_all(self) -> int:
-        """Sends everything to everybody again; returns the number of proxies."""
+        """Push everything to all proxies again, and return their number."""
 
     def disconnect(self, connection_id: str) -> None:
-        """Ends one stream."""
+        """Close a stream."""
 
     def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
-        """Returns the serialized resources that are kept for the connected proxies: by type URL groups of them, by name."""
+        """Return the cached serialized resources by type URL, as groups by name."""
 
     def clear_cache(self) -> None:
-        """Gives up what is kept for proxies that are gone."""
+        """Drop cached resources that no connected proxy uses."""
 
 
 async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
-    """Returns no identities: nobody is known."""
+    """Return no identities."""
     return ()
 
 
-def _not_looked() -> None:
-    """Returns None: nobody looks at the health of the mesh."""
+def _no_health() -> None:
+    """Return None, because health checks are disabled."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Everything that a page may read. `problems` gives the current ones of users' objects. `identify` returns the SPIFFE identities that a caller
-    over HTTP has proved, by its address and its headers, whose names are in lower case. `pod` is this pod's name, "" where it has none.
-    `templates` returns the texts of injection by their names, None where there is no injection. `health` returns what was found by metric and
-    key when the mesh was looked at last, None before the first time."""
+    """Everything that a page may read.
+
+    `problems` returns the current problems of users' objects. `identify` returns the authenticated SPIFFE identities of
+    an HTTP caller, from its address and its headers with lower-case names. `pod` is the name of this pod, or "".
+    `templates` returns the injection templates by name, or None if injection is disabled. `health` returns the findings
+    of the last health check by metric and key, or None before the first one.
+    """
 
     db: Mesh
     metrics: Metrics
@@ -101,4 +110,4 @@ class Sources:
     pod: str = ""
     build: BuildInfo = dataclasses.field(default_factory=build_info)
     templates: Callable[[], Mapping[str, str] | None] = dict
-    health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _not_looked
+    health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _no_health

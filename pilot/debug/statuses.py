@@ -1,4 +1,4 @@
-"""What becomes of objects of the Gateway API and of Ingresses: their status, which an API server has too and files have not."""
+"""The debug page of object status, for Gateway API resources and Ingresses, including those from files: statusz."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pilot.mesh.status.plain_status import plain_status
 
 
 def statusz(sources: Sources, query: Query) -> Any:
-    """Returns the status of every object that has one; with `namespace` or `kind` only of those of it."""
+    """Return the status of all objects that have one, filtered by `namespace` and `kind`."""
     namespace, kind, controller = (
         query.get("namespace"),
         query.get("kind", "").lower(),
         sources.db.settings.gateway_api.controller,
     )
-    asked = [
+    selected = [
         ref
         for ref in objects_with_status(sources.db)
         if (namespace is None or ref.namespace == namespace) and kind in ("", ref.kind.name.lower())
     ]
-    found = ((ref, object_status(sources.db, ref)) for ref in asked)
+    statuses = ((ref, object_status(sources.db, ref)) for ref in selected)
     return [
         {"group": ref.kind.group, "kind": ref.kind.name, "namespace": ref.namespace, "name": ref.name}
         | {"status": plain_status(status, ref.kind, controller)}
-        for ref, status in found
+        for ref, status in statuses
         if status is not None
     ]

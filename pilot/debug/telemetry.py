@@ -1,4 +1,4 @@
-"""The page of Telemetries, and of what they come to for one proxy: telemetryz."""
+"""The debug page of Telemetry resources and their effect on a proxy: telemetryz."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
 LEVELS = ("Root", "Proxy", "Namespace", "Workload")
-_NOBODY = {"Namespace": "", "Name": ""}
+_NONE = {"Namespace": "", "Name": ""}
 
 
 def telemetryz(sources: Sources, query: Query) -> Any:
-    """Returns every Telemetry by namespace, oldest first; with proxyID those that count for it, one after the other."""
+    """Return all Telemetry resources by namespace, oldest first, or with proxyID the effective ones."""
     if "proxyID" in query:
-        return of_proxy(sources.db, asked_connection(sources, query).proxy_key)
+        return proxy_telemetry(sources.db, asked_connection(sources, query).proxy_key)
     rows, root = [row for _, row in TELEMETRY.table(sources.db).rows()], mesh_config(sources.db).root_namespace
     return Later(lambda: {"telemetries": _show(rows, root)})
 
 
 def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
-    found: dict[str, list[Object[Telemetry]]] = {}
+    rows_by_namespace: dict[str, list[Object[Telemetry]]] = {}
     for row in rows:
-        found.setdefault(row.namespace, []).append(row)
-    listed = {
+        rows_by_namespace.setdefault(row.namespace, []).append(row)
+    telemetries = {
         namespace: [
             {"name": row.name, "namespace": row.namespace, "spec": to_builtins(row.spec)}
-            for row in sorted(of_it, key=age)
+            for row in sorted(namespace_rows, key=age)
         ]
-        for namespace, of_it in sorted(found.items())
+        for namespace, namespace_rows in sorted(rows_by_namespace.items())
     }
-    return {"namespace_to_telemetries": listed, "root_namespace": root}
+    return {"namespace_to_telemetries": telemetries, "root_namespace": root}
 
 
-def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:
-    """Returns the Telemetries that count for a proxy, by level, and their parts in the order in which they are merged."""
+def proxy_telemetry(db: Mesh, node_id: str) -> dict[str, Any]:
+    """Return the effective Telemetry resources of a proxy by level, and their parts in merge order."""
     root = mesh_config(db).root_namespace
     rows = [
         row
@@ -51,7 +51,7 @@ def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:
     ]
     by_level = {_level(row, root): {"Namespace": row.namespace, "Name": row.name} for row in rows}
     return {
-        **{level: by_level.get(level, _NOBODY) for level in LEVELS},
+        **{level: by_level.get(level, _NONE) for level in LEVELS},
         "Metrics": [to_builtins(entry) for row in rows for entry in row.spec.metrics],
         "Logging": [_logging(row, root) for row in rows if row.spec.access_logging],
         "Tracing": [to_builtins(entry) for row in rows for entry in row.spec.tracing],
@@ -67,7 +67,7 @@ def _level(row: Object[Telemetry], root: str) -> str:
 
 def _logging(row: Object[Telemetry], root: str) -> dict[str, Any]:
     levels = {
-        level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NOBODY
+        level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NONE
         for level in LEVELS
     }
     return {**levels, "Logging": [to_builtins(entry) for entry in row.spec.access_logging]}

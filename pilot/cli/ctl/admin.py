@@ -1,4 +1,4 @@
-"""pilotctl admin log: how much each scope of the control plane's log says, and changes of that while it runs."""
+"""pilotctl admin log: show and change the log levels of a running control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import answers
+from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 
 CONTROLZ = "http://127.0.0.1:9876"
@@ -21,54 +21,59 @@ _HEAD = ("ACTIVE SCOPE", "DESCRIPTION", "LOG LEVEL", "STACK TRACE LEVEL")
 
 @click.group()
 def admin() -> None:
-    """The control plane itself."""
+    """Manage the control plane."""
 
 
 @admin.command("log")
 @click.option(
-    "--level", default="", metavar="[SCOPE:]LEVEL,…", help="levels from now on; a level alone is that of every scope"
+    "--level",
+    default="",
+    metavar="[SCOPE:]LEVEL,…",
+    help="output levels to set; a LEVEL without SCOPE applies to every scope",
 )
 @click.option(
     "--stack-trace-level",
     default="",
     metavar="[SCOPE:]LEVEL,…",
-    help="levels from which on a stack is written below a message",
+    help="minimum levels of messages that include a stack trace",
 )
-@click.option("-r", "--reset", is_flag=True, help="set every scope to info, without stacks")
+@click.option("-r", "--reset", is_flag=True, help="reset every scope to level info, without stack traces")
 @click.option("--controlz", default=CONTROLZ, show_default=True, metavar="URL", help="ControlZ of the control plane")
-@answers
+@with_output
 def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
-    """The scopes of the log with their levels, as they are after what the options change."""
+    """Set the levels that the options specify, and list all log scopes with their levels."""
     site = _Site(controlz)
     if reset:
         for state in site.scopes():
             site.change(state["name"], {"output_level": "info", "stack_trace_level": "none"})
-    for field, said in (("output_level", level), ("stack_trace_level", stack_trace_level)):
-        for part in filter(None, (part.strip() for part in said.split(","))):
-            name, _, wanted = part.rpartition(":")
+    for field, levels in (("output_level", level), ("stack_trace_level", stack_trace_level)):
+        for part in filter(None, (part.strip() for part in levels.split(","))):
+            name, _, new_level = part.rpartition(":")
             for scope in (name,) if name else [state["name"] for state in site.scopes()]:
-                site.change(scope, {field: wanted})
-    found = site.scopes()
-    rows = [(state["name"], state["description"], state["output_level"], state["stack_trace_level"]) for state in found]
-    return CommandResult(found, (TextTable(_HEAD, rows),))
+                site.change(scope, {field: new_level})
+    states = site.scopes()
+    rows = [
+        (state["name"], state["description"], state["output_level"], state["stack_trace_level"]) for state in states
+    ]
+    return CommandResult(states, (TextTable(_HEAD, rows),))
 
 
 class _Site:
-    """ControlZ at an address; the scheme may be missing."""
+    """Client for ControlZ at an address, with or without a scheme."""
 
     def __init__(self, address: str) -> None:
         self._address = (address if "://" in address else f"http://{address}").rstrip("/")
 
     def scopes(self) -> list[dict[str, Any]]:
-        """Returns every scope with its levels."""
-        found: list[dict[str, Any]] = json.loads(self._ask("scopej/"))
-        return found
+        """Return all scopes with their levels."""
+        states: list[dict[str, Any]] = json.loads(self._request("scopej/"))
+        return states
 
     def change(self, scope: str, fields: dict[str, str]) -> None:
-        """Changes fields of a scope. CommandError where there is no such scope or level."""
-        self._ask(f"scopej/{urllib.parse.quote(scope, safe='')}", fields)
+        """Change fields of a scope. CommandError if the scope or level does not exist."""
+        self._request(f"scopej/{urllib.parse.quote(scope, safe='')}", fields)
 
-    def _ask(self, path: str, fields: dict[str, str] | None = None) -> str:
+    def _request(self, path: str, fields: dict[str, str] | None = None) -> str:
         body = json.dumps(fields).encode() if fields is not None else None
         try:
             request = urllib.request.Request(
@@ -79,10 +84,11 @@ class _Site:
                 return answer.decode(errors="replace")
         except urllib.error.HTTPError as error:
             raise CommandError(
-                error.read().decode(errors="replace").strip() or f"{self._address} answers {error.code}"
+                error.read().decode(errors="replace").strip() or f"{self._address} returned status {error.code}"
             ) from error
         except (urllib.error.URLError, ValueError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise CommandError(
-                f"cannot ask {self._address}: {reason}; ControlZ is for callers on its machine (--controlz says where)"
+                f"cannot reach {self._address}: {reason}; "
+                "ControlZ accepts local connections only (--controlz sets its address)"
             ) from error

@@ -1,4 +1,4 @@
-"""pilotctl analyze: is configuration right, before or after somebody serves it?"""
+"""pilotctl analyze: check files or the configuration of a running control plane."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 import yaml
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import asks
+from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import FORMATS, CommandResult, kind_of, show
 from pilot.config.problem import plain_problem
@@ -21,7 +21,7 @@ from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
 FOUND = 79
-"""The exit status where there are problems, which is istioctl's too."""
+"""The exit status if problems are found, the same as istioctl's."""
 LEVELS = ("warning", "error")
 
 
@@ -31,16 +31,16 @@ LEVELS = ("warning", "error")
     "--meshConfigFile",
     "mesh_config",
     type=click.Path(exists=True, dir_okay=False),
-    help="mesh config that the files are looked at with",
+    help="mesh config to check the files with",
 )
-@click.option("-n", "--namespace", help="only objects of a namespace")
+@click.option("-n", "--namespace", help="only objects in this namespace")
 @click.option(
     "--failure-threshold",
     "threshold",
     type=click.Choice(LEVELS),
     default="error",
     show_default=True,
-    help="from where on it fails",
+    help="lowest severity that makes the command fail",
 )
 @click.option(
     "-o",
@@ -49,9 +49,9 @@ LEVELS = ("warning", "error")
     type=click.Choice(FORMATS),
     default=FORMATS[0],
     show_default=True,
-    help="form of what is printed",
+    help="output format",
 )
-@asks
+@with_client
 def analyze(
     client: PageClient,
     files: tuple[str, ...],
@@ -60,13 +60,14 @@ def analyze(
     threshold: str,
     form: str,
 ) -> None:
-    """What is wrong with configuration: with FILES before it is served, without them with that of the running control plane.
+    """Check configuration: the objects in FILES, or without FILES those of a running control plane.
 
-    FILES are files and folders of YAML and JSON, - is standard input. Objects are looked at alone and with each other, by the rules that hold
-    when they are served. The exit status is 79 where something is wrong.
+    FILES are files and folders of YAML and JSON; - is standard input. Each object is checked by itself and against the
+    other objects, with the rules of the control plane. The exit status is 79 if a problem reaches the failure
+    threshold.
     """
-    found = _of_files(files, mesh_config) if files else client.get("problemz")
-    problems = [p for p in found if namespace is None or p.get("namespace", "") == namespace]
+    reports = _of_files(files, mesh_config) if files else client.get("problemz")
+    problems = [p for p in reports if namespace is None or p.get("namespace", "") == namespace]
     where = f" in namespace {namespace}" if namespace else ""
     show(CommandResult(problems, [_line(p) for p in problems] or [f"✔ No validation issues found{where}."]), form)
     if any(LEVELS.index(p["severity"]) >= LEVELS.index(threshold) for p in problems):
@@ -75,8 +76,8 @@ def analyze(
 
 def _of_files(files: Iterable[str], mesh_config: str | None) -> list[dict[str, Any]]:
     mesh, problems = decode_mesh(_plain(mesh_config))
-    found = find_problems(read_objects(read_files(files)), mesh, load([], os.environ).settings.mesh, CHECKS)
-    return [plain_problem(p) for p in (*problems, *found)]
+    file_problems = find_problems(read_objects(read_files(files)), mesh, load([], os.environ).settings.mesh, CHECKS)
+    return [plain_problem(p) for p in (*problems, *file_problems)]
 
 
 def _plain(path: str | None) -> Any:
@@ -90,7 +91,7 @@ def _plain(path: str | None) -> Any:
 
 
 def _line(problem: dict[str, Any]) -> str:
-    """Returns a problem as istioctl writes its messages, with the path in the object before what is wrong."""
+    """Return a problem in the format of istioctl's messages, with the field path before the message."""
     name = "/".join(part for part in (problem.get("namespace"), problem.get("name")) if part)
     place = problem.get("file", "") + (f":{problem['line']}" if problem.get("line") else "")
     subject = " ".join(part for part in (kind_of(problem), name, place) if part)

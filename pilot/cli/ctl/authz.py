@@ -1,4 +1,4 @@
-"""pilotctl authz check: which policies does a workload have, and which of them decides about a request?"""
+"""pilotctl authz check: list the policies of a workload, and evaluate a request against them."""
 
 from __future__ import annotations
 
@@ -9,73 +9,76 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 
-_WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "UP TO AN AUTHORIZER"}
+_WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED TO AN EXTERNAL AUTHORIZER"}
 
 
 @click.group()
 def authz() -> None:
-    """Who may call a workload."""
+    """Inspect authorization policies."""
 
 
 @authz.command()
 @click.argument("proxy")
-@click.option("--method", metavar="GET", help="method of HTTP (GET)")
-@click.option("--path", metavar="/x", help="path, as it is after the mesh's normalization (/)")
-@click.option("--host", help="host")
+@click.option("--method", metavar="GET", help="HTTP method (default GET)")
+@click.option("--path", metavar="/x", help="path after path normalization (default /)")
+@click.option("--host", help="Host header")
 @click.option(
-    "--from-principal", "principal", help="identity of the client, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; none: plain text"
+    "--from-principal",
+    "principal",
+    help="client identity, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; without one, the request is plaintext",
 )
-@click.option("--from-namespace", "namespace", help="namespace of the client, for its account default")
-@click.option("--from-ip", "ip", metavar="ADDRESS", help="address that connects")
+@click.option("--from-namespace", "namespace", help="client namespace, whose default service account is the identity")
+@click.option("--from-ip", "ip", metavar="ADDRESS", help="source address of the connection")
 @click.option(
     "--remote-ip",
     "remoteIp",
     metavar="ADDRESS",
-    help="address of the client behind trusted proxies (that of --from-ip)",
+    help="client address behind trusted proxies (default: --from-ip)",
 )
-@click.option("--to-ip", "toIp", metavar="ADDRESS", help="address that is called (the workload's own)")
-@click.option("--sni", metavar="NAME", help="name in the TLS handshake")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="header of the request; may be repeated")
+@click.option("--to-ip", "toIp", metavar="ADDRESS", help="destination address (default: the workload's address)")
+@click.option("--sni", metavar="NAME", help="server name in the TLS handshake")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="request header; may be repeated")
 @click.option(
     "--claim",
     "claims",
     multiple=True,
     metavar="NAME=VALUE",
-    help="claim of a valid token, as text or JSON; may be repeated",
+    help="claim of a validated JWT, as text or JSON; may be repeated",
 )
-@click.option("--port", type=int, metavar="NUMBER", help="port that the workload listens on")
-@click.option("--tcp", is_flag=True, default=None, help="a connection of which only TCP is known")
-@answers
-@asks
-def check(client: PageClient, proxy: str, **described: Any) -> CommandResult:
-    """The policies of a workload, and, for a request that is described, which of them decides.
+@click.option("--port", type=int, metavar="NUMBER", help="port of the workload")
+@click.option("--tcp", is_flag=True, default=None, help="evaluate a TCP connection instead of an HTTP request")
+@with_output
+@with_client
+def check(client: PageClient, proxy: str, **attributes: Any) -> CommandResult:
+    """List the AuthorizationPolicies of a workload. If options describe a request, evaluate it and report the deciding
+    policy.
 
-    PROXY is its name, POD.NAMESPACE or a part of it.
+    PROXY is POD.NAMESPACE or part of it.
     """
-    question = _question(**described)
-    found = client.get("authz", proxyID=proxy, **({"request": json.dumps(question)} if question else {}))
-    return CommandResult(found, _parts(found, bool(question)))
+    call = _request_attributes(**attributes)
+    page = client.get("authz", proxyID=proxy, **({"request": json.dumps(call)} if call else {}))
+    return CommandResult(page, _parts(page, bool(call)))
 
 
-def _parts(found: dict[str, Any], asked: bool) -> Iterator[str | TextTable]:
-    if asked:
-        yield f"{_WORDS[found['decision']]}: {found['why']}"
-        yield _about(found)
+def _parts(page: dict[str, Any], has_request: bool) -> Iterator[str | TextTable]:
+    if has_request:
+        yield f"{_WORDS[page['decision']]}: {page['why']}"
+        yield _summary(page)
         yield ""
-    yield _policies(found["policies"], asked, found["proxy"])
+    yield _policy_table(page["policies"], has_request, page["proxy"])
 
 
-def _question(headers: Sequence[str], claims: Sequence[str], **named: Any) -> dict[str, Any]:
-    """Returns the request that the flags describe; {} where none does."""
-    question = {field: value for field, value in named.items() if value is not None}
+def _request_attributes(headers: Sequence[str], claims: Sequence[str], **attributes: Any) -> dict[str, Any]:
+    """Return the request that the flags describe, or {} without any."""
+    call = {field: value for field, value in attributes.items() if value is not None}
     if headers:
-        question["headers"] = dict(_pairs("--header", headers))
+        call["headers"] = dict(_pairs("--header", headers))
     if claims:
-        question["claims"] = {name: _plain(value) for name, value in _pairs("--claim", claims)}
-    return question
+        call["claims"] = {name: _plain(value) for name, value in _pairs("--claim", claims)}
+    return call
 
 
 def _pairs(flag: str, texts: Sequence[str]) -> Iterable[tuple[str, str]]:
@@ -87,7 +90,7 @@ def _pairs(flag: str, texts: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def _plain(text: str) -> Any:
-    """Returns the value of a claim: lists and objects are JSON, anything else is text."""
+    """Return the value of a claim; lists and objects are parsed as JSON, anything else is text."""
     if not text.startswith(("[", "{")):
         return text
     try:
@@ -96,23 +99,26 @@ def _plain(text: str) -> Any:
         raise CommandError(f"--claim: {text!r} is not JSON: {error}") from error
 
 
-def _about(found: dict[str, Any]) -> str:
-    client = found["principal"] or "a client without identity"
-    mode = f"; mutual TLS is {found['mutualTls']}" if found["mutualTls"] else ""
-    return f"{found['protocol']} to {found['proxy']} from {client}{mode}"
+def _summary(page: dict[str, Any]) -> str:
+    client = page["principal"] or "a client without an identity"
+    mode = f"; mutual TLS is {page['mutualTls']}" if page["mutualTls"] else ""
+    return f"{page['protocol']} to {page['proxy']} from {client}{mode}"
 
 
-def _policies(policies: Sequence[dict[str, Any]], asked: bool, proxy: str) -> str | TextTable:
+def _policy_table(policies: Sequence[dict[str, Any]], has_request: bool, proxy: str) -> str | TextTable:
     if not policies:
-        return f"No AuthorizationPolicy is for {proxy}."
-    rows = [(_action(p), p["namespace"], p["name"], *((_met(p["rulesMet"]),) if asked else ())) for p in policies]
-    return TextTable(("ACTION", "NAMESPACE", "POLICY", *(("MEETS",) if asked else ())), rows)
+        return f"No AuthorizationPolicy applies to {proxy}."
+    rows = [
+        (_action(p), p["namespace"], p["name"], *((_matched_rules(p["rulesMet"]),) if has_request else ()))
+        for p in policies
+    ]
+    return TextTable(("ACTION", "NAMESPACE", "POLICY", *(("MATCHES",) if has_request else ())), rows)
 
 
 def _action(policy: dict[str, Any]) -> str:
     more = [f"({policy['provider']})"] if policy.get("provider") else []
-    return " ".join([policy["action"], *more, *(["(tried)"] if policy.get("dryRun") else [])])
+    return " ".join([policy["action"], *more, *(["(dry run)"] if policy.get("dryRun") else [])])
 
 
-def _met(rules: Sequence[int]) -> str:
+def _matched_rules(rules: Sequence[int]) -> str:
     return f"rule {', '.join(map(str, rules))}" if rules else "-"

@@ -1,4 +1,4 @@
-"""pilotctl bug-report: one archive of what somebody else needs to see."""
+"""pilotctl bug-report: collect diagnostic data in an archive."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.progress import track
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import asks
-from pilot.cli.ctl.envoy import ask
+from pilot.cli.ctl.command import with_client
+from pilot.cli.ctl.envoy import request_admin
 from pilot.lib.build_info import build_info
 from pilot.lib.redact import redact
 
-# Pages that are no JSON of their own worth, change something, or are asked for proxy by proxy
-_NOT_ASKED = frozenset(
+# Pages that are redundant, change state, or are fetched per proxy
+_SKIPPED_PAGES = frozenset(
     {
         "list",
         "force_disconnect",
@@ -37,13 +37,13 @@ _NOT_ASKED = frozenset(
         "pushcontext",
     }
 )
-_OF_PROXY = ("config_dump", "authz", "describe")
-_OF_ENVOY = ("config_dump?include_eds", "clusters", "stats", "server_info")
+_PROXY_PAGES = ("config_dump", "authz", "describe")
+_ENVOY_PAGES = ("config_dump?include_eds", "clusters", "stats", "server_info")
 PROXIES = 20
 
 
 class Item(NamedTuple):
-    """A file of the archive, and how its text is had."""
+    """A file of the archive, with a function that fetches its text."""
 
     name: str
     fetch: Callable[[], str]
@@ -51,24 +51,24 @@ class Item(NamedTuple):
 
 @click.command()
 @click.option(
-    "-o", "--output", metavar="FILE", help="where to write it; bug-report-TIME.tar.gz here where it is not said"
+    "-o", "--output", metavar="FILE", help="file to write (default bug-report-TIME.tar.gz in the working directory)"
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
-    help=f"proxy to include; may be repeated (the first {PROXIES} that are connected)",
+    help=f"proxy to include; may be repeated (default: the first {PROXIES} connected proxies)",
 )
 @click.option(
-    "--envoy", "envoys", multiple=True, metavar="URL", help="admin port of an Envoy to include; may be repeated"
+    "--envoy", "envoys", multiple=True, metavar="URL", help="admin address of an Envoy to include; may be repeated"
 )
-@asks
+@with_client
 def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], envoys: Sequence[str]) -> None:
-    """One archive of what the control plane knows: pages, metrics, and the configuration of proxies. Keys, tokens and passwords are left out.
+    """Collect debug pages, metrics and proxy configuration in an archive. Keys, tokens and passwords are redacted.
 
-    What cannot be had is noted in the archive, and the rest goes into it all the same.
+    Data that cannot be fetched is recorded as missing in the archive.
     """
-    client.text("version")  # where nothing answers there is nothing to report
+    client.text("version")  # fails early if the control plane is unreachable
     path = output or time.strftime("bug-report-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
     items = list(_items(client, proxies, envoys))
     missing = []
@@ -76,7 +76,7 @@ def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], e
         with tarfile.open(path, "w:gz") as archive:
             for item in track(
                 items,
-                description="collecting",
+                description="Collecting",
                 console=Console(stderr=True),
                 disable=not Console(stderr=True).is_terminal,
             ):
@@ -86,10 +86,11 @@ def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], e
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
     click.echo(
-        f"{path}: {len(items) - len(missing)} files. Keys, tokens and passwords are left out; look at it before you give it away."
+        f"{path}: {len(items) - len(missing)} files. Keys, tokens and passwords are redacted. "
+        "Review the archive before sharing it."
     )
     for fault in missing:
-        click.echo(f"  not there: {fault}", err=True)
+        click.echo(f"  missing: {fault}", err=True)
 
 
 def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
@@ -98,16 +99,16 @@ def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) ->
     yield Item("metrics.txt", lambda: client.text("metrics"))
     for page in client.get("list"):
         name = page.partition("?")[0]
-        if name == page and name not in _NOT_ASKED:
+        if name == page and name not in _SKIPPED_PAGES:
             yield Item(f"debug/{name}.json", functools.partial(client.text, f"debug/{name}"))
     for proxy in proxies or _connected(client):
-        for page in _OF_PROXY:
+        for page in _PROXY_PAGES:
             fetch = functools.partial(client.text, f"debug/{page}", proxyID=proxy)
             yield Item(f"proxies/{proxy}/{page}.json", fetch)
     for envoy in envoys:
-        for page in _OF_ENVOY:
+        for page in _ENVOY_PAGES:
             name = f"envoys/{_file_name(envoy)}/{page.partition('?')[0]}.txt"
-            yield Item(name, functools.partial(ask, envoy, page))
+            yield Item(name, functools.partial(request_admin, envoy, page))
 
 
 def _connected(client: PageClient) -> list[str]:
@@ -119,7 +120,7 @@ def _file_name(address: str) -> str:
 
 
 def _text(item: Item) -> tuple[str, str]:
-    """Returns the text of a file, and what is wrong where it cannot be had."""
+    """Return the text of a file, and an error message if it cannot be fetched."""
     try:
         return item.fetch(), ""
     except CommandError as error:

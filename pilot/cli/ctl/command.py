@@ -1,4 +1,4 @@
-"""What the commands of pilotctl share: groups that import a command when it is used, and the options that many of them have."""
+"""Building blocks of pilotctl's commands: groups that import commands on demand, and shared options."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Section(NamedTuple):
-    """Commands that help lists together. `commands` has, by name, the module and the attribute of each, as "module:attribute"."""
+    """Commands that are listed together in the help. `commands` maps each name to "module:attribute"."""
 
     title: str
     commands: Mapping[str, str]
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are used, so that one command does not wait for the libraries of the others."""
+    """A group whose commands are imported on demand, so that no command waits for the dependencies of others."""
 
     def __init__(
         self, *arguments: Any, sections: Sequence[Section] = (), aliases: Mapping[str, str] | None = None, **more: Any
@@ -45,25 +45,28 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the commands under the titles of their sections, with their aliases."""
+        """Write the commands with their aliases, under the titles of their sections."""
         for section in self._sections:
-            rows = [(self._shown(name), self._about(ctx, name)) for name in section.commands]
+            rows = [(self._label(name), self._short_help(ctx, name)) for name in section.commands]
             with formatter.section(section.title):
                 formatter.write_dl(rows)
 
-    def _shown(self, name: str) -> str:
+    def _label(self, name: str) -> str:
         return ", ".join([name, *(alias for alias, whole in self._aliases.items() if whole == name)])
 
-    def _about(self, ctx: click.Context, name: str) -> str:
+    def _short_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=100) if command else ""
 
 
-def asks(function: Function) -> Function:
-    """Gives a command the option --address, and a Client as its first argument. The address of the group counts where the command has none."""
+def with_client(function: Function) -> Function:
+    """Add the option --address to a command, and pass a PageClient as the first argument.
+
+    The option overrides the --address of the top-level group.
+    """
 
     @click.option(
-        "--address", metavar="URL", help="monitoring port of the control plane; the same as before the command"
+        "--address", metavar="URL", help="monitoring address of the control plane; overrides the global --address"
     )
     @functools.wraps(function)
     def command(address: str | None, **more: Any) -> Any:
@@ -72,8 +75,8 @@ def asks(function: Function) -> Function:
     return command  # type: ignore[return-value]
 
 
-def answers(function: Function) -> Function:
-    """Gives a command the option -o. Its function returns an Answer, which is printed in the form that the option names."""
+def with_output(function: Function) -> Function:
+    """Add the option -o to a command, and print the CommandResult of its function in the selected format."""
 
     @click.option(
         "-o",
@@ -82,11 +85,11 @@ def answers(function: Function) -> Function:
         type=click.Choice(FORMATS),
         default=FORMATS[0],
         show_default=True,
-        help="form of what is printed",
+        help="output format",
     )
     @functools.wraps(function)
     def command(form: str, **more: Any) -> None:
-        answer: CommandResult = function(**more)
-        show(answer, form)
+        result: CommandResult = function(**more)
+        show(result, form)
 
     return command  # type: ignore[return-value]

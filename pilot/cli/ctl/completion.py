@@ -1,4 +1,4 @@
-"""pilotctl completion: what a shell needs to complete commands, options and names."""
+"""pilotctl completion: print shell completion scripts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """A script that completes commands, for bash, zsh or fish.
+    """Print a completion script for bash, zsh or fish.
 
     For bash: source <(pilotctl completion bash)
     """
-    found = get_completion_class(shell)
-    assert found is not None  # it is one of SHELLS
-    write(found(ctx.find_root().command, {}, "pilotctl", "_PILOTCTL_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None  # it is one of SHELLS
+    write(completion_class(ctx.find_root().command, {}, "pilotctl", "_PILOTCTL_COMPLETE").source())

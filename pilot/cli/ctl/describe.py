@@ -1,4 +1,4 @@
-"""pilotctl describe: what applies to a workload?"""
+"""pilotctl describe: summarise the configuration that applies to a workload."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 
 
 @click.command()
 @click.argument("proxy")
-@answers
-@asks
+@with_output
+@with_client
 def describe(client: PageClient, proxy: str) -> CommandResult:
-    """What a workload serves, by which routes and rules it is reached, and which policies it has.
+    """Describe a workload: its services, the routes and rules for traffic to it, and its policies.
 
-    PROXY is its name, POD.NAMESPACE or a part of it.
+    PROXY is POD.NAMESPACE or part of it.
     """
-    found = client.get("describe", proxyID=proxy)
-    return CommandResult(found, _parts(found))
+    page = client.get("describe", proxyID=proxy)
+    return CommandResult(page, _parts(page))
 
 
-def _parts(found: dict[str, Any]) -> Iterator[str | TextTable]:
-    yield f"{found['proxy']} ({found['type']}, {found['version'] or 'no version'})"
+def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
+    yield f"{page['proxy']} ({page['type']}, {page['version'] or 'no version'})"
     yield ""
-    yield from _gateways(found["gateways"]) if "gateways" in found else _services(found["services"])
+    yield from _gateways(page["gateways"]) if "gateways" in page else _services(page["services"])
     yield ""
-    rows = [(kind, name) for kind, names in found["policies"].items() for name in names]
-    yield TextTable(("POLICY", "NAME"), rows) if rows else "No policy is for it."
+    rows = [(kind, name) for kind, names in page["policies"].items() for name in names]
+    yield TextTable(("POLICY", "NAME"), rows) if rows else "No policy applies to it."
 
 
 def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
     if not services:
-        yield "No service points at it."
+        yield "No service selects it."
         return
     head = ("SERVICE", "PORT", "PROTOCOL", "TARGET", "MUTUAL TLS", "VIRTUAL SERVICES", "DESTINATION RULES", "SUBSETS")
-    listed = ("virtualServices", "destinationRules", "subsets")
+    fields = ("virtualServices", "destinationRules", "subsets")
     rows = [
-        (s["host"], s["port"], s["protocol"], s["targetPort"], s["mutualTls"], *(_joined(s[name]) for name in listed))
+        (s["host"], s["port"], s["protocol"], s["targetPort"], s["mutualTls"], *(_joined(s[name]) for name in fields))
         for s in services
     ]
     yield TextTable(head, rows)

@@ -1,4 +1,4 @@
-"""Questions to the admin port of an Envoy, and its config_dump as resources.
+"""Client for Envoy's admin interface, and the resources of its config_dump.
 
 https://www.envoyproxy.io/docs/envoy/latest/operations/admin
 """
@@ -17,7 +17,8 @@ Plain = dict[str, Any]
 
 
 class _Part(NamedTuple):
-    """Where the resources of a type stand in a config_dump: the envelope's message, and in it lists, each with the field of the resource."""
+    """Location of a resource type in a config_dump: the message of the envelope, and its lists with the path of the
+    resource."""
 
     envelope: str
     lists: tuple[tuple[str, tuple[str, ...]], ...]
@@ -44,90 +45,96 @@ _PARTS = {
 
 
 class EnvoyDump:
-    """What an Envoy says that it has. `dump` is its config_dump, with names of fields as JSON of protobuf usually has them."""
+    """The configuration of an Envoy. `dump` is its config_dump with field names in lowerCamelCase."""
 
     def __init__(self, dump: Plain) -> None:
         self._envelopes = [envelope for envelope in dump.get("configs", ()) if isinstance(envelope, dict)]
 
     def resources(self, short_type: str, dynamic: bool = False) -> list[Plain]:
-        """Returns the resources of a type; with `dynamic` only those that a control plane gave. A secret that Envoy waits for has a name alone."""
+        """Return the resources of a type, with `dynamic` only those from a control plane.
+
+        A secret that Envoy has not received yet has only a name.
+        """
         part = _PARTS[short_type]
-        found = []
+        entries = []
         for envelope in self._all(part.envelope):
             for field, path in part.lists:
                 if not dynamic or field.startswith("dynamic") or short_type == "ecds":
-                    found += [_within(entry, path) or _awaited(entry, short_type) for entry in envelope.get(field, ())]
-        return [resource for resource in found if resource]
+                    entries += [
+                        _resource_at(entry, path) or _placeholder(entry, short_type)
+                        for entry in envelope.get(field, ())
+                    ]
+        return [resource for resource in entries if resource]
 
     def bootstrap(self) -> Plain:
-        """Returns the configuration that the Envoy started with; CommandError where the dump does not have it."""
+        """Return Envoy's bootstrap configuration. CommandError if the dump contains none."""
         for envelope in self._all("BootstrapConfigDump"):
-            found: Plain = envelope.get("bootstrap", {})
-            return found
-        raise CommandError("this dump has no bootstrap: it is not of an Envoy")
+            config: Plain = envelope.get("bootstrap", {})
+            return config
+        raise CommandError("this dump contains no bootstrap, so it is not from an Envoy")
 
     def _all(self, envelope: str) -> list[Plain]:
-        return [found for found in self._envelopes if str(found.get("@type", "")).endswith(f".{envelope}")]
+        return [candidate for candidate in self._envelopes if str(candidate.get("@type", "")).endswith(f".{envelope}")]
 
 
-def _within(entry: Plain, path: tuple[str, ...]) -> Plain:
-    """Returns the resource of an entry of a list; {} where it is not there yet."""
-    found: Any = entry
+def _resource_at(entry: Plain, path: tuple[str, ...]) -> Plain:
+    """Return the resource of a list entry, or {} if it is still missing."""
+    resource: Any = entry
     for field in path:
-        found = found.get(field, {}) if isinstance(found, dict) else {}
-    named = {"name": entry["name"]} if "name" in entry else {}
-    return {**named, **found} if isinstance(found, dict) and found else {}
+        resource = resource.get(field, {}) if isinstance(resource, dict) else {}
+    name_field = {"name": entry["name"]} if "name" in entry else {}
+    return {**name_field, **resource} if isinstance(resource, dict) and resource else {}
 
 
-def _awaited(entry: Plain, short_type: str) -> Plain:
-    """Returns a secret that an Envoy waits for, which has a name alone; {} for anything else, which is left out."""
+def _placeholder(entry: Plain, short_type: str) -> Plain:
+    """Return a placeholder with only a name for a secret that Envoy waits for, or {} for other types."""
     return {"name": entry.get("name", "")} if short_type == "sds" else {}
 
 
 def read_dump(text: str, where: str) -> EnvoyDump:
-    """Returns the dump that a text holds; CommandError where it holds none."""
+    """Parse a config_dump. CommandError if the text is not one."""
     try:
-        found = json.loads(text)
+        dump = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{where} holds no JSON: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("configs"), list):
-        raise CommandError(f"{where} is no config_dump: it has no list named configs")
-    return EnvoyDump(_camel(found))
+        raise CommandError(f"{where} is not JSON: {error}") from error
+    if not isinstance(dump, dict) or not isinstance(dump.get("configs"), list):
+        raise CommandError(f"{where} is not a config_dump: it has no list named configs")
+    return EnvoyDump(_camel(dump))
 
 
 def fetch_dump(address: str) -> EnvoyDump:
-    """Returns all that an Envoy has; CommandError where it cannot be asked."""
-    return read_dump(ask(address, "config_dump?include_eds"), f"the answer of {address}")
+    """Fetch the config_dump of an Envoy, including endpoints. CommandError if it is unreachable."""
+    return read_dump(request_admin(address, "config_dump?include_eds"), f"the response of {address}")
 
 
 def set_levels(address: str, levels: dict[str, str]) -> str:
-    """Sets the levels of an Envoy's loggers, "" for all of them; returns the levels in force, as Envoy writes them."""
-    text = ask(address, "logging", "POST") if not levels else ""
+    """Set levels of Envoy's loggers ("" means all), and return Envoy's list of the resulting levels."""
+    text = request_admin(address, "logging", "POST") if not levels else ""
     for logger, level in levels.items():
-        text = ask(address, f"logging?{urllib.parse.urlencode({logger or 'level': level})}", "POST")
+        text = request_admin(address, f"logging?{urllib.parse.urlencode({logger or 'level': level})}", "POST")
     return text
 
 
-def ask(address: str, page: str, method: str = "GET") -> str:
-    """Returns the text of a page of an Envoy's admin port. CommandError where it does not answer or refuses."""
+def request_admin(address: str, page: str, method: str = "GET") -> str:
+    """Return the text of an admin page. CommandError if Envoy is unreachable or returns an error."""
     url = f"{(address if '://' in address else f'http://{address}').rstrip('/')}/{page}"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=SECONDS) as response:
             text: str = response.read().decode(errors="replace")
             return text
     except (OSError, ValueError) as error:
-        raise CommandError(f"cannot ask the Envoy at {address}: {getattr(error, 'reason', error)}") from error
+        raise CommandError(f"cannot reach the Envoy at {address}: {getattr(error, 'reason', error)}") from error
 
 
 def _camel(value: Any) -> Any:
-    """Returns JSON with the field names that the control plane writes, of JSON as Envoy writes it. Names that are no field's stay as they are."""
+    """Convert the field names of Envoy's JSON to lowerCamelCase; map keys stay as they are."""
     if isinstance(value, dict):
         return {_camel_name(name): _member(name, member) for name, member in value.items()}
     return [_camel(member) for member in value] if isinstance(value, list) else value
 
 
 def _member(field: str, value: Any) -> Any:
-    """Returns the value of a field; structs whose members are named by whoever wrote them are left as they are."""
+    """Return the converted value of a field; members of free-form structs keep their names."""
     if field in ("fields", "static_layer"):
         return value
     if field == "node" and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""pilotctl explain: from which objects was a resource made?"""
+"""pilotctl explain: list the objects that a resource was built from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of
 from pilot.lib.xds_types import BY_SHORT_NAME
 
@@ -25,35 +25,36 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     metavar="TYPE",
     help=", ".join(BY_SHORT_NAME),
 )
-@answers
-@asks
+@with_output
+@with_client
 def explain(client: PageClient, proxy: str, resource: str, short_type: str) -> CommandResult:
-    """The objects that a resource of a proxy was made from.
+    """List the objects that a proxy's resource was built from.
 
-    PROXY is its name, POD.NAMESPACE or a part of it; RESOURCE a name as proxy-config shows it, and --type is for names that repeat.
+    PROXY is POD.NAMESPACE or part of it. RESOURCE is a name from proxy-config; use --type if several types share the
+    name.
     """
-    found = client.get("explain", proxyID=proxy, resource=resource, type=short_type)
-    return CommandResult(found, _parts(found))
+    page = client.get("explain", proxyID=proxy, resource=resource, type=short_type)
+    return CommandResult(page, _parts(page))
 
 
-def _parts(found: dict[str, Any]) -> Iterator[str | TextTable]:
-    for number, part in enumerate(found["explanations"]):
+def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
+    for number, part in enumerate(page["explanations"]):
         yield from [""] if number else []
-        yield from _section(found, part)
+        yield from _section(page, part)
 
 
-def _section(found: dict[str, Any], part: dict[str, Any]) -> Iterator[str | TextTable]:
+def _section(page: dict[str, Any], part: dict[str, Any]) -> Iterator[str | TextTable]:
     rows = [
         (kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]
     ]
-    yield f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"
-    yield TextTable(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured."
+    yield f"{page['resource']} ({part['type']}) of {page['proxy']} was built from"
+    yield TextTable(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "no configuration objects."
     for patch in part.get("patches", ()):
         yield f"and was patched by {patch['patch']} of EnvoyFilter {patch['namespace']}/{patch['name']}"
     if part["lists"]:
         yield f"and was looked up in: {', '.join(map(_words, part['lists']))}"
     if part.get("proxy"):
-        yield f"for a proxy that is what it is by: {', '.join(map(_name, part['proxy']))}"
+        yield f"proxy attributes come from: {', '.join(map(_name, part['proxy']))}"
 
 
 def _name(o: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Files that a command is given, by name, in folders, or on standard input."""
+"""Input files of commands: file names, folders, or standard input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ STANDARD_INPUT = "-"
 
 
 def read_files(paths: Iterable[str]) -> dict[str, bytes]:
-    """Returns the contents of files by name, and of the configuration files in folders and below. CommandError where one cannot be read."""
-    return {path: _read(path) for given in paths for path in _below(given)}
+    """Return the contents of files by name, including all configuration files below folders. CommandError if one is
+    unreadable."""
+    return {path: _read(path) for argument in paths for path in _below(argument)}
 
 
 def _below(path: str) -> Iterator[str]:

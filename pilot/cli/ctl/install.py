@@ -1,4 +1,4 @@
-"""pilotctl install and upgrade: put into a cluster what an IstioOperator means."""
+"""pilotctl install and upgrade: install an IstioOperator in a cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import package_folder
 from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
+from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
 from pilot.cli.ctl.output import write
-from pilot.cli.ctl.progress import shown_progress
-from pilot.cli.ctl.verify_install import show_checked
+from pilot.cli.ctl.progress import progress_reporter
+from pilot.cli.ctl.verify_install import print_checks
 from pilot.install.cluster_checks import cni_warnings, detect_platform
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import VERSION
@@ -30,21 +30,23 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def install_options(function: Function) -> Function:
-    """Gives a command the options that say what is installed and how."""
+    """Add the options of an installation to a command."""
     options = (
         operator_options,
-        of_cluster,
-        click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not ask"),
-        click.option("--dry-run", is_flag=True, help="have the API server check everything, and change nothing"),
+        with_cluster,
+        click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not prompt"),
+        click.option(
+            "--dry-run", is_flag=True, help="validate everything with the API server without changing anything"
+        ),
         click.option(
             "--readiness-timeout",
             "timeout",
             default="5m",
             show_default=True,
             metavar="TIME",
-            help="how long each component may take",
+            help="timeout per component",
         ),
-        click.option("--verify", is_flag=True, help="look afterwards whether everything is there as it should be"),
+        click.option("--verify", is_flag=True, help="verify the installation afterwards"),
     )
     for option in reversed(options):
         function = option(function)
@@ -54,14 +56,14 @@ def install_options(function: Function) -> Function:
 @click.command()
 @install_options
 def install(cluster: Cluster, **options: Any) -> None:
-    """Install a control plane and gateways, or change what is installed."""
+    """Install or update a control plane and gateways."""
     _run(cluster, upgrades=False, **options)
 
 
 @click.command()
 @install_options
 def upgrade(cluster: Cluster, **options: Any) -> None:
-    """Install this version in the place of the one that is there."""
+    """Upgrade an installed control plane to this version."""
     _run(cluster, upgrades=True, **options)
 
 
@@ -70,24 +72,27 @@ def _run(
 ) -> None:
     settings = read_settings(**where)
     waits = WaitOptions(timeout=_seconds(timeout))
-    platform = cluster.ask(lambda objects, _: detect_platform(objects))
+    platform = cluster.run(lambda objects, _: detect_platform(objects))
     installation = read_installation(settings, force, platform)
     try:
         plan = build_install_plan(installation)
     except SettingsError as error:
         raise CommandError(str(error)) from error
-    cluster.ask(lambda objects, _: _check(objects, plan, force, upgrades))
+    cluster.run(lambda objects, _: _check(objects, plan, force, upgrades))
     profile = value_at(plan.operator, "spec.profile", "default")
-    what = f"install profile {profile}, version {build_info().version}, revision {plan.owner.revision}, into the namespace {plan.system}"
-    confirm(f"This will {'try to ' if dry_run else ''}{what}. Go on?", yes or dry_run)
+    summary = (
+        f"install profile {profile}, version {build_info().version}, revision {plan.owner.revision} "
+        f"in namespace {plan.system}"
+    )
+    confirm(f"This will {'simulate: ' if dry_run else ''}{summary}. Continue?", yes or dry_run)
 
     async def work(objects: ObjectClient, trial: ObjectClient) -> InstallOutcome:
-        with shown_progress() as report:
+        with progress_reporter() as report:
             return await Installer(objects, waits, report, package_folder(settings)).install(plan)
 
-    _say(cluster.ask(work, dry_run), dry_run)
-    if verify and not dry_run and not show_checked(cluster.ask(lambda _, trial: verify_plan(trial, plan))):
-        raise CommandError("what was installed is not as it should be")
+    _print_outcome(cluster.run(work, dry_run), dry_run)
+    if verify and not dry_run and not print_checks(cluster.run(lambda _, trial: verify_plan(trial, plan))):
+        raise CommandError("verification failed: some objects differ or are not ready")
 
 
 def _seconds(text: str) -> float:
@@ -98,39 +103,41 @@ def _seconds(text: str) -> float:
 
 
 async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:
-    """Says what speaks against an installation. CommandError where it must not be."""
+    """Print the warnings about an installation. CommandError if it must not proceed."""
     if upgrades:
         await _check_versions(objects, plan)
     async for warning in cni_warnings(objects, plan):
         click.echo(f"! {warning}", err=True)
-    found = await Installer(objects).find_conflicts(plan)
-    for line in found:
+    conflicts = await Installer(objects).find_conflicts(plan)
+    for line in conflicts:
         click.echo(f"! {line}", err=True)
-    if found and not force:
+    if conflicts and not force:
         raise CommandError(
-            "pods would be injected twice: remove one of the webhooks, install another revision, or --force"
+            "pods would be injected twice: remove one of the webhooks, install another revision, or use --force"
         )
 
 
 async def _check_versions(objects: ObjectClient, plan: InstallPlan) -> None:
-    there = [plain for plain in await list_installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
-    if not there:
+    deployments = [
+        plain for plain in await list_installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"
+    ]
+    if not deployments:
         raise CommandError(
-            f"no control plane of revision {plan.owner.revision} is installed that could be upgraded: pilotctl install"
+            f"deployments is no control plane of revision {plan.owner.revision} to upgrade; use pilotctl install"
         )
-    versions = sorted({str(plain["metadata"]["labels"].get(VERSION, "unknown")) for plain in there})
-    write(f"There is version {', '.join(versions)}; this is {build_info().version}.")
+    versions = sorted({str(plain["metadata"]["labels"].get(VERSION, "unknown")) for plain in deployments})
+    write(f"Installed version: {', '.join(versions)}. New version: {build_info().version}.")
 
 
-def _say(outcome: InstallOutcome, dry_run: bool) -> None:
+def _print_outcome(outcome: InstallOutcome, dry_run: bool) -> None:
     for failure in outcome.failures:
         click.echo(f"✘ {failure.step}: {failure.reason}", err=True)
         for line in failure.details:
             click.echo(f"    {line}", err=True)
     if outcome.failures:
-        raise CommandError("not everything is installed; once the cause is gone, the same command goes on")
+        raise CommandError("the installation is incomplete; fix the cause and run the same command again")
     for key in outcome.pruned:
-        write(f"- {'would delete' if dry_run else 'deleted'} {key}, which is not meant any more")
+        write(f"- {'would delete' if dry_run else 'deleted'} {key}, which is no longer part of the installation")
     for remark in outcome.warnings:
         click.echo(f"! {remark}", err=True)
-    write("Nothing was changed: the API server takes all of it." if dry_run else "✔ Installed.")
+    write("Nothing was changed. The API server accepts all objects." if dry_run else "✔ Installed.")

@@ -1,4 +1,4 @@
-"""pilotctl internal-debug: any page of the control plane as it is."""
+"""pilotctl internal-debug: print a debug page of the control plane."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import asks
+from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.output import write
 
 
 def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Returns the names of pages, for a shell that completes one."""
+    """Return the page names for shell completion."""
     try:
         names = PageClient(ctx.find_root().params["address"]).get("list")
     except CommandError:
@@ -23,9 +23,9 @@ def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 
 @click.command()
 @click.argument("page", required=False, shell_complete=_pages)
-@asks
+@with_client
 def internal_debug(client: PageClient, page: str | None) -> None:
-    """Any debug PAGE as the control plane answers it, such as "syncz" or "config_dump?proxyID=web"; without one, the list of pages."""
+    """Print a debug PAGE unchanged, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages."""
     if page is None:
         write("\n".join(client.get("list")))
         return

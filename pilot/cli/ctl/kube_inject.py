@@ -1,4 +1,4 @@
-"""pilotctl kube-inject: add the proxy to workloads in a file."""
+"""pilotctl kube-inject: inject the proxy into the workloads of a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class InjectionSources(NamedTuple):
-    """Where the configuration of injection comes from, as the flags name it: files, and a revision."""
+    """Sources of the injection configuration, as specified by the flags."""
 
     inject_config: str | None
     values: str | None
@@ -40,31 +40,34 @@ class InjectionSources(NamedTuple):
 
 @click.command()
 @click.option(
-    "-f", "--filename", required=True, metavar="FILE", help="Kubernetes objects to read; - for standard input"
+    "-f", "--filename", required=True, metavar="FILE", help="file of Kubernetes objects; - for standard input"
 )
-@click.option("-o", "--output", metavar="FILE", help="where to write; standard output where it is not said")
+@click.option("-o", "--output", metavar="FILE", help="output file (default: standard output)")
 @click.option(
-    "--injectConfigFile", "inject_config", metavar="FILE", help="the key config of the ConfigMap istio-sidecar-injector"
+    "--injectConfigFile",
+    "inject_config",
+    metavar="FILE",
+    help="value of the key config of the ConfigMap istio-sidecar-injector",
 )
-@click.option("--valuesFile", "values", metavar="FILE", help="its key values")
-@click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="the mesh config")
+@click.option("--valuesFile", "values", metavar="FILE", help="value of its key values")
+@click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="mesh config")
 @click.option(
     "--operatorFileName",
     "operator",
     metavar="FILE",
-    help="an IstioOperator, whose values and mesh config come before all others",
+    help="IstioOperator whose values and mesh config take precedence",
 )
-@click.option("-r", "--revision", default="", help="revision of the control plane")
+@click.option("-r", "--revision", default="", help="control plane revision")
 def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
-    """Add the proxy to the workloads of a file."""
+    """Inject the proxy into the workloads of a file."""
     injector = _injector(InjectionSources(**sources))
     documents = _read(filename)
     try:
-        made = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
+        injected = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
     except InjectionError as error:
         raise CommandError(str(error)) from error
     text = "---\n".join(
-        yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in made
+        yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in injected
     )
     if output:
         with open(output, "w", encoding="utf-8") as file:
@@ -91,7 +94,10 @@ def _injector(sources: InjectionSources) -> FileInjector:
 
 
 def _installed(operator: Plain) -> dict[str, Plain]:
-    """Returns the data of the ConfigMaps that an IstioOperator installs, by name without the revision; {} where it has no control plane."""
+    """Return the data of the ConfigMaps that an IstioOperator installs, by name without the revision.
+
+    The result is empty if the IstioOperator installs no control plane.
+    """
     try:
         objects = render_installation(operator, lambda _: None, force=True).objects(["Pilot"])
     except SettingsError as error:
@@ -139,9 +145,9 @@ def _read(path: str) -> list[Any]:
 
 
 def _one(path: str | None) -> Plain:
-    """Returns the one document of a file, an empty one where no file is named."""
+    """Return the first document of a file, or {} without a file."""
     documents = _read(path) if path else []
-    found = documents[0] if documents else {}
-    if not isinstance(found, dict):
+    content = documents[0] if documents else {}
+    if not isinstance(content, dict):
         raise CommandError(f"{path}: expected a mapping")
-    return found
+    return content

@@ -1,4 +1,4 @@
-"""pilotctl manifest: what would an installation consist of?"""
+"""pilotctl manifest: print and compare the objects of installations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, of_cluster
+from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
 
@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def operator_options(function: Function) -> Function:
-    """Gives a command the options that say what is to be installed, as `files`, `assignments`, `package`, `revision` and `force`."""
+    """Add the options that describe an installation: `files`, `assignments`, `package`, `revision` and `force`."""
     options = (
         click.option(
             "-f",
@@ -32,7 +32,7 @@ def operator_options(function: Function) -> Function:
             "files",
             multiple=True,
             metavar="FILE",
-            help="an IstioOperator, laid over the ones before; - for stdin",
+            help="IstioOperator file; later files override earlier ones; - for standard input",
         ),
         click.option(
             "-s",
@@ -40,7 +40,7 @@ def operator_options(function: Function) -> Function:
             "assignments",
             multiple=True,
             metavar="PATH=VALUE",
-            help="a setting, such as values.pilot.autoscaleMin=2",
+            help="setting, such as values.pilot.autoscaleMin=2",
         ),
         click.option(
             "-d",
@@ -48,10 +48,10 @@ def operator_options(function: Function) -> Function:
             "package",
             default="",
             metavar="FOLDER",
-            help="charts and profiles in the place of our own",
+            help="folder with charts and profiles to use instead of the built-in ones",
         ),
-        click.option("-r", "--revision", default="", help="name of this control plane beside others"),
-        click.option("--force", is_flag=True, help="go on in spite of wrong settings, where that is possible"),
+        click.option("-r", "--revision", default="", help="control plane revision"),
+        click.option("--force", is_flag=True, help="continue despite invalid settings where possible"),
     )
     for option in reversed(options):
         function = option(function)
@@ -59,7 +59,7 @@ def operator_options(function: Function) -> Function:
 
 
 def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> dict[str, Any]:
-    """Returns the IstioOperator that flags and files mean. CommandError where one cannot be read."""
+    """Return the IstioOperator that flags and files describe. CommandError if one is invalid."""
     more = [f"installPackagePath={package}"] if package else []
     more += [f"revision={revision}"] if revision and revision != "default" else []
     try:
@@ -71,7 +71,7 @@ def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package:
 def _text(name: str, is_last: bool) -> str:
     if name == "-":
         if not is_last:
-            raise CommandError("-f -: standard input can only be the last file")
+            raise CommandError("-f -: standard input must be the last file")
         return sys.stdin.read()
     try:
         return Path(name).read_text("utf-8")
@@ -80,7 +80,8 @@ def _text(name: str, is_last: bool) -> str:
 
 
 def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
-    """Returns the installation of settings; what has no effect is said on standard error. CommandError where they are wrong."""
+    """Render an installation, and print warnings about settings without effect. CommandError if the settings are
+    invalid."""
     try:
         return render_installation(
             settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform
@@ -91,17 +92,17 @@ def read_installation(settings: dict[str, Any], force: bool, platform: str = "")
 
 @click.group()
 def manifest() -> None:
-    """The objects that an installation consists of."""
+    """Print and compare the objects of an installation."""
 
 
 @manifest.command()
 @click.argument("one")
 @click.argument("other")
 def diff(one: str, other: str) -> None:
-    """Compare two files of objects. The exit status is 1 where they differ."""
-    found = differences(objects_of(_text(one, True), one), objects_of(_text(other, True), other))
-    write("\n".join(found) or "The files have the same objects.")
-    click.get_current_context().exit(1 if found else 0)
+    """Compare the objects in two files. The exit status is 1 if they differ."""
+    lines = differences(objects_of(_text(one, True), one), objects_of(_text(other, True), other))
+    write("\n".join(lines) or "The files contain the same objects.")
+    click.get_current_context().exit(1 if lines else 0)
 
 
 @manifest.command()
@@ -111,18 +112,18 @@ def diff(one: str, other: str) -> None:
     "components",
     multiple=True,
     metavar="NAME",
-    help="only objects of a component: Base, Pilot, IngressGateways …",
+    help="only objects of this component: Base, Pilot, IngressGateways …",
 )
 @click.option(
     "--cluster-specific",
-    "specific",
+    "cluster_specific",
     is_flag=True,
-    help="look what the cluster is, whose defaults are others on some platforms",
+    help="detect the platform of the cluster and use its defaults",
 )
-@of_cluster
-def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specific: bool, **where: Any) -> None:
-    """Print the objects of an installation as YAML, the same text for the same settings."""
-    platform = cluster.ask(_platform) if specific else ""
+@with_cluster
+def generate(cluster: Cluster, force: bool, components: tuple[str, ...], cluster_specific: bool, **where: Any) -> None:
+    """Print the objects of an installation as YAML. The output is deterministic."""
+    platform = cluster.run(_platform) if cluster_specific else ""
     installation = read_installation(read_settings(**where), force, platform)
     write(manifest_text(installation.objects(components)).rstrip("\n"))
 

@@ -1,4 +1,4 @@
-"""Objects of two files compared, one by one and field by field."""
+"""Comparison of the objects in two files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Objects = dict[str, dict[str, Any]]
 
 
 def objects_of(text: str, name: str) -> Objects:
-    """Returns the objects of a file by "Kind namespace/name". CommandError where it cannot be read."""
+    """Return the objects of a file by "Kind namespace/name". CommandError if it is not valid YAML."""
     try:
         documents = [document.plain for document in read_documents(text.encode(), name)]
     except SyntaxFault as fault:
@@ -27,7 +27,7 @@ def _key(plain: dict[str, Any]) -> str:
 
 
 def differences(one: Objects, other: Objects) -> list[str]:
-    """Returns the lines that tell two sets of objects apart: objects that only one of them has, and a unified diff of each that both have."""
+    """Return the differences of two sets of objects: objects in only one set, and unified diffs of the others."""
     lines = [f"only in the first: {key}" for key in sorted(set(one) - set(other))]
     lines += [f"only in the second: {key}" for key in sorted(set(other) - set(one))]
     for key in sorted(set(one) & set(other)):
@@ -37,7 +37,7 @@ def differences(one: Objects, other: Objects) -> list[str]:
 
 
 def text_difference(one: str, other: str, name: str) -> list[str]:
-    """Returns the lines of a unified diff."""
+    """Return the lines of a unified diff."""
     return [
         line.rstrip("\n")
         for line in difflib.unified_diff(one.splitlines(), other.splitlines(), name, name, lineterm="")

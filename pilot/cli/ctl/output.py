@@ -1,4 +1,4 @@
-"""How commands print: for people, in colour where there is a terminal and as plain text where there is none; as JSON or YAML for programs."""
+"""Output of commands: tables and lines for people, in colour on a terminal, or JSON and YAML for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pilot.lib.text import one_line
 FORMATS = ("table", "json", "yaml")
 _GAP = "   "
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# How cells look on a terminal that say how something is
+# Styles of status cells on a terminal
 _STYLES = {
     "SYNCED": "green",
     "HEALTHY": "green",
@@ -45,24 +45,24 @@ class TextTable(NamedTuple):
 
 
 class CommandResult(NamedTuple):
-    """What a command found. `value` is what programs get, and `parts`, which may be a generator, what people see: lines and tables."""
+    """The result of a command. `value` is printed as JSON or YAML; `parts` are the lines and tables for people."""
 
     value: Any
     parts: Iterable[str | TextTable]
 
 
-def show(answer: CommandResult, form: str) -> None:
-    """Prints an answer in one of FORMATS."""
+def show(result: CommandResult, form: str) -> None:
+    """Print a result in one of FORMATS."""
     if form == "json":
-        write(as_json(answer.value))
+        write(as_json(result.value))
     elif form == "yaml":
-        write(yaml.dump(answer.value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=2**20).rstrip("\n"))
+        write(yaml.dump(result.value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=2**20).rstrip("\n"))
     else:
-        say(answer.parts)
+        say(result.parts)
 
 
 def say(parts: Iterable[str | TextTable]) -> None:
-    """Prints lines and tables."""
+    """Print lines and tables."""
     if not sys.stdout.isatty():
         write("\n".join(part if isinstance(part, str) else table(*part) for part in parts))
         return
@@ -72,7 +72,8 @@ def say(parts: Iterable[str | TextTable]) -> None:
 
 
 def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> None:
-    """Draws what `parts` gives again and again until it is interrupted; without a terminal it is printed each time, below a line of dashes."""
+    """Redraw the result of `parts` every `seconds` until interrupted. Without a terminal, print each one followed by
+    dashes."""
     if not sys.stdout.isatty():
         while True:
             say(parts())
@@ -85,26 +86,26 @@ def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> Non
 
 
 def render(part: str | TextTable) -> RenderableType:
-    """Returns a line or a table for a terminal."""
+    """Convert a line or a table for a terminal."""
     if isinstance(part, str):
         return Text(part)
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
+    rich_table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
     for name in part.head:
-        drawn.add_column(Text(name), overflow="fold")
+        rich_table.add_column(Text(name), overflow="fold")
     for row in part.rows:
         cells = [one_line(str(cell)) for cell in row]
-        drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-    return drawn
+        rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+    return rich_table
 
 
 def write(text: str) -> None:
-    """Prints text to standard output; characters that its encoding does not have as escapes."""
+    """Print text to standard output, and escape characters that its encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns rows in columns as wide as their widest cell, without blanks at line ends. A cell stays on its line, whatever is in it."""
+    """Format rows in aligned columns without trailing blanks. Line breaks within cells are replaced."""
     cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
@@ -113,7 +114,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def kind_of(o: dict[str, Any]) -> str:
-    """Returns the group and the kind of an object as the pages show it; "" where it says none."""
+    """Return "group/kind" of an object from a debug page, or "" if it has neither."""
     return "/".join(part for part in (o.get("group"), o.get("kind")) if part)
 
 

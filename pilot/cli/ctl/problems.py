@@ -1,4 +1,4 @@
-"""pilotctl problems: what is wrong with the configuration?"""
+"""pilotctl problems: list the problems of the configuration."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, kind_of
 from pilot.lib.text import one_line
 
 
 @click.command()
-@click.option("-n", "--namespace", help="only objects of a namespace")
-@answers
-@asks
+@click.option("-n", "--namespace", help="only objects in this namespace")
+@with_output
+@with_client
 def problems(client: PageClient, namespace: str | None) -> CommandResult:
-    """What is wrong with the configuration, object by object."""
-    found = client.get("problemz", **({"namespace": namespace} if namespace is not None else {}))
-    return CommandResult(found, [one_line(_line(problem)) for problem in found] or ["No problems."])
+    """List the problems of the configuration by object."""
+    reports = client.get("problemz", **({"namespace": namespace} if namespace is not None else {}))
+    return CommandResult(reports, [one_line(_line(problem)) for problem in reports] or ["No problems."])
 
 
 def _line(problem: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""pilotctl profile: what do the named sets of settings say?"""
+"""pilotctl profile: list, print and compare installation profiles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ from pilot.cli.ctl.output import write
 
 @click.group()
 def profile() -> None:
-    """The profiles: settings that an installation begins with."""
+    """Inspect profiles, which are named defaults for an installation."""
 
 
 @profile.command("list")
 @click.option(
-    "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"
+    "-d",
+    "--manifests",
+    "package",
+    default="",
+    metavar="FOLDER",
+    help="folder with charts and profiles to use instead of the built-in ones",
 )
 def list_profiles(package: str) -> None:
     """Print the names of all profiles."""
@@ -43,37 +48,42 @@ def list_profiles(package: str) -> None:
     "path",
     default="",
     metavar="PATH",
-    help="only what stands at a path, such as components.pilot",
+    help="only the settings below this path, such as components.pilot",
 )
 def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
-    """Print an IstioOperator with everything that its profile says."""
+    """Print an IstioOperator merged with its profile."""
     if name and where["files"]:
-        raise CommandError("say the name of a profile or a file, not both")
+        raise CommandError("specify a profile name or a file, not both")
     assignments = (*(() if name is None else (f"profile={name}",)), *where.pop("assignments"))
     settings = read_settings(assignments=assignments, **where)
     try:
         merged = merge_inputs(settings, installation_folder(where["package"]))
     except SettingsError as error:
         raise CommandError(str(error)) from error
-    found = value_at(merged, f"spec.{path}") if path else merged
-    if found is None:
-        raise CommandError(f"there is nothing at {path}")
-    write(yaml_text(found).rstrip("\n"))
+    value = value_at(merged, f"spec.{path}") if path else merged
+    if value is None:
+        raise CommandError(f"the path {path} has no value")
+    write(yaml_text(value).rstrip("\n"))
 
 
 @profile.command()
 @click.argument("one")
 @click.argument("other")
 @click.option(
-    "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"
+    "-d",
+    "--manifests",
+    "package",
+    default="",
+    metavar="FOLDER",
+    help="folder with charts and profiles to use instead of the built-in ones",
 )
 def diff(one: str, other: str, package: str) -> None:
-    """Compare two profiles. The exit status is 1 where they differ."""
+    """Compare two profiles. The exit status is 1 if they differ."""
     folder = installation_folder(package)
     try:
         first, second = (read_profile(name, folder) for name in (one, other))
     except SettingsError as error:
         raise CommandError(str(error)) from error
-    found = text_difference(yaml_text(first), yaml_text(second), f"{one} {other}")
-    write("\n".join(found) or "The profiles are the same.")
-    click.get_current_context().exit(1 if found else 0)
+    lines = text_difference(yaml_text(first), yaml_text(second), f"{one} {other}")
+    write("\n".join(lines) or "The profiles are identical.")
+    click.get_current_context().exit(1 if lines else 0)

@@ -1,4 +1,4 @@
-"""The progress of an installation: on a terminal a line for each component that fills, anywhere else a line for what has happened."""
+"""Installation progress: a progress bar per component on a terminal, otherwise a line per event."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Report = Callable[[StepProgress], None]
 
 
 @contextlib.contextmanager
-def shown_progress() -> Iterator[Report]:
-    """Gives what is to be told of progress."""
+def progress_reporter() -> Iterator[Report]:
+    """Yield a callback that reports progress."""
     if not sys.stdout.isatty():
-        yield _Lines()
+        yield _LineReporter()
         return
     console = Console(highlight=False, emoji=False)
     now = TextColumn("{task.fields[now]}", markup=False)
@@ -32,34 +32,34 @@ def shown_progress() -> Iterator[Report]:
         now,
     )
     with Bars(*columns, console=console) as bars:
-        yield _Drawn(bars)
+        yield _BarReporter(bars)
 
 
-class _Lines:
-    """Prints what is new: the begin of a component, what it waits for, and its end."""
+class _LineReporter:
+    """Prints a line when a component starts, waits or ends."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._lines: dict[str, str] = {}
 
     def __call__(self, progress: StepProgress) -> None:
-        before = self._said.get(progress.step)
+        previous_line = self._lines.get(progress.step)
         if progress.finished or progress.failed:
-            said = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (
+            line = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (
                 f": {progress.message}" if progress.message else ""
             )
-        elif before is None:
-            said = f"- {progress.step}: {progress.total} objects"
+        elif previous_line is None:
+            line = f"- {progress.step}: {progress.total} objects"
         elif " ready" in progress.message or "not " in progress.message:
-            said = f"- {progress.step}: {progress.message}"
+            line = f"- {progress.step}: {progress.message}"
         else:
             return
-        if said != before:
-            self._said[progress.step] = said
-            write(said)
+        if line != previous_line:
+            self._lines[progress.step] = line
+            write(line)
 
 
-class _Drawn:
-    """Draws a bar for each component."""
+class _BarReporter:
+    """Draws a progress bar for each component."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars

@@ -1,4 +1,4 @@
-"""The proxy that a command is about: as the control plane knows it, as its Envoy says, or as a file holds it."""
+"""The target proxy of a command: the control plane's view, a running Envoy, or a config_dump file."""
 
 from __future__ import annotations
 
@@ -9,43 +9,47 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import asks
+from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.envoy import EnvoyDump, fetch_dump, read_dump
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class AskedProxy(NamedTuple):
-    """`name` is what the user calls the proxy, "" where only `envoy` says which it is; `envoy` is what an Envoy said, None where none was asked."""
+class ProxyTarget(NamedTuple):
+    """The target proxy of a command.
+
+    `name` is the user's name for the proxy, or "" if only `envoy` identifies it. `envoy` is None if only the control
+    plane is queried.
+    """
 
     client: PageClient
     name: str
     envoy: EnvoyDump | None
 
     def resources(self, short_type: str) -> list[dict[str, Any]]:
-        """Returns the resources of a type: those that its Envoy has, or else those that the control plane has for it."""
+        """Return the resources of a type from Envoy if available, else from the control plane."""
         if self.envoy is not None:
             return self.envoy.resources(short_type)
-        found: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get(
+        configs: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get(
             "configs", []
         )
-        return found
+        return configs
 
 
-def of_envoy(function: Function) -> Function:
-    """Gives a command the options --envoy and --file, and what they name as its argument `envoy`: an EnvoyDump, or None."""
+def with_envoy(function: Function) -> Function:
+    """Add the options --envoy and --file to a command, and pass their EnvoyDump, or None, as `envoy`."""
 
     @click.option(
         "--envoy",
         "admin",
         metavar="URL",
-        help="admin port of its Envoy, such as http://127.0.0.1:15000, to see what that has",
+        help="read the configuration from this Envoy admin address, such as http://127.0.0.1:15000",
     )
     @click.option(
         "--file",
         "path",
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-        help="its config_dump; - for standard input",
+        help="read the configuration from a config_dump file; - for standard input",
     )
     @functools.wraps(function)
     def command(admin: str | None, path: str | None, **more: Any) -> Any:
@@ -54,24 +58,24 @@ def of_envoy(function: Function) -> Function:
     return command  # type: ignore[return-value]
 
 
-def of_proxy(function: Function) -> Function:
-    """Gives a command the argument PROXY, the options --envoy, --file and --address, and an AskedProxy as its first argument."""
+def with_proxy(function: Function) -> Function:
+    """Add PROXY, --envoy, --file and --address to a command, and pass a ProxyTarget as the first argument."""
 
     @click.argument("proxy", required=False)
-    @of_envoy
-    @asks
+    @with_envoy
+    @with_client
     @functools.wraps(function)
     def command(client: PageClient, proxy: str | None, envoy: EnvoyDump | None, **more: Any) -> Any:
         if envoy is None and not proxy:
-            raise click.UsageError("say which proxy: PROXY, or --envoy URL or --file FILE for what an Envoy has itself")
-        return function(AskedProxy(client, proxy or "", envoy), **more)
+            raise click.UsageError("specify PROXY, --envoy URL or --file FILE")
+        return function(ProxyTarget(client, proxy or "", envoy), **more)
 
     return command  # type: ignore[return-value]
 
 
 def _dump(admin: str | None, path: str | None) -> EnvoyDump | None:
     if admin and path:
-        raise click.UsageError("--envoy and --file are the same thing from two places: say one of them")
+        raise click.UsageError("--envoy and --file are mutually exclusive")
     if admin:
         return fetch_dump(admin)
     return _read(path) if path else None

@@ -1,4 +1,4 @@
-"""pilotctl proxy-config: what is a proxy to have, or what has its Envoy?"""
+"""pilotctl proxy-config: show the configuration of a proxy, from the control plane or its Envoy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import answers
+from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.envoy import EnvoyDump, set_levels
 from pilot.cli.ctl.output import CommandResult, TextTable
-from pilot.cli.ctl.proxy import AskedProxy, of_envoy, of_proxy
+from pilot.cli.ctl.proxy import ProxyTarget, with_envoy, with_proxy
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 
-# What is shown: name, type of resources, the module with its table
+# Resource type and table module of each subcommand
 KINDS: dict[str, tuple[str, ModuleType]] = {
     "clusters": ("cds", clusters),
     "listeners": ("lds", listeners),
@@ -25,104 +25,112 @@ KINDS: dict[str, tuple[str, ModuleType]] = {
     "ecds": ("ecds", extensions),
 }
 NOTHING = "None."
-OWN_CERTIFICATE = "None. The certificate of a workload is known to its agent and its Envoy alone: --envoy http://127.0.0.1:15000 asks that."
+OWN_CERTIFICATE = (
+    "None. Only the agent and Envoy have a workload's certificate; use --envoy http://127.0.0.1:15000 to query Envoy."
+)
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical", "off")
-PROXY = "PROXY is its name, POD.NAMESPACE or a part of it."
+PROXY = "PROXY is POD.NAMESPACE or part of it."
 
 
-class _ByEitherNumber(click.Group):
-    """A group whose commands have their names in the singular too, as istioctl has them."""
+class _SingularAliasGroup(click.Group):
+    """A group whose commands also accept the singular of their names, as in istioctl."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, f"{cmd_name}s")
 
 
-@click.group(cls=_ByEitherNumber)
+@click.group(cls=_SingularAliasGroup)
 def proxy_config() -> None:
-    """What a proxy has: clusters, listeners, routes and more.
+    """Show the configuration of a proxy: clusters, listeners, routes and more.
 
-    It is what the control plane has for it, or with --envoy or --file what an Envoy says that it has.
+    The source is the control plane, or Envoy itself with --envoy or --file.
     """
 
 
-def _add(name: str, short_type: str, shown: ModuleType) -> None:
-    @proxy_config.command(name, help=f"{shown.__doc__}\n\n{PROXY}", short_help=_about(shown))
-    @answers
-    @of_proxy
-    def command(asked: AskedProxy) -> CommandResult:
-        resources = asked.resources(short_type)
+def _add(name: str, short_type: str, table_module: ModuleType) -> None:
+    @proxy_config.command(name, help=f"{table_module.__doc__}\n\n{PROXY}", short_help=_short_help(table_module))
+    @with_output
+    @with_proxy
+    def command(target: ProxyTarget) -> CommandResult:
+        resources = target.resources(short_type)
         return CommandResult(
             resources,
-            _table(resources, shown, OWN_CERTIFICATE if shown is secrets and asked.envoy is None else NOTHING),
+            _table(
+                resources,
+                table_module,
+                OWN_CERTIFICATE if table_module is secrets and target.envoy is None else NOTHING,
+            ),
         )
 
 
-def _about(shown: ModuleType) -> str:
-    """Returns what a table is of: the title of its module."""
-    return (shown.__doc__ or "").partition(":")[2].strip().capitalize()
+def _short_help(table_module: ModuleType) -> str:
+    """Return the short help of a table, from the docstring of its module."""
+    return (table_module.__doc__ or "").partition(":")[2].strip().capitalize()
 
 
-for _name, (_short_type, _shown) in KINDS.items():
-    _add(_name, _short_type, _shown)
+for _name, (_short_type, _table_module) in KINDS.items():
+    _add(_name, _short_type, _table_module)
 
 
-@proxy_config.command("all", help=f"Everything that a proxy has, table after table.\n\n{PROXY}")
-@answers
-@of_proxy
-def everything(asked: AskedProxy) -> CommandResult:
-    found = {name: asked.resources(short_type) for name, (short_type, _) in KINDS.items()}
-    return CommandResult(found, _tables(found))
+@proxy_config.command("all", help=f"Show all resources of a proxy.\n\n{PROXY}")
+@with_output
+@with_proxy
+def everything(target: ProxyTarget) -> CommandResult:
+    resources_by_kind = {name: target.resources(short_type) for name, (short_type, _) in KINDS.items()}
+    return CommandResult(resources_by_kind, _tables(resources_by_kind))
 
 
-@proxy_config.command(help="The configuration that an Envoy started with.")
-@answers
-@of_envoy
+@proxy_config.command(help="Show the bootstrap configuration of an Envoy.")
+@with_output
+@with_envoy
 def bootstrap(envoy: EnvoyDump | None) -> CommandResult:
     if envoy is None:
-        raise click.UsageError("only an Envoy knows its bootstrap: --envoy URL or --file FILE")
-    found = envoy.bootstrap()
-    return CommandResult(found, _bootstrap(found))
+        raise click.UsageError("the bootstrap is only available from Envoy: use --envoy URL or --file FILE")
+    config = envoy.bootstrap()
+    return CommandResult(config, _bootstrap(config))
 
 
 @proxy_config.command()
-@click.option("--envoy", required=True, metavar="URL", help="admin port of the Envoy, such as http://127.0.0.1:15000")
+@click.option(
+    "--envoy", required=True, metavar="URL", help="admin address of the Envoy, such as http://127.0.0.1:15000"
+)
 @click.option(
     "--level",
     "levels",
     multiple=True,
     metavar="[LOGGER:]LEVEL",
-    help=f"level to set, of one logger or of all: {', '.join(LEVELS)}",
+    help=f"level to set, for one logger or all: {', '.join(LEVELS)}",
 )
 def log(envoy: str, levels: tuple[str, ...]) -> None:
-    """How much an Envoy logs; --level changes it."""
-    asked = dict(_level(part) for text in levels for part in text.split(","))
-    click.echo(set_levels(envoy, asked).rstrip())
+    """Show the log levels of an Envoy, or change them with --level."""
+    new_levels = dict(_level(part) for text in levels for part in text.split(","))
+    click.echo(set_levels(envoy, new_levels).rstrip())
 
 
 def _level(text: str) -> tuple[str, str]:
     logger, _, level = text.rpartition(":")
     if level not in LEVELS:
-        raise CommandError(f"--level {text!r}: {level!r} is no level; they are {', '.join(LEVELS)}")
+        raise CommandError(f"--level {text!r}: invalid level {level!r}; valid levels are {', '.join(LEVELS)}")
     return logger, level
 
 
-def _table(resources: list[dict[str, Any]], shown: ModuleType, nothing: str) -> list[str | TextTable]:
-    rows = shown.rows(resources)
-    return [TextTable(shown.HEAD, rows) if rows else nothing]
+def _table(resources: list[dict[str, Any]], table_module: ModuleType, nothing: str) -> list[str | TextTable]:
+    rows = table_module.rows(resources)
+    return [TextTable(table_module.HEAD, rows) if rows else nothing]
 
 
-def _tables(found: dict[str, list[dict[str, Any]]]) -> Iterator[str | TextTable]:
-    for number, (name, resources) in enumerate(found.items()):
+def _tables(resources_by_kind: dict[str, list[dict[str, Any]]]) -> Iterator[str | TextTable]:
+    for number, (name, resources) in enumerate(resources_by_kind.items()):
         yield from ["", name.upper()] if number else [name.upper()]
         yield from _table(resources, KINDS[name][1], NOTHING)
 
 
-def _bootstrap(found: dict[str, Any]) -> Iterator[str | TextTable]:
-    """Yields the node of a bootstrap as a table, and what else there is by name; -o yaml has all of it."""
-    node = found.get("node", {})
+def _bootstrap(config: dict[str, Any]) -> Iterator[str | TextTable]:
+    """Yield a bootstrap's node as a table, and the names of the other fields."""
+    node = config.get("node", {})
     facts = {"ID": node.get("id"), "CLUSTER": node.get("cluster"), **node.get("metadata", {})}
     yield TextTable(
         ("NODE", "VALUE"), [(name, value) for name, value in facts.items() if isinstance(value, str | int | float)]
     )
     yield ""
-    yield f"It also has {', '.join(sorted(set(found) - {'node'}))}: -o yaml shows all of it."
+    yield f"Other fields: {', '.join(sorted(set(config) - {'node'}))}. Use -o yaml to show everything."

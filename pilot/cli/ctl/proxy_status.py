@@ -1,4 +1,4 @@
-"""pilotctl proxy-status: is every proxy up to date, and does one's Envoy have what it is to have?"""
+"""pilotctl proxy-status: show whether proxies are in sync, and compare one with its Envoy."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import CommandResult, TextTable, watch
-from pilot.cli.ctl.proxy import AskedProxy, of_envoy
+from pilot.cli.ctl.proxy import ProxyTarget, with_envoy
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
 _COMPARED = {"Clusters": "cds", "Listeners": "lds", "Routes": "rds"}
 SECONDS = 1.0
-_AROUND = 7  # lines shown around a difference
+_CONTEXT_LINES = 7  # context lines around a difference
 
 
 @click.command()
 @click.argument("proxy", required=False)
-@click.option("-n", "--namespace", default="", help="only the proxies of a namespace")
-@click.option("-w", "--watch", "again", is_flag=True, help="draw it again every second, until Ctrl-C")
-@answers
-@of_envoy
-@asks
+@click.option("-n", "--namespace", default="", help="only proxies in this namespace")
+@click.option("-w", "--watch", "repeat", is_flag=True, help="refresh every second until Ctrl-C")
+@with_output
+@with_envoy
+@with_client
 def proxy_status(
-    client: PageClient, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None
+    client: PageClient, proxy: str | None, namespace: str, repeat: bool, envoy: EnvoyDump | None
 ) -> CommandResult:
-    """What each proxy was sent, and whether it took it.
+    """Show whether each proxy has acknowledged its configuration.
 
-    With PROXY (its name, POD.NAMESPACE or a part of it) that one, type by type; with --envoy or --file too, what the control plane has
-    for it is compared with what its Envoy has.
+    With PROXY (POD.NAMESPACE or part of it), show the state of each resource type. With --envoy or --file as well,
+    compare the control plane's configuration with Envoy's.
     """
     if envoy is not None:
         if not proxy:
-            raise click.UsageError("say which PROXY of the control plane the Envoy is to be compared with")
+            raise click.UsageError("specify the PROXY to compare the Envoy with")
         return _comparison(client, proxy, envoy)
-    if again:
+    if repeat:
         watch(lambda: _status(client, proxy, namespace).parts, SECONDS)
     return _status(client, proxy, namespace)
 
@@ -49,9 +49,11 @@ def proxy_status(
 def _status(client: PageClient, proxy: str | None, namespace: str) -> CommandResult:
     proxies = client.get("syncz", namespace=namespace)
     if proxy:
-        client.get("config_dump", proxyID=proxy, types="nds")  # says which are connected where this one is not
-        found = [status for status in proxies if proxy in status["proxy"]]
-        return CommandResult(found, _details(found))
+        client.get(
+            "config_dump", proxyID=proxy, types="nds"
+        )  # raises an error that lists the connected proxies if this one is missing
+        statuses = [status for status in proxies if proxy in status["proxy"]]
+        return CommandResult(statuses, _details(statuses))
     return CommandResult(proxies, _parts(proxies) if proxies else [f"No proxy is connected to {client.address}."])
 
 
@@ -75,7 +77,7 @@ def _row(proxy: dict[str, Any]) -> list[str]:
 
 
 def state(resource: dict[str, Any] | None) -> str:
-    """Returns the state of one type; "-" where the proxy does not watch it."""
+    """Return the sync state of a resource type, or "-" if the proxy does not subscribe to it."""
     if resource is None:
         return "-"
     if resource.get("lastError"):
@@ -88,7 +90,8 @@ def state(resource: dict[str, Any] | None) -> str:
 def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
     for number, proxy in enumerate(proxies):
         yield from [""] if number else []
-        yield f"{proxy['proxy']} ({proxy.get('proxy_type', '')}, {proxy.get('istio_version') or 'no version'}) in {proxy.get('cluster_id', '')}"
+        kind, istio_version = proxy.get("proxy_type", ""), proxy.get("istio_version") or "no version"
+        yield f"{proxy['proxy']} ({kind}, {istio_version}) in {proxy.get('cluster_id', '')}"
         resources = sorted(proxy.get("resources", {}).items())
         rows = [
             (short_name(url).upper(), state(r), r.get("sent") or "-", r.get("acked") or "-", r.get("sentTime") or "-")
@@ -101,31 +104,33 @@ def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
 def _errors(proxy: dict[str, Any]) -> list[str]:
     resources = proxy.get("resources", {}).items()
     return [
-        f"{proxy['proxy']} refuses its {short_name(url)}: {r['lastError']}"
+        f"{proxy['proxy']} rejected its {short_name(url)}: {r['lastError']}"
         for url, r in sorted(resources)
         if r.get("lastError")
     ]
 
 
 def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:
-    """Returns the differences between what the control plane has and what an Envoy has of a proxy, as lines of a unified diff by type."""
-    asked = AskedProxy(client, proxy, None)
-    found = {
-        title: _difference(title, asked.resources(name), envoy.resources(name, dynamic=True))
+    """Compare the control plane's configuration of a proxy with Envoy's, as a unified diff per type."""
+    target = ProxyTarget(client, proxy, None)
+    diffs = {
+        title: _difference(title, target.resources(name), envoy.resources(name, dynamic=True))
         for title, name in _COMPARED.items()
     }
-    return CommandResult({title: "\n".join(lines) for title, lines in found.items()}, _compared(found))
+    return CommandResult({title: "\n".join(lines) for title, lines in diffs.items()}, _diff_lines(diffs))
 
 
-def _compared(found: dict[str, list[str]]) -> Iterator[str]:
-    for title, lines in found.items():
+def _diff_lines(diffs: dict[str, list[str]]) -> Iterator[str]:
+    for title, lines in diffs.items():
         yield f"{title} Don't Match" if lines else f"{title} Match"
         yield from lines
 
 
 def _difference(title: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[str]:
     return list(
-        difflib.unified_diff(_lines(ours), _lines(theirs), f"Istiod {title}", f"Envoy {title}", lineterm="", n=_AROUND)
+        difflib.unified_diff(
+            _lines(ours), _lines(theirs), f"Istiod {title}", f"Envoy {title}", lineterm="", n=_CONTEXT_LINES
+        )
     )
 
 
@@ -139,7 +144,7 @@ def _lines(resources: list[dict[str, Any]]) -> list[str]:
 
 
 def _comparable(value: Any) -> Any:
-    """Returns JSON in which whole numbers are written in one way."""
+    """Return JSON in which integral floats are integers."""
     if isinstance(value, dict):
         return {name: _comparable(member) for name, member in value.items()}
     if isinstance(value, list):

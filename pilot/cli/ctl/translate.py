@@ -1,4 +1,4 @@
-"""pilotctl translate: what would one tell Helm to install the same?"""
+"""pilotctl translate: convert an IstioOperator to Helm values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pilot.cli.ctl.output import write
 @click.command()
 @operator_options
 @click.option(
-    "-o", "--output", "folder", metavar="FOLDER", help="write a file of values for each chart, instead of printing them"
+    "-o", "--output", "folder", metavar="FOLDER", help="write a values file per chart instead of printing them"
 )
 def translate(folder: str | None, force: bool, **where: Any) -> None:
-    """Turn an IstioOperator into values of Helm's charts.
+    """Convert an IstioOperator to Helm values.
 
-    What Helm has no value for is said: k8s settings and overlays that patch objects, for which one needs a post-renderer.
+    Settings without a Helm value are reported: k8s settings and overlays that patch objects require a post-renderer.
     """
     try:
         releases = helm_releases(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)

@@ -1,4 +1,4 @@
-"""pilotctl validate: would these objects be accepted?"""
+"""pilotctl validate: validate objects by themselves."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from pilot.lib.text import one_line
 )
 @click.pass_context
 def validate(ctx: click.Context, files: Sequence[str]) -> None:
-    """Whether objects would be accepted, each alone, by the rules of the validating webhook.
+    """Validate objects one by one with the rules of the validating webhook.
 
-    The exit status is 1 where one would not be. `pilotctl analyze` looks at objects with each other too.
+    The exit status is 1 if an object is invalid. Use `pilotctl analyze` to also check objects against each other.
     """
     failed = False
     for name, text in read_files(files).items():

@@ -1,4 +1,4 @@
-"""pilotctl verify-install: is everything there that was installed, as it should be?"""
+"""pilotctl verify-install: verify that all objects of an installation exist and are ready."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from deploy.operator.errors import SettingsError
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, of_cluster
+from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
 from pilot.cli.ctl.output import TextTable, say
 from pilot.install.cluster_checks import detect_platform
@@ -20,34 +20,34 @@ from pilot.install.verification import ObjectCheck, verify_plan, verify_revision
 
 @click.command("verify-install")
 @operator_options
-@of_cluster
+@with_cluster
 def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
-    """Compare what is installed with an IstioOperator; without one, see whether what is labelled as installed has come up."""
+    """Compare an installation with an IstioOperator. Without one, check that all installed objects are ready."""
     if where["files"] or where["assignments"]:
-        platform = cluster.ask(lambda objects, _: detect_platform(objects))
+        platform = cluster.run(lambda objects, _: detect_platform(objects))
         try:
             plan = build_install_plan(read_installation(read_settings(**where), force, platform))
         except SettingsError as error:
             raise CommandError(str(error)) from error
-        checked = cluster.ask(lambda _, trial: verify_plan(trial, plan))
+        checks = cluster.run(lambda _, trial: verify_plan(trial, plan))
     else:
         revision = where["revision"] or DEFAULT
-        checked = cluster.ask(lambda objects, _: verify_revision(objects, revision))
-        if not checked:
-            raise CommandError(f"nothing of revision {revision} is installed")
-    if not show_checked(checked):
-        raise CommandError("not everything is as it should be")
+        checks = cluster.run(lambda objects, _: verify_revision(objects, revision))
+        if not checks:
+            raise CommandError(f"revision {revision} is not installed")
+    if not print_checks(checks):
+        raise CommandError("verification failed: some objects differ or are not ready")
 
 
-def show_checked(checked: Sequence[ObjectCheck]) -> bool:
-    """Prints what was looked at; returns whether all of it is as it should be."""
-    wrong = [each for each in checked if each.problem]
+def print_checks(checks: Sequence[ObjectCheck]) -> bool:
+    """Print the checks, and return whether all of them passed."""
+    wrong = [check for check in checks if check.problem]
     kinds: dict[str, int] = {}
-    for each in checked:
-        kinds[each.key.kind.name] = kinds.get(each.key.kind.name, 0) + (not each.problem)
-    say([TextTable(("KIND", "AS IT SHOULD BE"), sorted(kinds.items()))])
+    for check in checks:
+        kinds[check.key.kind.name] = kinds.get(check.key.kind.name, 0) + (not check.problem)
+    say([TextTable(("KIND", "VERIFIED"), sorted(kinds.items()))])
     if wrong:
-        say([TextTable(("OBJECT", "WRONG"), [(each.key, each.problem) for each in wrong])])
+        say([TextTable(("OBJECT", "PROBLEM"), [(check.key, check.problem) for check in wrong])])
     else:
-        say([f"✔ {len(checked)} objects are as they should be."])
+        say([f"✔ {len(checks)} objects verified."])
     return not wrong

@@ -1,4 +1,4 @@
-"""pilotctl version: which build is this, which one answers, and which proxies are connected to it?"""
+"""pilotctl version: show the versions of pilotctl, the control plane and its proxies."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.command import answers, asks
+from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult
 from pilot.lib.build_info import build_info
 
 
 @click.command()
-@click.option("--remote/--no-remote", default=True, help="ask the control plane too, which is done unless --no-remote")
-@answers
-@asks
+@click.option("--remote/--no-remote", default=True, help="also query the control plane (default)")
+@with_output
+@with_client
 def version(client: PageClient, remote: bool) -> CommandResult:
-    """The versions of this program, of the control plane, and of the proxies that are connected to it."""
-    found: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
+    """Show the versions of pilotctl, the control plane and its connected proxies."""
+    versions: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
     fault = ""
     if remote:
         try:
-            found["meshVersion"] = [{"Component": "pilot", "Info": {"version": client.text("version").strip()}}]
-            found["dataPlaneVersion"] = [
+            versions["meshVersion"] = [{"Component": "pilot", "Info": {"version": client.text("version").strip()}}]
+            versions["dataPlaneVersion"] = [
                 {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": p.get("proxy_type", "")}
                 for p in client.get("syncz")
             ]
         except CommandError as error:
             fault = error.message
-    return CommandResult(found, _parts(found, fault))
+    return CommandResult(versions, _parts(versions, fault))
 
 
-def _parts(found: dict[str, Any], fault: str) -> Iterator[str]:
-    yield f"client version: {found['clientVersion']['version']}"
-    for server in found.get("meshVersion", ()):
+def _parts(versions: dict[str, Any], fault: str) -> Iterator[str]:
+    yield f"client version: {versions['clientVersion']['version']}"
+    for server in versions.get("meshVersion", ()):
         yield f"control plane version: {server['Info']['version']}"
-    proxies = Counter(proxy["IstioVersion"] or "unknown" for proxy in found.get("dataPlaneVersion", ()))
+    proxies = Counter(proxy["IstioVersion"] or "unknown" for proxy in versions.get("dataPlaneVersion", ()))
     if proxies:
         yield "data plane version: " + ", ".join(
             f"{version} ({_count(count)})" for version, count in sorted(proxies.items())
         )
-    elif "dataPlaneVersion" in found:
-        yield "data plane version: none, no proxy is connected"
+    elif "dataPlaneVersion" in versions:
+        yield "data plane version: none (no proxies are connected)"
     if fault:
         yield f"control plane version: {fault}"
 

@@ -1,1 +1,2 @@
-"""One page for people: the mesh as a picture, proxies, problems, pushes and certificates, live by server-sent events."""
+"""The live dashboard of the mesh: a graph, proxies, problems, pushes and certificates, updated by server-sent
+events."""

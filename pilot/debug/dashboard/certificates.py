@@ -1,4 +1,4 @@
-"""Certificates that the control plane knows, from when until when each is valid."""
+"""Validity of the certificates known to the control plane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_AUTHORITY = {
 
 
 class Validity(NamedTuple):
-    """A certificate by where it is. Times are Unix seconds, `begins` 0.0 where it is not known."""
+    """Validity of a certificate, named by its location. Times are Unix seconds; `begins` is 0.0 if unknown."""
 
     name: str
     begins: float
@@ -36,14 +36,14 @@ class Material(NamedTuple):
 
 
 def of_authority(metrics: Metrics) -> list[Validity]:
-    """Returns the root and the chain that workloads' certificates are signed by, where this process signs them."""
+    """Return the validity of the built-in CA's root and chain, if this process signs workload certificates."""
     return [Validity(name, 0.0, at) for name, metric in _OF_AUTHORITY.items() if (at := metrics.value(metric))]
 
 
 def material(db: Mesh) -> list[Material]:
-    """Returns the certificates and roots of Secrets, those of `MOST` at most; private keys are not among them."""
-    held = ((key, pem) for key, row in SECRET.table(db).rows() for pem in _certificates(row.spec.data))
-    return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(held, MOST)]
+    """Return at most `MOST` certificates and roots of Secrets, without private keys."""
+    contents = ((key, pem) for key, row in SECRET.table(db).rows() for pem in _certificates(row.spec.data))
+    return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(contents, MOST)]
 
 
 def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:
@@ -54,13 +54,16 @@ def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:
         yield roots.certificates.content
 
 
-def validity(found: Iterable[Material]) -> list[Validity]:
-    """Returns from when until when the first certificate of each is valid. What is no certificate is left out, for it is a problem elsewhere."""
-    shown = []
-    for item in found:
+def validity(items: Iterable[Material]) -> list[Validity]:
+    """Return the validity of the first certificate of each item. Invalid certificates, which are reported elsewhere,
+    are skipped."""
+    validities = []
+    for item in items:
         try:
             first = x509.load_pem_x509_certificates(item.pem)[0]
         except ValueError:
             continue
-        shown.append(Validity(item.name, first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp()))
-    return shown
+        validities.append(
+            Validity(item.name, first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
+        )
+    return validities

@@ -1,4 +1,4 @@
-"""How far each connected proxy is, as rows for the page."""
+"""Sync status of connected proxies, as rows of the dashboard."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ ERROR_LENGTH = 500
 
 
 class ProxyRow(NamedTuple):
-    """A stream. `since` is Unix seconds; `waits_since` those of the oldest response that is not acknowledged, 0.0 for none; `error` is what the proxy
-    said of what it refuses, "" where it takes everything."""
+    """The row of a stream.
+
+    `since` is the time of connection and `waits_since` that of the oldest unacknowledged response, or 0.0 (Unix
+    seconds). `error` is the text of current NACKs, or "".
+    """
 
     id: str
     name: str
@@ -31,7 +34,7 @@ class ProxyRow(NamedTuple):
         return "error" if self.error else "waiting" if self.waits_since else "synced"
 
     def plain(self) -> dict[str, Any]:
-        """Returns the row for JSON."""
+        """Return the row for JSON."""
         return {
             "id": self.id,
             "name": self.name,
@@ -46,15 +49,16 @@ class ProxyRow(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A stream at one moment, when it was sent its last response (Unix seconds, 0.0 before the first), and its `activity` then."""
+    """A snapshot of a stream, with the time of its last response (Unix seconds, 0.0 before the first) and its
+    `activity`."""
 
     row: ProxyRow
     sent: float
     activity: int
 
 
-def look_at(connection: ConnectedProxy, known: ProxyRow | None = None) -> Seen:
-    """Returns a stream as it is now. `known` is its row of before, which is the same one where nothing changed."""
+def look_at(connection: ConnectedProxy, previous: ProxyRow | None = None) -> Seen:
+    """Return a snapshot of a stream. An unchanged row is the `previous` object."""
     waits = sent = 0.0
     errors: list[str] = []
     for url, watch in connection.subscriptions.items():
@@ -65,9 +69,9 @@ def look_at(connection: ConnectedProxy, known: ProxyRow | None = None) -> Seen:
         elif at and watch.nonce_sent != watch.nonce_acked:
             waits = min(waits or at, at)
     error = "; ".join(errors)
-    if known is None or known.waits_since != waits or known.error != error:
-        known = _row(connection, waits, error)
-    return Seen(known, sent, connection.activity)
+    if previous is None or previous.waits_since != waits or previous.error != error:
+        previous = _row(connection, waits, error)
+    return Seen(previous, sent, connection.activity)
 
 
 def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
@@ -79,7 +83,7 @@ def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
 
 
 class Difference(NamedTuple):
-    """Rows that are new or have changed, the ids of streams that are gone, and how many of those that were there have been sent something."""
+    """New and changed rows, the ids of closed streams, and the number of earlier streams that received a response."""
 
     changed: list[ProxyRow]
     gone: list[str]
@@ -87,7 +91,7 @@ class Difference(NamedTuple):
 
 
 class ProxyRows:
-    """The rows of all connected proxies, as of the last look. A look costs what has been sent and received since the one before."""
+    """The rows of all connected proxies. The cost of an update is proportional to the activity since the last one."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -96,37 +100,37 @@ class ProxyRows:
 
     @property
     def waiting(self) -> int:
-        """Returns how many proxies have not acknowledged what they were sent."""
+        """Return the number of proxies with unacknowledged responses."""
         return len(self._waiting)
 
     def plain(self) -> list[dict[str, Any]]:
-        """Returns the rows for JSON."""
+        """Return the rows for JSON."""
         return [seen.row.plain() for seen in self._seen.values()]
 
     async def look(self) -> Difference:
-        """Looks at the proxies as they are now, in slices; returns what differs from the last time."""
-        seen, due, stayed = self._seen, [], 0
+        """Update the rows in slices, and return the difference to the last update."""
+        current, due, stayed = self._seen, [], 0
         for connection in self._fleet.connections():
-            known = seen.get(connection.id)
-            stayed += known is not None
-            if known is None or known.activity != connection.activity:
-                due.append((connection, known))
-        looked = await all_of(
-            look_at(connection, known.row if known is not None else None) for connection, known in due
+            previous = current.get(connection.id)
+            stayed += previous is not None
+            if previous is None or previous.activity != connection.activity:
+                due.append((connection, previous))
+        snapshots = await all_of(
+            look_at(connection, previous.row if previous is not None else None) for connection, previous in due
         )
         gone: list[str] = []
-        if stayed < len(seen):
-            here = {connection.id for connection in self._fleet.connections()}
-            gone = [key for key in seen if key not in here]
+        if stayed < len(current):
+            connected_ids = {connection.id for connection in self._fleet.connections()}
+            gone = [key for key in current if key not in connected_ids]
             for key in gone:
-                del seen[key]
+                del current[key]
         changed: list[ProxyRow] = []
         reached = 0
-        for (_, known), now in zip(due, looked, strict=True):
-            reached += known is not None and known.sent != now.sent
-            if known is None or known.row is not now.row:
+        for (_, previous), now in zip(due, snapshots, strict=True):
+            reached += previous is not None and previous.sent != now.sent
+            if previous is None or previous.row is not now.row:
                 changed.append(now.row)
-            seen[now.row.id] = now
+            current[now.row.id] = now
         self._waiting.difference_update(gone, (row.id for row in changed))
         self._waiting.update(row.id for row in changed if row.state == "waiting")
         return Difference(changed, gone, reached)

@@ -1,4 +1,4 @@
-"""The mesh as a picture: services by namespace, gateways, which routes lead where, and who may call whom."""
+"""The mesh graph: services by namespace, gateways, routes between them, and permitted callers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import qualified
 
 WHOLE = 150
-"""Services that are shown one by one; of more, those of the namespaces that are asked for."""
+"""Maximum number of services that are all shown; in a larger mesh, only those of requested namespaces are."""
 _USABLE = frozenset({EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN})
 _MESH = "mesh"
 
 
 class ServiceFacts(NamedTuple):
-    """A service. `ready` of `total` endpoints of its first port are usable. `callers` are the namespaces whose workloads its ALLOW policies let in,
-    with their service accounts or ""; None where everybody may call it. `policies` are the names of all that apply to its workloads."""
+    """Facts about a service.
+
+    `ready` of `total` endpoints of its first port are usable. `callers` are the namespaces, with a service account or
+    "", that its ALLOW policies admit, or None if everybody is admitted. `policies` are the names of all policies of its
+    workloads.
+    """
 
     namespace: str
     host: str
@@ -42,12 +46,13 @@ class ServiceFacts(NamedTuple):
     policies: tuple[str, ...]
 
     def plain(self, problems: int) -> dict[str, Any]:
-        """Returns the facts for JSON."""
+        """Return the facts for JSON."""
         return {**self._asdict(), "problems": problems}
 
 
 class Link(NamedTuple):
-    """A route from a gateway ("gateway NAMESPACE/NAME") or a host ("HOST") to the host that it sends requests to. `by` is the VirtualService."""
+    """A route from a gateway ("gateway NAMESPACE/NAME") or a host ("HOST") to a destination host. `by` is the
+    VirtualService."""
 
     source: str
     target: str
@@ -55,68 +60,71 @@ class Link(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All of the mesh at one moment."""
+    """A snapshot of the mesh graph."""
 
     services: list[ServiceFacts]
     gateways: tuple[ObjectKey, ...]
     links: list[Link]
 
 
-class Around(NamedTuple):
-    """What is shown beside the services: what the problems are of, and the namespaces of the proxies."""
+class MeshContext(NamedTuple):
+    """Context of the graph: the objects with problems, and the namespaces of the proxies."""
 
     problems: list[ObjectRef]
     proxies: list[str]
 
 
-def look_around(sources: Sources) -> Around:
-    """Returns the problems and proxies of now."""
-    return Around(
+def mesh_context(sources: Sources) -> MeshContext:
+    """Return the current problems and proxies."""
+    return MeshContext(
         [p.object for p in sources.problems()],
         [connection.proxy.namespace for connection in sources.fleet.connections()],
     )
 
 
-def show_picture(picture: Picture, around: Around, asked: frozenset[str]) -> dict[str, Any]:
-    """Returns a picture for JSON: namespaces with their counts, and their services where there are few or the namespace is asked for. It takes long
-    for a large mesh, and needs nothing that changes."""
+def show_picture(picture: Picture, around: MeshContext, requested: frozenset[str]) -> dict[str, Any]:
+    """Return a graph for JSON: namespaces with counts, and their services if there are few or the namespace is
+    requested.
+
+    This is slow for a large mesh, and thread-safe because all inputs are immutable.
+    """
     problems = Counter((ref.kind.name, ref.namespace, ref.name) for ref in around.problems)
     by_namespace = Counter(ref.namespace for ref in around.problems)
     proxies = Counter(around.proxies)
     whole = len(picture.services) <= WHOLE
-    shown: dict[str, dict[str, Any]] = {}
+    namespaces: dict[str, dict[str, Any]] = {}
     for facts in sorted(picture.services):
-        namespace = shown.setdefault(
+        namespace = namespaces.setdefault(
             facts.namespace, {"name": facts.namespace, "services": [], "count": 0, "unready": 0}
         )
         namespace["count"] += 1
         namespace["unready"] += not facts.ready
-        if whole or facts.namespace in asked:
+        if whole or facts.namespace in requested:
             namespace["services"].append(facts.plain(_problems_of(problems, facts)))
-    for name, namespace in shown.items():
+    for name, namespace in namespaces.items():
         namespace |= {"problems": by_namespace[name], "proxies": proxies[name]}
-    found = [
+    gateways = [
         {"namespace": g.namespace, "name": g.name, "problems": problems["Gateway", g.namespace, g.name]}
         for g in picture.gateways
     ]
     return {
-        "namespaces": list(shown.values()),
-        "gateways": found,
-        "links": _shown_links(picture, shown),
+        "namespaces": list(namespaces.values()),
+        "gateways": gateways,
+        "links": _visible_links(picture, namespaces),
         "services": len(picture.services),
     }
 
 
 def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -> int:
-    """Returns how many problems there are of the Kubernetes Service of a host, and of the objects of its name."""
+    """Return the number of problems of the Kubernetes Service of a host and of objects with the same name."""
     name = facts.host.partition(".")[0]
     kinds = ("Service", "ServiceEntry", "VirtualService", "DestinationRule")
     return sum(problems[kind, facts.namespace, name] for kind in kinds)
 
 
-def _shown_links(picture: Picture, shown: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns links between what is shown: services, or the namespace in the place of one that is not; each once, with how many it stands for."""
-    place = {facts.host: _place(facts, shown) for facts in picture.services}
+def _visible_links(picture: Picture, namespaces: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the links between visible services, or namespaces for hidden ones, merged with their counts."""
+    place = {facts.host: _place(facts, namespaces) for facts in picture.services}
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for link in picture.links:
         target = place.get(link.target)
@@ -125,7 +133,7 @@ def _shown_links(picture: Picture, shown: dict[str, dict[str, Any]]) -> list[dic
             counts[source, target, "route", link.by] += 1
     for facts in picture.services:
         for namespace, _ in facts.callers or ():
-            if namespace in shown and place[facts.host] != f"namespace {namespace}":
+            if namespace in namespaces and place[facts.host] != f"namespace {namespace}":
                 counts[f"namespace {namespace}", place[facts.host], "policy", ""] += 1
     return [
         {"from": source, "to": target, "kind": kind, "by": by, "count": n}
@@ -133,57 +141,57 @@ def _shown_links(picture: Picture, shown: dict[str, dict[str, Any]]) -> list[dic
     ]
 
 
-def _place(facts: ServiceFacts, shown: dict[str, dict[str, Any]]) -> str:
-    return f"service {facts.host}" if shown[facts.namespace]["services"] else f"namespace {facts.namespace}"
+def _place(facts: ServiceFacts, namespaces: dict[str, dict[str, Any]]) -> str:
+    return f"service {facts.host}" if namespaces[facts.namespace]["services"] else f"namespace {facts.namespace}"
 
 
 @derived
 def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
-    """Returns the facts of a service; None while it is being declared in two ways."""
-    found = service(db, ref)
-    if found is None:
+    """Return the facts of a service, or None if it does not exist."""
+    target = service(db, ref)
+    if target is None:
         return None
-    behind = endpoints(db, ref, found.ports[0].number) if found.ports else ()
-    ready = sum(e.health in _USABLE for e in behind)
+    service_endpoints = endpoints(db, ref, target.ports[0].number) if target.ports else ()
+    ready = sum(e.health in _USABLE for e in service_endpoints)
     policies: list[Object[AuthorizationPolicy]] = []
-    if behind:
-        first = behind[0]
-        labels = cut(dict(first.labels), policy_label_keys(db, found.namespace))
-        keys = policy_keys(db, AUTHORIZATION_POLICY.id.name, PolicySubjectKey(found.namespace, labels, frozenset()))
+    if service_endpoints:
+        first = service_endpoints[0]
+        labels = cut(dict(first.labels), policy_label_keys(db, target.namespace))
+        keys = policy_keys(db, AUTHORIZATION_POLICY.id.name, PolicySubjectKey(target.namespace, labels, frozenset()))
         policies = [row for key in keys if (row := AUTHORIZATION_POLICY.get(db, key)) is not None]
     names = tuple(f"{row.spec.action} {row.namespace}/{row.name}" for row in policies)
     return ServiceFacts(
-        found.namespace,
-        found.hostname,
-        tuple(p.number for p in found.ports),
+        target.namespace,
+        target.hostname,
+        tuple(p.number for p in target.ports),
         ready,
-        len(behind),
+        len(service_endpoints),
         _callers(policies),
         names,
     )
 
 
 def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str, str], ...] | None:
-    """Returns who the ALLOW policies let in, as far as they name namespaces and accounts; None where there is none, or one lets in anybody."""
-    allowing = [row for row in policies if row.spec.action == "ALLOW"]
-    if not allowing:
+    """Return the namespaces and accounts that ALLOW policies admit, or None if everybody is admitted."""
+    allow_policies = [row for row in policies if row.spec.action == "ALLOW"]
+    if not allow_policies:
         return None
-    found: dict[tuple[str, str], None] = {}
-    for row in allowing:
+    callers: dict[tuple[str, str], None] = {}
+    for row in allow_policies:
         for rule in row.spec.rules:
             if not rule.from_:
                 return None
             for origin in rule.from_:
-                found |= dict.fromkeys(_named(origin.source or Source(), row.namespace))
-    return tuple(found)
+                callers |= dict.fromkeys(_source_callers(origin.source or Source(), row.namespace))
+    return tuple(callers)
 
 
-def _named(source: Source, own: str) -> Iterator[tuple[str, str]]:
-    """Yields the namespaces and accounts of a source. An account without a namespace is of the policy's own."""
+def _source_callers(source: Source, policy_namespace: str) -> Iterator[tuple[str, str]]:
+    """Yield the namespaces and accounts of a source. An account without a namespace is in the policy's namespace."""
     yield from ((namespace, "") for namespace in source.namespaces)
     for account in source.service_accounts:
         namespace, slash, name = account.partition("/")
-        yield (namespace, name) if slash else (own, account)
+        yield (namespace, name) if slash else (policy_namespace, account)
     for principal in source.principals:
         if (identity := parse_identity(f"spiffe://{principal}")) is not None:
             yield identity.namespace, identity.service_account
@@ -191,25 +199,25 @@ def _named(source: Source, own: str) -> Iterator[tuple[str, str]]:
 
 @derived
 def route_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Returns the keys of all VirtualServices, and of what routes became."""
+    """Return the keys of all VirtualServices, including those derived from routes."""
     return VIRTUAL_SERVICE.all_keys(db)
 
 
 @derived
 def links_of_route(db: Mesh, key: ObjectKey) -> tuple[Link, ...]:
-    """Returns the links of a VirtualService."""
+    """Return the links of a VirtualService."""
     row = qualified(db, key)
     if row is None:
         return ()
     by, spec = f"{row.namespace}/{row.name}", row.spec
-    routed = [
+    destinations = [
         d.destination
         for rules in (spec.http, spec.tls, spec.tcp)
         for rule in rules
         for d in rule.route
         if d.destination is not None
     ]
-    targets = dict.fromkeys(destination.host for destination in routed)
+    targets = dict.fromkeys(destination.host for destination in destinations)
     sources = [f"gateway {gateway}" for gateway in spec.gateways if gateway != _MESH]
     sources += spec.hosts if not spec.gateways or _MESH in spec.gateways else ()
     return tuple(Link(source, target, by) for source in sources for target in targets)

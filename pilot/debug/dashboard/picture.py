@@ -1,4 +1,4 @@
-"""The picture of the mesh follows what changes while a page is open: a change costs the services and routes that it reaches."""
+"""Incremental maintenance of the mesh graph while a dashboard is open."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class _WatchedItems(Generic[K, T]):
         self._revision = -1
 
     def values(self) -> list[T]:
-        """Returns the values as of the last refresh, in no order; what could not be had is left out."""
+        """Return the values as of the last refresh, in no order and without failed ones."""
         return [node.value for node in self._nodes.values() if node.value is not UNSET]
 
     async def refresh(self) -> bool:
-        """Brings the values up to date, in slices; returns whether any may be another one than after the last refresh."""
-        db, seen, now = self._db, self._revision, self._db.revision
+        """Update the values in slices, and return whether any may have changed since the last refresh."""
+        db, last_revision, now = self._db, self._revision, self._db.revision
         if self._listed is None:
             self._listed = db.watch(self._listing)
         db.refresh(self._listed)
-        changed = self._listed.changed_at > seen
+        changed = self._listed.changed_at > last_revision
         if changed and self._listed.value is not UNSET:
             await self._list(self._listed.value)
         await for_each([node for node in self._nodes.values() if node.stale], db.refresh)
         self._revision = now
-        return changed or any(node.changed_at > seen for node in self._nodes.values())
+        return changed or any(node.changed_at > last_revision for node in self._nodes.values())
 
     def stop(self) -> None:
-        """Watches nothing any more."""
+        """Stop watching."""
         for node in (*self._nodes.values(), *((self._listed,) if self._listed is not None else ())):
             self._db.unwatch(node)
         self._nodes, self._listed, self._revision = {}, None, -1
@@ -59,7 +59,7 @@ class _WatchedItems(Generic[K, T]):
 
 
 class KeptPicture:
-    """The picture of one mesh. It is kept between `keep` and `let_go`; without, each look at it takes a whole one."""
+    """The mesh graph. It is maintained between `keep` and `let_go`; at other times, each `look` builds a new one."""
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
@@ -72,20 +72,20 @@ class KeptPicture:
         self._kept = False
         self._looking = asyncio.Lock()
         self.number = 0
-        """Is another one whenever the picture is."""
+        """Changes whenever the graph changes."""
 
     def keep(self) -> None:
-        """Keeps the picture from the next look on."""
+        """Maintain the graph from the next `look` on."""
         self._kept = True
 
     def let_go(self) -> None:
-        """Keeps nothing any more; what is being looked at is let go after it."""
+        """Stop maintaining the graph, after a running `look` has finished."""
         self._kept = False
         if not self._looking.locked():
             self._stop()
 
     async def look(self) -> Picture:
-        """Returns the picture of now; others get their turns while it is made."""
+        """Return the current graph, which is built in slices."""
         async with self._looking:
             try:
                 if self._revision != self._db.revision:
@@ -98,11 +98,11 @@ class KeptPicture:
     async def _refresh(self) -> None:
         revision = self._db.revision
         changed = [await items.refresh() for items in (self._services, self._links)]
-        listed = GATEWAY.all_keys(self._db)
-        if any(changed) or listed != self._picture.gateways:
-            links = [link for found in self._links.values() for link in found]
+        gateways = GATEWAY.all_keys(self._db)
+        if any(changed) or gateways != self._picture.gateways:
+            links = [link for route_links in self._links.values() for link in route_links]
             services = [facts for facts in self._services.values() if facts is not None]
-            self._picture = Picture(services, listed, links)
+            self._picture = Picture(services, gateways, links)
             self.number += 1
         self._revision = revision
 

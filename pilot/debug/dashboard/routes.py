@@ -1,4 +1,4 @@
-"""The page over HTTP: its files, the picture of the mesh, and the events."""
+"""HTTP routes of the dashboard: its files, the mesh graph, and the event stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from pilot.debug.dashboard.mesh import look_around, show_picture
+from pilot.debug.dashboard.mesh import mesh_context, show_picture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -18,7 +18,7 @@ from pilot.debug.sources import Sources
 PATH = "/debug/dashboard"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _FILES = ("page.html", "page.css", "page.js", "picture.js", "lists.js", "plots.js")
-# Nothing is fetched from anywhere else, and no other page may show this one in a frame.
+# The page loads nothing from other origins, and no other page may frame it.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
@@ -29,14 +29,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Dashboard:
-    """The page of one control plane. `access` returns what a request may see of a path, or raises Refused."""
+    """The dashboard of a control plane. `access` returns the sources visible to a request for a path, or raises
+    Refused."""
 
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources, self._access = sources, access
         self._stream = EventStream(sources)
 
     def add_to(self, app: web.Application) -> None:
-        """Adds the page, its files and what it asks for."""
+        """Add the routes of the page, its files and its data."""
         app.router.add_get(PATH, self._guarded(functools.partial(_file, _FILES[0])))
         for name in _FILES[1:]:
             app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(_file, name)))
@@ -58,10 +59,10 @@ class Dashboard:
         return handle
 
     async def _mesh(self, request: web.Request) -> web.StreamResponse:
-        """Answers with the picture; `namespace`, which may be repeated, names those whose services are to be in it."""
+        """Serve the mesh graph; `namespace` (repeatable) requests the services of a namespace."""
         picture = await self._stream.picture.look()
-        asked, around = frozenset(request.query.getall("namespace", [])), look_around(self._sources)
-        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_picture(picture, around, asked)))
+        requested, context = frozenset(request.query.getall("namespace", [])), mesh_context(self._sources)
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_picture(picture, context, requested)))
         return web.Response(body=body, content_type="application/json", headers=_HEADERS)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

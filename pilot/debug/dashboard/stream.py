@@ -1,4 +1,4 @@
-"""What changed since a moment ago, once a second, for every page that is open: made once, sent to all of them."""
+"""The event stream of the dashboard: changes are computed once a second and sent to all open pages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pilot.lib.log import scope
 SECONDS = 1.0
 PROBLEMS = 1_000
 SLOWEST = 30
-"""Events that wait for a page before it is let go; it will come back and get the state of then."""
+"""Maximum queued events of a page before it is disconnected; it reconnects and receives the current state."""
 _STATM = pathlib.Path("/proc/self/statm")
 _log = scope("default")
 
 
 class PushCounts(NamedTuple):
-    """What has been counted until a moment: responses, their bytes, and the seconds of CPU of the process."""
+    """Counters at one moment: responses, their bytes, and CPU seconds of the process."""
 
     responses: int
     bytes: int
@@ -35,7 +35,7 @@ class PushCounts(NamedTuple):
 
 
 class EventStream:
-    """The events of the page. Nothing is looked at while no page is open. A `EventStream` is for those who may see everything."""
+    """The events of the dashboard, for callers with full access. It is idle while no page is open."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -47,10 +47,10 @@ class EventStream:
         self._counts = PushCounts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
-        self._told_picture = self.picture.number
+        self._sent_picture = self.picture.number
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yields events in the form of text/event-stream: first a `state`, then a `change` every second."""
+        """Yield events in text/event-stream format: first a `state`, then a `change` every second."""
         queue: asyncio.Queue[bytes] = asyncio.Queue(SLOWEST)
         try:
             async with self._looking:
@@ -60,7 +60,7 @@ class EventStream:
                 self._pages.add(queue)
                 state = _event("state", await self._state())
             if self._ticking is None:
-                self._ticking = asyncio.create_task(self._tick(), name="tell open pages of the mesh what changed")
+                self._ticking = asyncio.create_task(self._tick(), name="dashboard events")
             yield state
             while queue in self._pages or not queue.empty():
                 yield await queue.get()
@@ -73,7 +73,7 @@ class EventStream:
                 self.picture.let_go()
 
     async def tell(self) -> None:
-        """Tells every page what changed since the last time. A page that has not read the last `SLOWEST` events is let go."""
+        """Send the changes to every page. A page with `SLOWEST` unread events is disconnected."""
         async with self._looking:
             event = _event("change", await self._change())
             for queue in list(self._pages):
@@ -83,7 +83,7 @@ class EventStream:
                     queue.put_nowait(event)
 
     def close(self) -> None:
-        """Ends the events of every page, which will try to come back."""
+        """Close the streams of all pages, which will try to reconnect."""
         for queue in self._pages:
             while queue.full():
                 queue.get_nowait()
@@ -96,12 +96,12 @@ class EventStream:
             try:
                 await self.tell()
             except Exception:
-                _log.exception("cannot look at the mesh for open pages")
+                _log.exception("cannot update the dashboard")
 
     async def _state(self) -> dict[str, Any]:
-        """Returns everything that the page needs to begin with."""
-        held = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
-        valid = [*certificates.of_authority(self._sources.metrics), *held]
+        """Return the initial state of the page."""
+        secret_certificates = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
+        valid = [*certificates.of_authority(self._sources.metrics), *secret_certificates]
         return {
             "time": time.time(),
             "build": str(self._sources.build),
@@ -116,7 +116,7 @@ class EventStream:
         counts, problems, revision = self._counts, self._problems, self._revision
         changed, gone, reached = await self._look()
         await self.picture.look()
-        told: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "time": time.time(),
             "memory": _memory(),
             "cpu": self._counts.cpu - counts.cpu,
@@ -126,26 +126,26 @@ class EventStream:
             "reached": reached,
         }
         if changed or gone:
-            told |= {"proxies": [row.plain() for row in changed], "gone": gone}
+            changes |= {"proxies": [row.plain() for row in changed], "gone": gone}
         if self._problems != problems:
-            told["problems"] = self._problems
+            changes["problems"] = self._problems
         if self._revision != revision:
-            told["revision"] = self._revision
-        if self.picture.number != self._told_picture:
-            self._told_picture = told["picture"] = self.picture.number
-        return told
+            changes["revision"] = self._revision
+        if self.picture.number != self._sent_picture:
+            self._sent_picture = changes["picture"] = self.picture.number
+        return changes
 
     async def _look(self) -> Difference:
-        found, metrics = await self._rows.look(), self._sources.metrics
+        difference, metrics = await self._rows.look(), self._sources.metrics
         self._counts = PushCounts(metrics.responses, metrics.response_bytes, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
         self._revision = self._sources.db.revision
-        return found
+        return difference
 
 
 def _memory() -> int:
-    """Returns the bytes of memory that this process uses; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes, or 0 if unavailable."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

@@ -60,4 +60,4 @@ async def test_what_is_not_there_is_refused(level: str, text: str) -> None:
 async def test_an_address_where_nobody_answers_is_said() -> None:
     result = await asyncio.to_thread(CliRunner().invoke, pilotctl, ["admin", "log", "--controlz", "127.0.0.1:1"])
     assert result.exit_code == 1
-    assert "cannot ask http://127.0.0.1:1" in result.output
+    assert "cannot reach http://127.0.0.1:1" in result.output

@@ -62,37 +62,41 @@ def test_without_a_policy_everything_passes() -> None:
     assert decided(path="/") == NOTHING
 
 
-NOTHING = "allowed", "no policy that allows is for this workload, and none denies it"
+NOTHING = "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
 DENY_X, ALLOW_CALLER = policy("no-x", to("paths: ['/x*']", "DENY")), policy("callers", of(f"principals: [{CALLER}]"))
 ASKS = policy("asks", f"provider: {{name: judge}}, {to('paths: [/vip]', 'CUSTOM')}")
 ROWS = [
-    ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers allows it by rule 0")),
+    ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers matches with rule 0")),
     (
         (ALLOW_CALLER,),
         {"principal": f"spiffe://{CALLER}"},
-        ("allowed", "AuthorizationPolicy a/callers allows it by rule 0"),
+        ("allowed", "AuthorizationPolicy a/callers matches with rule 0"),
     ),
     (
         (ALLOW_CALLER,),
         {"principal": CALLER.replace("cluster.local", "old.td")},
-        ("allowed", "AuthorizationPolicy a/callers allows it by rule 0"),
+        ("allowed", "AuthorizationPolicy a/callers matches with rule 0"),
     ),
-    ((ALLOW_CALLER,), {"path": "/"}, ("denied", "none of 1 policies that allow has a rule for it")),
+    ((ALLOW_CALLER,), {"path": "/"}, ("denied", "the only ALLOW policy has no matching rule")),
     (
         (ALLOW_CALLER, DENY_X),
         {"principal": CALLER, "path": "/x/y"},
-        ("denied", "AuthorizationPolicy a/no-x denies it by rule 0"),
+        ("denied", "AuthorizationPolicy a/no-x matches with rule 0"),
     ),
     ((DENY_X,), {"path": "/y?/x"}, NOTHING),
-    ((ASKS,), {"path": "/vip"}, ("asked", "AuthorizationPolicy a/asks has the authorizer judge decide by rule 0")),
-    ((ASKS, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x denies it by rule 0")),
-    ((ASKS, ALLOW_CALLER), {"path": "/vip"}, ("denied", "none of 1 policies that allow has a rule for it")),
-    ((policy("none", ""),), {"path": "/"}, ("denied", "none of 1 policies that allow has a rule for it")),
+    (
+        (ASKS,),
+        {"path": "/vip"},
+        ("asked", "AuthorizationPolicy a/asks delegates to the external authorizer judge with rule 0"),
+    ),
+    ((ASKS, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with rule 0")),
+    ((ASKS, ALLOW_CALLER), {"path": "/vip"}, ("denied", "the only ALLOW policy has no matching rule")),
+    ((policy("none", ""),), {"path": "/"}, ("denied", "the only ALLOW policy has no matching rule")),
     ((policy("tried", to("paths: [/]", "DENY"), "{istio.io/dry-run: 'true'}"),), {"path": "/"}, NOTHING),
     (
         (policy("ns", of("namespaces: [b]")),),
         {"namespace": "b"},
-        ("allowed", "AuthorizationPolicy a/ns allows it by rule 0"),
+        ("allowed", "AuthorizationPolicy a/ns matches with rule 0"),
     ),
 ]
 
@@ -152,7 +156,7 @@ def test_plain_text_is_refused_by_strict_mutual_tls_before_any_policy() -> None:
     strict = make("PeerAuthentication", "p", "{mtls: {mode: STRICT}}")
     assert decided(strict, path="/") == (
         "denied",
-        "PeerAuthentication: STRICT, and the client has no certificate of the mesh",
+        "PeerAuthentication is STRICT and the client has no mesh certificate",
     )
     assert decided(strict, principal=CALLER)[0] == "allowed"
 
@@ -228,14 +232,14 @@ def printed(ask: Any, *words: str) -> str:
 def test_it_prints_who_decides_and_which_rules_are_met() -> None:
     ask = asking(ALLOW_CALLER, DENY_X, ASKS, policy("tried", to("paths: ['*']", "DENY"), "{istio.io/dry-run: 'true'}"))
     assert printed(ask, "--path", "/x/1", "--from-principal", CALLER, "--port", "8080") == (
-        "DENIED: AuthorizationPolicy a/no-x denies it by rule 0\n"
+        "DENIED: AuthorizationPolicy a/no-x matches with rule 0\n"
         "HTTP to web-0.a from spiffe://cluster.local/ns/a/sa/caller; mutual TLS is PERMISSIVE\n"
         "\n"
-        "ACTION           NAMESPACE   POLICY    MEETS\n"
+        "ACTION           NAMESPACE   POLICY    MATCHES\n"
         "CUSTOM (judge)   a           asks      -\n"
         "ALLOW            a           callers   rule 0\n"
         "DENY             a           no-x      rule 0\n"
-        "DENY (tried)     a           tried     rule 0"
+        "DENY (dry run)   a           tried     rule 0"
     )
     assert printed(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
         "UP TO AN AUTHORIZER: AuthorizationPolicy a/asks has"
@@ -244,7 +248,7 @@ def test_it_prints_who_decides_and_which_rules_are_met() -> None:
 
 def test_it_prints_the_policies_where_nothing_is_asked() -> None:
     assert printed(asking(DENY_X)) == "ACTION   NAMESPACE   POLICY\nDENY     a           no-x"
-    assert printed(asking()) == "No AuthorizationPolicy is for web-0.a."
+    assert printed(asking()) == "No AuthorizationPolicy applies to web-0.a."
 
 
 def test_headers_and_claims_are_told_by_flags() -> None:

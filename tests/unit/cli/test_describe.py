@@ -77,7 +77,7 @@ def test_a_router_has_the_gateways_that_select_it() -> None:
 
 
 def test_one_that_nothing_is_for() -> None:
-    assert printed(described()).splitlines()[2:] == ["No service points at it.", "", "No policy is for it."]
+    assert printed(described()).splitlines()[2:] == ["No service selects it.", "", "No policy applies to it."]
     assert "No Gateway selects it." in printed(described(kind="router"))
 
 

@@ -121,15 +121,15 @@ def test_all_has_a_table_of_each_kind(run: Callable[..., str], file: str) -> Non
 
 def test_bootstrap(run: Callable[..., str], file: str) -> None:
     assert "MESH_ID" in run("proxy-config", "bootstrap", "--file", file)
-    assert "only an Envoy knows" in run("proxy-config", "bootstrap", status=2)
+    assert "only available from Envoy" in run("proxy-config", "bootstrap", status=2)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "holds no JSON"),
-        ("[]", "is no config_dump"),
-        ('{"configs": {}}', "is no config_dump: it has no list named configs"),
+        ("{", "is not JSON"),
+        ("[]", "is not a config_dump"),
+        ('{"configs": {}}', "is not a config_dump: it has no list named configs"),
     ],
 )
 def test_a_file_that_is_no_dump(run: Callable[..., str], tmp_path: pathlib.Path, text: str, said: str) -> None:
@@ -161,13 +161,13 @@ def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(
 
 
 def test_one_place_of_an_envoy_at_a_time(run: Callable[..., str], file: str) -> None:
-    assert "say one of them" in run("proxy-config", "clusters", "--file", file, "--envoy", "http://x", status=2)
-    assert "say which proxy" in run("proxy-config", "clusters", status=2)
-    assert "say which PROXY" in run("proxy-status", "--file", file, status=2)
+    assert "mutually exclusive" in run("proxy-config", "clusters", "--file", file, "--envoy", "http://x", status=2)
+    assert "specify PROXY" in run("proxy-config", "clusters", status=2)
+    assert "specify the PROXY" in run("proxy-status", "--file", file, status=2)
 
 
 def test_a_level_that_does_not_exist(run: Callable[..., str]) -> None:
-    assert "'loud' is no level" in run(
+    assert "invalid level 'loud'" in run(
         "proxy-config", "log", "--envoy", "127.0.0.1:1", "--level", "http:loud", status=1
     )
 
@@ -185,10 +185,10 @@ def test_any_page_as_it_is(run: Callable[..., str], pages: dict[str, Any]) -> No
 def test_a_bug_report_has_what_can_be_had_without_secrets(
     pages: dict[str, Any], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bug_report, "ask", lambda address, page: f"{address} {page} bearer abcdefgh")
+    monkeypatch.setattr(bug_report, "request_admin", lambda address, page: f"{address} {page} bearer abcdefgh")
     path = tmp_path / "report.tgz"
     assert main(["bug-report", "-o", str(path), "--envoy", "http://10.0.0.1:15000"]) == 0
-    assert "not there: debug/broken.json: it is broken" in capsys.readouterr().err
+    assert "missing: debug/broken.json: it is broken" in capsys.readouterr().err
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
         found = {
             entry.name.removeprefix("bug-report/"): (archive.extractfile(entry) or io.BytesIO()).read().decode()

@@ -79,7 +79,9 @@ async def test_what_does_not_come_up_ends_with_the_cause(shell: Shell) -> None:
     done = await shell("install", *MINIMAL, "-y", "--readiness-timeout", "100ms")
     assert done.exit_code == 1
     assert "✘ Pilot: not ready after 0.1 s: Deployment istio-system/istiod: 0 of 1 pods ready" in done.stderr
-    assert "no pods have been created; for details, run kubectl describe -n istio-system deployment istiod" in done.stderr
+    assert (
+        "no pods have been created; for details, run kubectl describe -n istio-system deployment istiod" in done.stderr
+    )
 
 
 async def test_upgrade_needs_what_it_upgrades(shell: Shell) -> None:

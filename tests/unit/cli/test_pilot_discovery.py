@@ -239,9 +239,9 @@ def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (MemoryError(), "Error: there is not enough memory\n"),
-        (OSError(24, "Too many open files"), "Error: the system grants too little: Too many open files\n"),
-        (RuntimeError("can't start new thread"), "Error: the system grants too little: can't start new thread\n"),
+        (MemoryError(), "Error: not enough memory\n"),
+        (OSError(24, "Too many open files"), "Error: cannot start: Too many open files\n"),
+        (RuntimeError("can't start new thread"), "Error: cannot start: can't start new thread\n"),
     ],
 )
 def test_what_the_system_does_not_grant_is_one_sentence(
@@ -282,12 +282,12 @@ def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: py
     assert main(["discovery", "extra"]) == 1
     assert (
         capsys.readouterr().err
-        == "Error: unexpected argument 'extra'; pilot-discovery discovery --help says how it is used\n"
+        == "Error: unexpected argument 'extra'; pilot-discovery discovery --help shows its usage\n"
     )
     assert main(["discovery", "--httpAddr"]) == 1
     assert (
         capsys.readouterr().err
-        == "Error: flag needs an argument: --httpAddr; pilot-discovery discovery --help says how it is used\n"
+        == "Error: flag needs an argument: --httpAddr; pilot-discovery discovery --help shows its usage\n"
     )
 
 

@@ -334,7 +334,7 @@ def test_proxy_status(run: Any, address: str) -> None:
         "NAME         CLUSTER      TYPE      CDS      LDS     EDS     RDS        VERSION\n"
         "tea-1.shop   Kubernetes   sidecar   SYNCED   ERROR   STALE   NOT SENT   1.32.0\n"
         "gate.edge    Kubernetes   router    -        -       -       -\n"
-        "tea-1.shop refuses its lds: no such filter\n"
+        "tea-1.shop rejected its lds: no such filter\n"
     )
 
 
@@ -375,7 +375,7 @@ def test_routes(run: Any, address: str) -> None:
         ["ROUTE", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"],
         [*host, "/* method=GET !x-user=~j.* x-any ?debug=^on", tea, "tea.shop"],
         [*host, "/old", "redirect https://new.example.com/new"],
-        [*host, "~/[a-z]+", "answer 503"],
+        [*host, "~/[a-z]+", "direct response 503"],
         [*host, "/v1/*", f"{tea} 90, x 0"],
         [*host, "/pick*", "by header x-cluster"],
         ["http.8080", "empty", "*", "-", "404"],
@@ -417,7 +417,7 @@ def test_secrets(run: Any, address: str) -> None:
     serials = [f"{c.serial_number:x}" for c in (LEAF, ROOT.certificate)]
     begins = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert cells == [
-        ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "it holds no certificate"],
+        ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "contains no certificate"],
         [
             "kubernetes://tea",
             "Cert Chain",
@@ -444,23 +444,23 @@ def test_secrets_of_an_envoy(run: Any, address: str) -> None:
 
 def test_secrets_of_nobody(run: Any, fail: Any, empty: str) -> None:
     assert run(empty, "proxy-config", "secrets", "tea").startswith(
-        "None. The certificate of a workload is known to its agent"
+        "None. Only the agent and Envoy have a workload's certificate"
     )
     assert run(empty, "proxy-config", "secrets", "--envoy", empty) == "None.\n"
-    assert "cannot ask the Envoy at 127.0.0.1:1: " in fail(empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1")
+    assert "cannot reach the Envoy at 127.0.0.1:1: " in fail(empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1")
 
 
 def test_explain(run: Any, address: str) -> None:
     assert run(address, "explain", "tea", TEA) == (
-        f"{TEA} (cds) of tea-1.shop is made from\n"
+        f"{TEA} (cds) of tea-1.shop was built from\n"
         "KIND         NAMESPACE   NAME   THROUGH\n"
         "Service      shop        tea    outbound cluster < service\n"
         "MeshConfig               mesh   outbound cluster\n"
         "and was looked up in: rules\n"
-        "for a proxy that is what it is by: Pod shop/tea-1, Node node-1\n"
+        "proxy attributes come from: Pod shop/tea-1, Node node-1\n"
         "\n"
-        f"{TEA} (eds) of tea-1.shop is made from\n"
-        "nothing that anybody configured.\n"
+        f"{TEA} (eds) of tea-1.shop was built from\n"
+        "no configuration objects.\n"
     )
 
 
@@ -473,9 +473,9 @@ def test_problems(run: Any, address: str) -> None:
 
 
 def test_an_unknown_proxy(fail: Any, address: str, empty: str) -> None:
-    sentence = "Error: no proxy whose name contains 'milk' is connected to http://HERE"
-    assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected are tea-1.shop\n"
-    assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; none is\n"
+    sentence = "Error: no connected proxy matches 'milk' at http://HERE"
+    assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected proxies: tea-1.shop\n"
+    assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; no proxies are connected\n"
 
 
 def test_an_unknown_resource(fail: Any, address: str) -> None:
@@ -484,25 +484,25 @@ def test_an_unknown_resource(fail: Any, address: str) -> None:
 
 def test_nobody_is_there(fail: Any) -> None:
     text = fail("127.0.0.1:1", "proxy-status")
-    assert text.startswith("Error: cannot ask http://HERE: ")
-    assert text.endswith("; is pilot-discovery running there? (--address says where)\n")
+    assert text.startswith("Error: cannot reach http://HERE: ")
+    assert text.endswith("; is pilot-discovery running there? (--address sets the address)\n")
     assert text.count("\n") == 1
 
 
 def test_it_is_not_for_us(fail: Any, closed: str) -> None:
     assert fail(closed, "problems") == (
-        "Error: http://HERE answers to its own machine only: use its loopback address, for example through a port-forward\n"
+        "Error: http://HERE accepts local connections only: use its loopback address, for example through a port-forward\n"
     )
 
 
 def test_a_strange_address(fail: Any) -> None:
-    assert "cannot ask" in fail("http://[nonsense", "problems")
+    assert "cannot reach" in fail("http://[nonsense", "problems")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["proxy-config", "clusters"], "say which proxy: PROXY, or --envoy URL"),
+        (["proxy-config", "clusters"], "specify PROXY, --envoy URL"),
         (["proxy-config", "cats", "tea"], "No such command 'cats'"),
         (["problems", "--namespaces", "shop"], "Did you mean '--namespace'?"),
         (["problems", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
@@ -532,9 +532,7 @@ def test_completion(capsys: pytest.CaptureFixture[str], shell: str) -> None:
 
 
 def test_names_that_are_no_text_are_asked_for_and_shown(fail: Any, address: str) -> None:
-    assert "no proxy whose name contains 'mil\\udcff'" in fail(
-        address, "proxy-config", "routes", os.fsdecode(b"mil\xff")
-    )
+    assert "no connected proxy matches 'mil\\udcff'" in fail(address, "proxy-config", "routes", os.fsdecode(b"mil\xff"))
 
 
 def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:

@@ -125,7 +125,7 @@ def test_an_operator_that_the_system_grants_too_little_says_so(
 
     monkeypatch.setattr(import_module("pilot.operator.operator_process"), "run", run)
     assert pilot_operator(["server"]) == 1
-    assert capsys.readouterr().err == "Error: the system grants too little: Too many open files\n"
+    assert capsys.readouterr().err == "Error: cannot start: Too many open files\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.files import read_files
-from pilot.cli.ctl.progress import shown_progress
+from pilot.cli.ctl.progress import progress_reporter
 from pilot.cli.ctl.tables import listeners
 from pilot.cli.pilotctl import main
 from pilot.install.installer import StepProgress
@@ -130,7 +130,7 @@ def test_what_an_object_is_attached_to(run: Run, pages: dict[str, Any], status: 
 
 def test_without_objects_it_says_so(run: Run, pages: dict[str, Any]) -> None:
     pages["statusz"] = []
-    assert run("status", "-n", "shop") == "There are none.\n"
+    assert run("status", "-n", "shop") == "No objects.\n"
 
 
 # -- proxies and versions --------------------------------------------------------------------------------------------------
@@ -156,14 +156,14 @@ def test_of_one_proxy_what_it_was_sent_and_refuses(run: Run, pages: dict[str, An
         ["CDS", "STALE", "b", "a", "T"],
         ["EDS", "NOT", "SENT", "-", "-", "-"],
         ["LDS", "ERROR", "b", "-", "-"],
-        ["tea-1.shop", "refuses", "its", "lds:", "bad"],
+        ["tea-1.shop", "rejected", "its", "lds:", "bad"],
     ]
 
 
 @pytest.mark.parametrize(
     ("proxies", "line"),
     [
-        ([], "none, no proxy is connected"),
+        ([], "none (no proxies are connected)"),
         (["1.28.0"], "1.28.0 (1 proxy)"),
         (["1.28.0", "1.27.1", "1.28.0"], "1.27.1 (1 proxy), 1.28.0 (2 proxies)"),
     ],
@@ -219,7 +219,7 @@ def test_two_manifests_are_compared_object_by_object(run: Run, tmp_path: pathlib
 
 
 def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
-    with shown_progress() as told:
+    with progress_reporter() as told:
         for progress in (
             StepProgress("Base", 0, 3, "", 0.1),
             StepProgress("Base", 1, 3, "applying", 0.2),
@@ -244,7 +244,7 @@ def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.Ca
 def test_a_part_of_a_profile_and_one_that_it_has_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("profile", "dump", "minimal", "--config-path", "profile") == "minimal\n"
     assert main(("profile", "dump", "minimal", "--config-path", "nobody.knows")) == 1
-    assert "there is nothing at nobody.knows" in capsys.readouterr().err
+    assert "the path nobody.knows has no value" in capsys.readouterr().err
 
 
 def test_hidden_folders_are_not_read(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from pilot.debug import profiles
-from pilot.debug.config_dump import FEW, TYPES, _unwrapped, build_dump, plain, shown
+from pilot.debug.config_dump import STREAMED_PARTS, TYPES, _unwrapped, build_dump, plain, shown
 from pilot.debug.page import FileAnswer, Later, TextAnswer
 from pilot.debug.plain_json import LazyFields, parts
 from pilot.envoy.resource import Resource
@@ -24,10 +24,10 @@ def routes(count: int) -> Resource:
     return Resource.of(BY_SHORT_NAME["rds"], made)
 
 
-@pytest.mark.parametrize("count", [0, FEW, FEW + 1, FEW + 2])
+@pytest.mark.parametrize("count", [0, STREAMED_PARTS, STREAMED_PARTS + 1, STREAMED_PARTS + 2])
 def test_a_large_resource_is_written_as_a_small_one_is(count: int) -> None:
     found = shown(routes(count))
-    assert isinstance(found, LazyFields) is (count > FEW)
+    assert isinstance(found, LazyFields) is (count > STREAMED_PARTS)
     text = b"".join(parts(found, pretty=False)).decode()
     hosts = [{"name": f"host-{number}", "domains": ["*"]} for number in range(count)]
     whole = {
@@ -40,7 +40,7 @@ def test_a_large_resource_is_written_as_a_small_one_is(count: int) -> None:
     assert text.count('"virtualHosts"') == (1 if count else 0)
 
 
-@pytest.mark.parametrize("count", [1, FEW + 1])
+@pytest.mark.parametrize("count", [1, STREAMED_PARTS + 1])
 def test_a_dump_has_each_resource_with_its_version(count: int) -> None:
     resources = {name: [routes(count), routes(0)] if name == "rds" else [] for name in TYPES}
     dump = b"".join(parts(build_dump(resources, "v1", with_endpoints=False), pretty=True))

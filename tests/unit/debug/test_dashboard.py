@@ -19,7 +19,7 @@ from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
 from pilot.debug.dashboard.fleet import ProxyRows, look_at
-from pilot.debug.dashboard.mesh import WHOLE, look_around, show_picture
+from pilot.debug.dashboard.mesh import WHOLE, mesh_context, show_picture
 from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
@@ -56,7 +56,7 @@ async def shown(
     made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()
 ) -> dict[str, Any]:
     picture = await KeptPicture(made.mesh).look()
-    found = show_picture(picture, look_around(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
+    found = show_picture(picture, mesh_context(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
     as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
     return as_told
 
@@ -143,8 +143,8 @@ async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothi
         )
         for host in (HOST, "gone.a.svc.cluster.local")
     ]
-    lets_in = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
-    found = await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[0], lets_in[0]))
+    is_east_west_gateway = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
+    found = await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[0], is_east_west_gateway[0]))
     assert found["links"] == [
         {"from": "namespace b", "to": f"service {HOST}", "kind": "policy", "by": "", "count": 1},
         {"from": "service more.example", "to": f"service {HOST}", "kind": "route", "by": "b/r", "count": 1},
@@ -152,7 +152,7 @@ async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothi
     ]
     assert (await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[1])))["links"] == []
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
-    folded = await shown(world(WEB, WEB_POD, SLICE, IDLE, entry, other, routes[0], *lets_in, *many))
+    folded = await shown(world(WEB, WEB_POD, SLICE, IDLE, entry, other, routes[0], *is_east_west_gateway, *many))
     assert folded["links"] == [
         {"from": "namespace b", "to": "namespace a", "kind": "policy", "by": "", "count": 1},
         {"from": "namespace b", "to": "namespace a", "kind": "route", "by": "b/r", "count": 2},
@@ -309,9 +309,7 @@ async def test_pages_are_told_again_and_again_also_after_a_failure(
     async with asyncio.timeout(30):
         assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
     assert looked >= 4
-    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
-        "cannot look at the mesh for open pages"
-    ]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["cannot update the dashboard"]
     await events.aclose()
 
 

@@ -16,7 +16,7 @@ from pilot.debug.explain import _identity
 from pilot.debug.health import HealthFindings
 from pilot.debug.index import _proxies
 from pilot.debug.over_xds import client_config
-from pilot.debug.registry import LookedUp, _endpoint, show_service
+from pilot.debug.registry import ServiceDetails, _endpoint, show_service
 from pilot.debug.slices import without_collections
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.proxy import NodeType, Proxy
@@ -62,7 +62,7 @@ def test_a_service_of_a_service_entry_to_the_last_field() -> None:
         publish_not_ready=True,
         export_to=frozenset({"b", "a"}),
     )
-    shown = show_service(LookedUp(service, "", {}, (ServiceRef("y.example", "b"),), "east"))
+    shown = show_service(ServiceDetails(service, "", {}, (ServiceRef("y.example", "b"),), "east"))
     attributes = shown.pop("Attributes")
     assert shown == {
         "ports": [{"name": "web", "port": 80, "protocol": "HTTP"}],
@@ -115,7 +115,7 @@ def test_addresses_of_a_kubernetes_service_by_cluster(
     fields: dict[str, Any], vips: dict[str, list[str]], address: str
 ) -> None:
     shown = show_service(
-        LookedUp(made(registry=Registry.KUBERNETES, **fields), "ClusterIP", {"west": ("1.2.3.4",)}, (), "east")
+        ServiceDetails(made(registry=Registry.KUBERNETES, **fields), "ClusterIP", {"west": ("1.2.3.4",)}, (), "east")
     )
     assert (shown["clusterVIPs"], shown["defaultAddress"]) == ({"Addresses": vips}, address)
     assert shown["Attributes"]["ClusterExternalAddresses"] == {"Addresses": {"west": ["1.2.3.4"]}}
@@ -131,7 +131,10 @@ def test_addresses_of_a_kubernetes_service_by_cluster(
     zip(("ClientSideLB", "DNSLB", "Passthrough", "DNSRoundRobinLB", "Alias", "DynamicDNS"), range(6), strict=True),
 )
 def test_resolutions_have_istiods_numbers(resolution: str, number: int) -> None:
-    assert show_service(LookedUp(made(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"] == number
+    assert (
+        show_service(ServiceDetails(made(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"]
+        == number
+    )
 
 
 @pytest.mark.parametrize(("number", "health"), list(enumerate(EndpointHealth)))

@@ -189,7 +189,7 @@ async def test_only_so_many_pages_are_made_at_once(pages: Sources, monkeypatch: 
         running -= 1
         return Answer(200, "text/plain", b"")
 
-    monkeypatch.setattr(application_module, "AT_ONCE", 2)
+    monkeypatch.setattr(application_module, "MAX_CONCURRENT", 2)
     monkeypatch.setattr(application_module, "answer", slow)
     async with TestClient(TestServer(application(pages))) as client:
         asked = [asyncio.create_task(client.get("/debug/connections")) for _ in range(5)]

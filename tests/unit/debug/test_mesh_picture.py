@@ -9,7 +9,15 @@ import pytest
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
-from pilot.debug.dashboard.mesh import Around, Link, Picture, ServiceFacts, links_of_route, service_facts, show_picture
+from pilot.debug.dashboard.mesh import (
+    Link,
+    MeshContext,
+    Picture,
+    ServiceFacts,
+    links_of_route,
+    service_facts,
+    show_picture,
+)
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service_refs
 from testing.mesh.listeners import service
@@ -44,7 +52,7 @@ NETWORKED = (
         ("Sidecar", "a", "web"),
     )
 )
-AROUND = Around([ObjectRef(*parts) for parts in NETWORKED], ["a", "a", "c"])
+AROUND = MeshContext([ObjectRef(*parts) for parts in NETWORKED], ["a", "a", "c"])
 
 
 def row(

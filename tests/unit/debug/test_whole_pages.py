@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug import index
-from pilot.debug.access import is_trusted, seen_by, sources_for
+from pilot.debug.access import is_trusted, sources_for, visible_sources
 from pilot.debug.application import application
 from pilot.debug.index import render_index
 from pilot.debug.page import Page, Refused
@@ -215,7 +215,7 @@ async def test_why_a_resource_is_as_it_is(client: TestClient[web.Request, web.Ap
         "explanations": [cds],
     }
     types = ", ".join(BY_SHORT_NAME)
-    assert await refusal(client, f"{path}tea&type=x") == (400, f"unknown type 'x'; the types are {types}\n")
+    assert await refusal(client, f"{path}tea&type=x") == (400, f"unknown type 'x'; valid types are {types}\n")
     close = "'outbound|80||tea' or 'outbound|80||cups'"
     assert await refusal(client, f"{path}te") == (
         404,
@@ -276,17 +276,18 @@ def refused(call: Callable[[], object]) -> tuple[int, str]:
 
 
 def test_others_see_proxies_of_their_own_namespace_alone(pages: Sources) -> None:
-    assert seen_by(pages, [SYSTEM]) is pages
-    own = seen_by(pages, [SHOP]).fleet
+    assert visible_sources(pages, [SYSTEM]) is pages
+    own = visible_sources(pages, [SHOP]).fleet
     assert own.version == FakeFleet.version
     assert [connected.id for connected in own.connections()] == ["tea-1.shop-3"]
-    assert [refused(call) for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.kept, own.forget)] == [
-        (403, "")
-    ] * 4
+    assert [
+        refused(call)
+        for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.cached_resources, own.clear_cache)
+    ] == [(403, "")] * 4
     assert isinstance(pages.fleet, FakeFleet)
     assert (pages.fleet.pushes, pages.fleet.ended, pages.fleet.forgets) == (0, [], 0)
-    assert refused(lambda: seen_by(pages, [])) == (401, "")
-    assert refused(lambda: seen_by(pages, ["nobody"])) == (403, "")
+    assert refused(lambda: visible_sources(pages, [])) == (401, "")
+    assert refused(lambda: visible_sources(pages, ["nobody"])) == (403, "")
     for path in ("/debug/config_dump", "/debug/ndsz", "/debug/edsz"):
         assert [connected.id for connected in sources_for(pages, path, [OTHER]).fleet.connections()] == []
     assert refused(lambda: sources_for(pages, "/debug/syncz", [SHOP])) == (403, "")
@@ -334,8 +335,8 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
         "</table></div>",
         "<h2>One</h2>",
         '<form id="one-proxy"><input type="hidden" name="pretty" value="">',
-        '<label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace, or a part of it"></label>',
-        '<label>resource, for explain<input name="resource" placeholder="outbound|80||reviews.default.svc.cluster.local"></label>',
+        '<label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace or part of it"></label>',
+        '<label>resource for explain<input name="resource" placeholder="outbound|80||reviews.default.svc.cluster.local"></label>',
         '<datalist id="proxies"></datalist></form>',
         '<div class="box"><table class="pages"><tr><td><button class="path" form="one-proxy" formaction="/debug/b">/debug/b</button></td>'
         "<td>What b says</td></tr>",

@@ -1,1 +1,1 @@
-"""Envoy resources as rows of tables: each module has HEAD and `rows(resources)`, of resources in proto JSON."""
+"""Tables of Envoy resources: each module has a HEAD and a function `rows` that takes resources in proto JSON."""

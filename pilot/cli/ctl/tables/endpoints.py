@@ -1,4 +1,4 @@
-"""Endpoints: the addresses behind clusters, as the control plane knows them."""
+"""Endpoints: the addresses of clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
 
 
 def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Returns a row for each endpoint, by cluster, in the order in which the proxy gets them."""
+    """Return a row per endpoint, sorted by cluster, in the order sent to the proxy."""
     return [
         (
             address(endpoint["endpoint"]["address"]),
@@ -24,14 +24,14 @@ def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     ]
 
 
-def address(of: dict[str, Any]) -> str:
-    """Returns `10.0.0.1:80`, `[fd00::1]:80`, a Unix socket's path, or the name of an internal listener."""
-    if socket := of.get("socketAddress"):
+def address(envoy_address: dict[str, Any]) -> str:
+    """Return `10.0.0.1:80`, `[fd00::1]:80`, a Unix socket's path, or the name of an internal listener."""
+    if socket := envoy_address.get("socketAddress"):
         host = socket.get("address", "")
         return f"[{host}]:{socket.get('portValue', 0)}" if ":" in host else f"{host}:{socket.get('portValue', 0)}"
-    if pipe := of.get("pipe"):
+    if pipe := envoy_address.get("pipe"):
         return f"unix://{pipe.get('path', '')}"
-    return f"internal {of.get('envoyInternalAddress', {}).get('serverListenerName', '')}"
+    return f"internal {envoy_address.get('envoyInternalAddress', {}).get('serverListenerName', '')}"
 
 
 def _status(endpoint: dict[str, Any]) -> str:
@@ -40,6 +40,6 @@ def _status(endpoint: dict[str, Any]) -> str:
 
 
 def _locality(group: dict[str, Any]) -> str:
-    found = group.get("locality", {})
-    levels = "/".join(found.get(level, "") for level in ("region", "zone", "subZone")).rstrip("/")
+    locality = group.get("locality", {})
+    levels = "/".join(locality.get(level, "") for level in ("region", "zone", "subZone")).rstrip("/")
     return f"{levels or '-'} (priority {group['priority']})" if group.get("priority") else levels or "-"

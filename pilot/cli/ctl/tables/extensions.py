@@ -1,15 +1,15 @@
-"""Extension configurations: filters that are discovered on their own."""
+"""Extension configurations: filters that are delivered separately by ECDS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-HEAD = ("NAME", "TYPE", "FAILS")
+HEAD = ("NAME", "TYPE", "FAILURE POLICY")
 
 
 def rows(resources: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Returns a row for each extension configuration: its name, the type of its filter, and for Wasm what happens when it fails."""
+    """Return a row per extension configuration, with its filter type and, for Wasm, its failure policy."""
     return sorted((resource.get("name", ""), _type(resource), _fails(resource)) for resource in resources)
 
 

@@ -1,4 +1,4 @@
-"""Listeners: which connection is taken, and what happens to it."""
+"""Listeners: ports, filter chain matches and destinations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HEAD = ("LISTENER", "ADDRESS", "MATCH", "DESTINATION")
 
 
 def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Returns a row for each filter chain, by port and address, the default chain last."""
-    found: list[tuple[str, ...]] = []
+    """Return a row per filter chain, sorted by port and address, with the default chain last."""
+    table_rows: list[tuple[str, ...]] = []
     for listener in sorted(listeners, key=_order):
         bound = ", ".join(
             address(at)
@@ -26,11 +26,11 @@ def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
             *listener.get("filterChains", ()),
             *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else []),
         ]
-        found += [
+        table_rows += [
             (listener["name"], bound, _match(chain.get("filterChainMatch", {})), _destination(chain))
             for chain in chains
         ]
-    return found
+    return table_rows
 
 
 def _order(listener: dict[str, Any]) -> tuple[int, str]:
@@ -55,16 +55,16 @@ def _cidr(prefix: dict[str, Any]) -> str:
 
 
 def _destination(chain: dict[str, Any]) -> str:
-    for configured in (network_filter.get("typedConfig", {}) for network_filter in chain.get("filters", ())):
-        kind = configured.get("@type", "").rpartition(".")[2]
+    for config in (network_filter.get("typedConfig", {}) for network_filter in chain.get("filters", ())):
+        kind = config.get("@type", "").rpartition(".")[2]
         if kind == "HttpConnectionManager":
-            return _http(configured)
+            return _http(config)
         if kind == "TcpProxy":
-            weighted = configured.get("weightedClusters", {}).get("clusters")
+            weighted = config.get("weightedClusters", {}).get("clusters")
             return (
                 ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted)
                 if weighted
-                else short(configured.get("cluster", "-"))
+                else short(config.get("cluster", "-"))
             )
     return ", ".join(network_filter["name"] for network_filter in chain.get("filters", ())) or "-"
 

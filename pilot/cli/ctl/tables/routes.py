@@ -1,4 +1,4 @@
-"""Routes: which request goes where."""
+"""Routes: matches and destinations of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUE_MATCHES = {"exact": "=", "prefix": "=^", "suffix": "=$", "contains": "=~"
 
 
 def rows(configurations: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Returns a row for each route, by route configuration, in their own order. Virtual hosts without routes have a row too."""
+    """Return a row per route, sorted by route configuration, and a row per virtual host without routes."""
     return [
         (configuration["name"], host["name"], _domains(host.get("domains", [])), *_route(route))
         for configuration in sorted(configurations, key=lambda c: (_number(c["name"]), str(c["name"])))
@@ -71,7 +71,7 @@ def _destination(route: dict[str, Any]) -> str:
     if redirect := route.get("redirect"):
         return f"redirect {_redirected(redirect)}"
     if direct := route.get("directResponse"):
-        return f"answer {direct['status']}"
+        return f"direct response {direct['status']}"
     action = route.get("route", {})
     if weighted := action.get("weightedClusters"):
         return ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted["clusters"])
@@ -91,7 +91,7 @@ def _redirected(redirect: dict[str, Any]) -> str:
 
 
 def short(cluster: str) -> str:
-    """Returns a cluster's name for people: `reviews.default.svc.cluster.local:9080/v1`."""
+    """Return the readable name of a cluster: `reviews.default.svc.cluster.local:9080/v1`."""
     name = parse_cluster(cluster)
     if name is None or not name.host:
         return cluster

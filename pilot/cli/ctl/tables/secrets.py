@@ -1,4 +1,4 @@
-"""Secrets: certificates and roots, with their names and how long they hold."""
+"""Secrets: certificates and roots, with their names and validity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None) -> list[tuple[str, ...]]:
-    """Returns a row for each certificate of each secret, the leaf of a chain first."""
+    """Return a row per certificate of each secret, with the leaf first."""
     time = now or datetime.datetime.now(datetime.UTC)
     return [row for secret in sorted(secrets, key=lambda s: str(s.get("name"))) for row in _rows(secret, time)]
 
@@ -30,12 +30,12 @@ def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...
     try:
         certificates = x509.load_pem_x509_certificates(_content(pem))
     except (ValueError, binascii.Error):
-        return [(name, kind, "no", "-", "-", "-", "it holds no certificate")]
+        return [(name, kind, "no", "-", "-", "-", "contains no certificate")]
     return [(name, kind, *_cells(certificate, now)) for certificate in certificates]
 
 
 def _content(source: dict[str, Any]) -> bytes:
-    """Returns what a source of data holds itself; nothing where it names a file."""
+    """Return the inline content of a data source, or nothing if it names a file."""
     return (
         base64.b64decode(source["inlineBytes"]) if "inlineBytes" in source else source.get("inlineString", "").encode()
     )
@@ -54,7 +54,7 @@ def _cells(certificate: x509.Certificate, now: datetime.datetime) -> tuple[str, 
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
-    """Returns the subject alternative names, or the subject of a certificate without any."""
+    """Return the subject alternative names, or the subject if there are none."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -1,4 +1,4 @@
-"""Which object of a user a part of a resource came from."""
+"""The user's object that a resource was built from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def config_object(part: dict[str, Any], kind: str) -> str:
-    """Returns `name.namespace` of the object of that kind (destination-rule, virtual-service) that its metadata names, or ""."""
+    """Return `name.namespace` of the object of this kind (destination-rule, virtual-service) in the metadata, or ""."""
     path = part.get("metadata", {}).get("filterMetadata", {}).get("istio", {}).get("config", "")
     match path.split("/"):
-        case [*_, "namespaces", namespace, found, name] if found == kind:
+        case [*_, "namespaces", namespace, object_kind, name] if object_kind == kind:
             return f"{name}.{namespace}"
     return ""

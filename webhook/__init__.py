@@ -1,1 +1,1 @@
-"""The injection and validation webhooks; nothing is here yet."""
+"""The injection and validation webhooks, kube-inject, and the rendering of gateway deployments."""

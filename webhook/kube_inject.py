@@ -1,4 +1,4 @@
-"""Injection of workloads in files: of pods, and of the pods that Deployments and their like make."""
+"""Injection of workloads in files: Pods and the Pod templates of Deployments and similar kinds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Plain = dict[str, Any]
 Warn = Callable[[str], None]
 _ASKED = WrittenConfig(
     policy="enabled"
-)  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
+)  # a user who injects a file wants its workloads injected, regardless of the webhook's policy and selectors
 
 
 class FileInjector(NamedTuple):
-    """What all workloads of a file are injected with."""
+    """Settings for the injection of all workloads in a file."""
 
     config: InjectorConfig
     mesh: MeshConfig
@@ -36,9 +36,9 @@ class FileInjector(NamedTuple):
 
 
 def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
-    """Returns a document with its workloads injected: an object, or a List of them. Others stay as they are.
+    """Return a document with its workloads injected, including those in a List. Other objects are unchanged.
 
-    `warn` is told why a workload is not injected. InjectionError where one cannot be.
+    `warn` receives the reason if a workload is skipped. Raises InjectionError if a workload cannot be injected.
     """
     if not isinstance(document, dict):
         return document
@@ -54,7 +54,7 @@ def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
 
 
 def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
-    """Returns a CronJob with its pods injected. Their metadata is that of the job's template."""
+    """Return a CronJob with its Pod template injected. The Pod metadata is that of the Job template."""
     job = _at(document, ("spec", "jobTemplate"))
     pod = _at(job, ("spec", "template"))
     injected = _template(
@@ -64,27 +64,27 @@ def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
     return _replaced(document, ("spec", "jobTemplate"), job)
 
 
-def _at(found: Plain, path: tuple[str, ...]) -> Plain:
+def _at(node: Plain, path: tuple[str, ...]) -> Plain:
     for key in path:
-        found = found.get(key) or {}
-    return found
+        node = node.get(key) or {}
+    return node
 
 
-def _replaced(found: Plain, path: tuple[str, ...], value: Plain) -> Plain:
+def _replaced(node: Plain, path: tuple[str, ...], value: Plain) -> Plain:
     if not path:
         return value
-    return {**found, path[0]: _replaced(found.get(path[0]) or {}, path[1:], value)}
+    return {**node, path[0]: _replaced(node.get(path[0]) or {}, path[1:], value)}
 
 
 def _template(template: Plain, document: Plain, injector: FileInjector, warn: Warn) -> Plain:
-    """Returns the injected pod, or template of pods, of a workload."""
+    """Return the injected Pod or Pod template of a workload."""
     try:
         pod: Plain = without_nulls(normalize(template, POD))
     except ShapeError as error:
         raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {error}") from error
     owner = _owner(document)
-    if why := _why_not(pod, injector):
-        warn(f'===> Skipping injection because {owner.kind} "{_name(document, template)}" has {why}\n')
+    if reason := _why_not(pod, injector):
+        warn(f'===> Skipping injection because {owner.kind} "{_name(document, template)}" has {reason}\n')
         return pod
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     refuse_wrong(annotations)
@@ -115,7 +115,7 @@ def _why_not(pod: Plain, injector: FileInjector) -> str:
 
 
 def _owner(document: Plain) -> WorkloadOwner:
-    """Returns the workload that a document is, or that a pod in it belongs to."""
+    """Return the workload of a document; for a Pod, the workload that owns it."""
     if document.get("kind") == "Pod":
         return owner_of(document)
     metadata = document.get("metadata") or {}
@@ -131,6 +131,6 @@ def _name(document: Plain, template: Plain) -> str:
 
 
 def inject_documents(documents: list[Any], injector: FileInjector, warn: Warn) -> Iterator[Any]:
-    """Yields the documents of a file with their workloads injected."""
+    """Yield the documents with their workloads injected."""
     for document in documents:
         yield inject_document(document, injector, warn)

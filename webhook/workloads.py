@@ -1,4 +1,4 @@
-"""Workloads as Kubernetes' API writes them: where their pods are, and which zeros are written all the same."""
+"""Workload kinds: the paths of their Pod templates, and the zero values that Kubernetes serializes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         ("spec", "template"),
     ),
 }
-"""The path of the pod, or of the template of pods, in a workload of each kind."""
+"""Path of the Pod or Pod template by workload kind."""
 _STATUS: dict[str, tuple[str, ...]] = {
     "DaemonSet": ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
     "ReplicaSet": ("replicas",),
@@ -35,13 +35,13 @@ _UNWRITTEN: dict[str, tuple[str, ...]] = {
 
 
 def with_zeros(workload: Plain) -> Plain:
-    """Returns a workload with the numbers that are written even when they are 0, and without those that are not."""
+    """Return a workload with the zero values that Kubernetes serializes, and without those it omits."""
     kind = workload.get("kind") or ""
-    made = dict(workload)
+    result = dict(workload)
     if status := _STATUS.get(kind):
-        made["status"] = {**dict.fromkeys(status, 0), **(workload.get("status") or {})}
+        result["status"] = {**dict.fromkeys(status, 0), **(workload.get("status") or {})}
     spec = {**_SPEC.get(kind, {}), **(workload.get("spec") or {})}
     for name in _UNWRITTEN.get(kind, ()):
         if not spec.get(name):
             spec.pop(name, None)
-    return {**made, "spec": spec}
+    return {**result, "spec": spec}

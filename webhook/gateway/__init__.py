@@ -1,1 +1,1 @@
-"""What is deployed for Gateways of the Gateway API: rendered from a template, with what users lay over it."""
+"""Renders the objects deployed for a Gateway from an injection template and overlays."""

@@ -1,4 +1,4 @@
-"""What ConfigMaps lay over the objects of a Gateway, by strategic merge; none of them can make an object another one."""
+"""Overlays from ConfigMaps, merged into the objects of a Gateway. They cannot change an object's identity."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OVERLAYS = {
     "horizontalPodAutoscaler": "HorizontalPodAutoscaler",
     "podDisruptionBudget": "PodDisruptionBudget",
 }
-"""Keys of the ConfigMaps, and the kinds that they are laid over."""
+"""Kinds by ConfigMap key."""
 ASKED_FOR = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
-"""Kinds that are there only where something is laid over them."""
+"""Kinds that are deployed only if an overlay exists."""
 _IDENTITY = (
     "name",
     "generateName",
@@ -38,38 +38,41 @@ _IDENTITY = (
 
 
 class OverlayError(ValueError):
-    """A ConfigMap cannot be laid over an object. The text says why."""
+    """An overlay cannot be applied."""
 
 
-def lay_over(found: Plain, overlays: Iterable[Mapping[str, str]]) -> Plain | None:
-    """Returns an object with what each ConfigMap says of its kind merged into it; None where it is there only if one does, and none does.
-    OverlayError where a ConfigMap has a key that is not known, cannot be read, or would make the object another one."""
-    kind, made, laid = found["kind"], found, False
+def lay_over(rendered: Plain, overlays: Iterable[Mapping[str, str]]) -> Plain | None:
+    """Return an object with the overlays of its kind merged into it.
+
+    Returns None if the kind is only deployed with an overlay and there is none. Raises OverlayError if an overlay has
+    an unsupported key, cannot be parsed, or changes the object's identity.
+    """
+    kind, merged, is_overlaid = rendered["kind"], rendered, False
     for data in overlays:
         for key, text in data.items():
             if key not in OVERLAYS:
                 raise OverlayError(f"unsupported overlay {key!r} (supported: {', '.join(sorted(OVERLAYS))})")
             if OVERLAYS[key] == kind:
-                made, laid = _merged(made, text, key), True
-    if not laid and kind in ASKED_FOR:
+                merged, is_overlaid = _merged(merged, text, key), True
+    if not is_overlaid and kind in ASKED_FOR:
         return None
-    refuse_another(found, made)
-    return made
+    refuse_another(rendered, merged)
+    return merged
 
 
-def _merged(found: Plain, text: str, key: str) -> Plain:
+def _merged(rendered: Plain, text: str, key: str) -> Plain:
     try:
         documents = read_documents(text.encode(), "")
         patch = documents[0].plain if documents else {}
         if not isinstance(patch or {}, dict) or len(documents) > 1:
-            raise OverlayError(f"overlay {key!r} is no mapping")
-        return merge(found, patch or {}, TYPES.get(found["kind"]))
+            raise OverlayError(f"overlay {key!r} is not a mapping")
+        return merge(rendered, patch or {}, TYPES.get(rendered["kind"]))
     except (SyntaxFault, MergeError) as fault:
         raise OverlayError(f"overlay {key!r}: {fault}") from fault
 
 
 def refuse_another(before: Plain, after: Plain) -> None:
-    """Raises OverlayError where what is laid over an object has made it another one."""
+    """Raise OverlayError if an overlay changed the identity of an object."""
     old, new = before.get("metadata") or {}, after.get("metadata") or {}
     changed = [name for name in ("apiVersion", "kind") if before.get(name) != after.get(name)]
     changed += [f"metadata.{name}" for name in _IDENTITY if not isinstance(new, dict) or old.get(name) != new.get(name)]

@@ -1,7 +1,7 @@
-"""The objects of a Gateway: a template of the injector's, executed with what the Gateway says as data.
+"""Renders the objects of a Gateway from an injection template.
 
-Nothing that a Gateway or a ConfigMap says can give objects of other kinds, in other namespaces, or of names that are not the Gateway's: what
-comes out is held against a closed list before anybody applies it.
+The result is checked against a closed list before it is applied, so no Gateway or ConfigMap can create objects of other
+kinds, in other namespaces or with other names.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ KINDS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodDisruptionBudget": "policy/v1",
 }
-"""What a template may give, and in which version."""
+"""API version of each kind that a template may render."""
 
 
 class RenderError(ValueError):
-    """A Gateway cannot be deployed as it is. The text says why; it stays so until somebody changes something."""
+    """A Gateway cannot be deployed. Retrying does not help until the Gateway or the configuration changes."""
 
 
 class GatewayToRender(NamedTuple):
-    """A Gateway, and what decides what it becomes. `metadata` is the object's, as the API server has it; `ports` are name, number and protocol,
-    `addresses` type and value. `kubernetes`: version of the cluster, such as 134. `managed`: value of the label of what is deployed."""
+    """A Gateway and everything its deployment depends on.
+
+    `metadata` is the Gateway's metadata. `ports` are name, number and protocol, `addresses` type and value.
+    `kubernetes` is the cluster's version, such as 134; `managed` is the value of the label gateway.istio.io/managed.
+    """
 
     metadata: Plain
     class_name: str
@@ -68,7 +71,7 @@ class GatewayToRender(NamedTuple):
 
 
 def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Plain]:
-    """Returns the objects of a Gateway. RenderError where there are none."""
+    """Render the objects of a Gateway. Raises RenderError if that is impossible."""
     template = config.templates.get(gateway.template)
     if template is None:
         raise RenderError(f"no {gateway.template!r} template defined")
@@ -77,19 +80,19 @@ def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Pla
         documents = [document.plain for document in read_documents(text.encode(), "") if document.plain is not None]
         checked = [_check(gateway, document) for document in documents]
         _refuse_repeated(checked)
-        made = (lay_over(document, gateway.overlays) for document in checked)
-        return [_managed(document, gateway) for document in made if document is not None]
+        overlaid = (lay_over(document, gateway.overlays) for document in checked)
+        return [_managed(document, gateway) for document in overlaid if document is not None]
     except (TemplateError, SyntaxFault, OverlayError) as error:
         raise RenderError(str(error)) from error
 
 
 def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
     metadata = gateway.metadata
-    asked = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
+    annotation = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
     image = gateway.proxy_config.image.image_type if gateway.proxy_config.image is not None else ""
     ports = [
-        StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said})
-        for name, port, said in gateway.ports
+        StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": app_protocol})
+        for name, port, app_protocol in gateway.ports
     ]
     addresses = [
         StructData("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses
@@ -119,7 +122,7 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
         "GatewayNameLabel": NAME_LABEL,
         "ControllerLabel": gateway.managed,
         "IsEastWestGateway": gateway.managed == "istio.io-eastwest-controller",
-        "ProxyImage": proxy_image(config, asked, image),
+        "ProxyImage": proxy_image(config, annotation, image),
         "InboundTrafficPolicyMode": (
             gateway.mesh.inbound_traffic_policy.mode if gateway.mesh.inbound_traffic_policy else "PASSTHROUGH"
         ).lower(),
@@ -131,30 +134,30 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
 
 
 def _check(gateway: GatewayToRender, document: Any) -> Plain:
-    """Returns an object that a template may give. RenderError for any other one."""
+    """Return the object if a template may render it. Raises RenderError otherwise."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(metadata, dict):
-        raise RenderError("the template gives something that is no object")
+        raise RenderError("the template renders something that is not an object")
     kind, namespace, name = document.get("kind"), metadata.get("namespace"), metadata.get("name")
     if not isinstance(kind, str) or KINDS.get(kind) != document.get("apiVersion"):
         raise RenderError(
-            f"the template gives {document.get('apiVersion')} {kind}; only {', '.join(KINDS)} are deployed"
+            f"the template renders {document.get('apiVersion')} {kind}; only {', '.join(KINDS)} are deployed"
         )
     if namespace != gateway.metadata["namespace"]:
-        raise RenderError(f"the template gives {kind} {name} in namespace {namespace!r}, which is not the Gateway's")
+        raise RenderError(f"the template renders {kind} {name} in namespace {namespace!r}, which is not the Gateway's")
     if name != (gateway.account if kind == "ServiceAccount" else gateway.name):
-        raise RenderError(f"the template gives {kind} {name!r}, which is not the name of what is deployed")
+        raise RenderError(f"the template renders {kind} {name!r}, which is not the name of the deployment")
     return document
 
 
 def _refuse_repeated(documents: Iterable[Plain]) -> None:
     kinds = [document["kind"] for document in documents]
     if len(set(kinds)) < len(kinds):
-        raise RenderError("the template gives two objects of a kind")
+        raise RenderError("the template renders two objects of the same kind")
 
 
 def _managed(document: Plain, gateway: GatewayToRender) -> Plain:
-    """Returns an object with the labels by which it is known whose it is; nothing that is laid over it takes them away."""
+    """Return an object with the labels that identify its Gateway, which overlays cannot remove."""
     metadata = document["metadata"]
     labels = {**(metadata.get("labels") or {}), NAME_LABEL: gateway.metadata["name"], MANAGED: gateway.managed}
     return {**document, "metadata": {**metadata, "labels": labels}}

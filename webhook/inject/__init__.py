@@ -1,1 +1,1 @@
-"""Injection: which pods get a proxy, and what is added to them."""
+"""Injection of the proxy into Pods."""

@@ -26,7 +26,7 @@ _LONGEST_INTERFACE = 15
 
 
 def check_annotations(annotations: Mapping[str, str]) -> None:
-    """Raises InjectionError where an annotation has a value that it cannot have; all such are named."""
+    """Raise InjectionError where an annotation has a value that it cannot have; all such are named."""
     wrong = []
     for name, check in _CHECKS.items():
         if name in annotations:

@@ -20,7 +20,7 @@ class ApiObject(GoStruct):
         self._made: dict[str, Any] = {}
 
     def member(self, name: str) -> Any:
-        """Returns a field's value, zero where it is absent. ActionError where there is no such field."""
+        """Return a field's value, zero where it is absent. ActionError where there is no such field."""
         if name in self._made:
             return self._made[name]
         field = self._kind.by_go_name.get(name)
@@ -30,7 +30,8 @@ class ApiObject(GoStruct):
         return value
 
     def plain(self) -> dict[str, Any]:
-        """Returns the data in the order of Go's fields, without those that are zero; always with those that Go always writes."""
+        """Return the data in the order of Go's fields, without those that are zero; always with those that Go always
+        writes."""
         found: dict[str, Any] = {}
         for field in self._kind.fields.values():
             value = self.data.get(field.name)
@@ -45,7 +46,7 @@ class ApiObject(GoStruct):
         return found
 
     def printed(self, verb: str) -> str:
-        """Returns the values of all fields in braces."""
+        """Return the values of all fields in braces."""
         values = (self.member(name) for name in self._kind.by_go_name)
         shown = [to_text(value, verb) for value in values]
         if verb == "+v":

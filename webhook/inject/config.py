@@ -43,11 +43,11 @@ class InjectorConfig(NamedTuple):
 
     @property
     def default_templates(self) -> tuple[str, ...]:
-        """Returns the names of the templates of a pod that asks for none."""
+        """Return the names of the templates of a pod that asks for none."""
         return self.written.default_templates or (SIDECAR,)
 
     def value(self, *path: str) -> Any:
-        """Returns what the values say at a path, None where they say nothing."""
+        """Return what the values say at a path, None where they say nothing."""
         found: Any = self.values
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
@@ -55,12 +55,12 @@ class InjectorConfig(NamedTuple):
 
 
 def decode_config(config: str, values: str) -> InjectorConfig:
-    """Returns the configuration of two texts in YAML or JSON. ConfigError where one is wrong, or a template in it is."""
+    """Return the configuration of two texts in YAML or JSON. ConfigError where one is wrong, or a template in it is."""
     return make_config(decode_written(config), decode_values(values))
 
 
 def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
-    """Returns a configuration with its templates compiled. ConfigError where a template is wrong."""
+    """Return a configuration with its templates compiled. ConfigError where a template is wrong."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: pods get no proxy from it")
     try:
@@ -71,7 +71,7 @@ def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorCo
 
 
 def decode_written(text: str) -> WrittenConfig:
-    """Returns the key `config`. ConfigError where it is wrong."""
+    """Return the key `config`. ConfigError where it is wrong."""
     plain = _mapping(text, "injection template")
     written, problems = shape.decode(plain, WrittenConfig)
     if problems:
@@ -81,7 +81,7 @@ def decode_written(text: str) -> WrittenConfig:
 
 
 def decode_values(text: str) -> dict[str, Any]:
-    """Returns the key `values`. ConfigError where it is no mapping."""
+    """Return the key `values`. ConfigError where it is no mapping."""
     return _mapping(text, "configuration values")
 
 

@@ -21,18 +21,18 @@ class StructData(GoStruct):
         self.type_name, self._members = type_name, members
 
     def member(self, name: str) -> Any:
-        """Returns a field's value. ActionError where there is no such field."""
+        """Return a field's value. ActionError where there is no such field."""
         if name in self._members:
             return self._members[name]
         raise self.no_member(name)
 
     def printed(self, verb: str) -> str:
-        """Returns the values in braces."""
+        """Return the values in braces."""
         return f"{{{' '.join(to_text(value, verb) for value in self._members.values())}}}"
 
 
 def template_data(request: InjectionRequest, pod: dict[str, Any], image: str, init_image: str) -> GoStruct:
-    """Returns the data of a sidecar's template, which sees `pod`."""
+    """Return the data of a sidecar's template, which sees `pod`."""
     owner = request.owner
     mode = request.mesh.inbound_traffic_policy.mode if request.mesh.inbound_traffic_policy else "PASSTHROUGH"
     members = {

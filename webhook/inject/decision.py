@@ -16,7 +16,8 @@ _log = scope("webhook")
 
 
 def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
-    """Returns whether a pod gets a proxy: what excludes it comes first, then what it says itself, then selectors, then the policy."""
+    """Return whether a pod gets a proxy: what excludes it comes first, then what it says itself, then selectors, then
+    the policy."""
     metadata = pod.get("metadata") or {}
     if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
         return False
@@ -30,7 +31,7 @@ def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
 
 
 def _wish(metadata: dict[str, Any]) -> bool | None:
-    """Returns what a pod's label says, else its annotation; None where neither says true or false."""
+    """Return what a pod's label says, else its annotation; None where neither says true or false."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     value = labels[INJECT] if INJECT in labels else annotations.get(INJECT, "")
     if value not in ("true", "false", ""):
@@ -45,7 +46,7 @@ def _by_selectors(labels: dict[str, str], config: WrittenConfig) -> bool | None:
 
 
 def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
-    """Returns whether a selector selects labels; one that is empty or wrong selects none."""
+    """Return whether a selector selects labels; one that is empty or wrong selects none."""
     if not selector.match_labels and not selector.match_expressions:
         return False
     if any(validate_label_selector(selector)):

@@ -1,7 +1,7 @@
-"""What keeps a pod from being injected."""
+"""The error of a failed injection."""
 
 from __future__ import annotations
 
 
 class InjectionError(Exception):
-    """A pod cannot be injected. The text is what the API server shows to who makes the pod."""
+    """A Pod cannot be injected. The API server returns the message to the client that creates the Pod."""

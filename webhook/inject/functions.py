@@ -1,4 +1,4 @@
-"""Istio's own functions of templates. They take the place of Sprig's where both have one of a name."""
+"""Istio's template functions. They override Sprig's functions with the same name."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ PROXY = "istio-proxy"
 
 
 def annotation(metadata: GoStruct, name: str, default: Any) -> str:
-    """Returns the value of an annotation, or a default as text."""
-    found = metadata.member("Annotations").get(name)
-    return to_text(default) if found is None else str(found)
+    """Return the value of an annotation, or a default as a string."""
+    value = metadata.member("Annotations").get(name)
+    return to_text(default) if value is None else str(value)
 
 
 def exclude_inbound_port(port: Any, excluded: str) -> str:
-    """Returns the ports with one more, unless it is 0 or among them."""
-    wanted = to_text(port).strip()
+    """Return the excluded ports with another one, unless it is 0 or already excluded."""
+    text = to_text(port).strip()
     ports = excluded.split(",")
-    if wanted in ("", "0", *ports):
+    if text in ("", "0", *ports):
         return excluded
-    return ",".join([*filter(None, (p.strip() for p in ports)), wanted])
+    return ",".join([*filter(None, (p.strip() for p in ports)), text])
 
 
 def value_or_default(value: Any, default: Any) -> Any:
-    """Returns a value, or the default where it is nil or the empty text."""
+    """Return a value, or the default if it is nil or an empty string."""
     return default if value is None or (isinstance(value, str) and value == "") else value
 
 
 def json_of_texts(texts: Any) -> str:
-    """Returns a map of text as JSON."""
+    """Return a map of strings as JSON."""
     return go_json.dumps(texts or {})
 
 
 def from_json(text: str) -> Any:
-    """Returns what a JSON text says; the text "{}" where it is none."""
+    """Parse JSON. Returns the string "{}" if it is invalid."""
     try:
         return go_json.loads(text)
     except ValueError:
@@ -60,7 +60,7 @@ def from_json(text: str) -> Any:
 
 
 def json_of(value: Any) -> str:
-    """Returns a value as JSON; an empty object where it has none."""
+    """Return a value as JSON, or an empty object if it is nil or cannot be encoded."""
     try:
         return "{}" if value is None else go_json.dumps(value)
     except ValueError:
@@ -68,7 +68,7 @@ def json_of(value: Any) -> str:
 
 
 def json_of_message(value: Any) -> str:
-    """Returns a message in protobuf's JSON; of a proxy config only what differs from the built-in one."""
+    """Return a message as protobuf JSON. A ProxyConfig is reduced to its differences from the defaults."""
     if not isinstance(value, TemplateMessage) or value.empty:
         return "{}"
     message = value.message
@@ -76,17 +76,17 @@ def json_of_message(value: Any) -> str:
 
 
 def yaml_of(value: Any) -> str:
-    """Returns a value as YAML."""
+    """Return a value as YAML."""
     return go_yaml.dump(value)
 
 
 def indent_rest(spaces: int, text: str) -> str:
-    """Returns the text with spaces before every line but the first one."""
+    """Indent every line except the first."""
     return text.replace("\n", "\n" + " " * spaces)
 
 
 def append_multus_network(existing: str, network: str) -> str:
-    """Returns the networks of an annotation with one more, unless it is among them: a list in JSON, or names between commas."""
+    """Add a network to an annotation unless it is present. The value is a JSON list or comma-separated names."""
     if not existing:
         return network
     end = existing.rfind("]")
@@ -94,11 +94,11 @@ def append_multus_network(existing: str, network: str) -> str:
         return existing if network in (part.strip() for part in existing.split(",")) else f"{existing}, {network}"
     namespace, _, name = network.rpartition("/")
     try:
-        known = msgspec.json.decode(existing, type=list[dict[str, Any]])
+        networks = msgspec.json.decode(existing, type=list[dict[str, Any]])
     except msgspec.DecodeError:
         _log.warning("unable to unmarshal the networks %s", existing)
         return existing
-    if any(item.get("name") == name and (item.get("namespace") or "") == namespace for item in known):
+    if any(item.get("name") == name and (item.get("namespace") or "") == namespace for item in networks):
         return existing
     more = f'{{"name": "{name}", "namespace": "{namespace}"}}' if namespace else f'{{"name": "{name}"}}'
     return f"{existing[:end]}, {more}{existing[end:]}"
@@ -116,23 +116,23 @@ def _ports(containers: Any, but: str = "") -> str:
 
 
 def string_dict(*pairs: str) -> StringMap:
-    """Returns the map of keys and values in turn."""
+    """Return a map of alternating keys and values."""
     padded = (*pairs, "") if len(pairs) % 2 else pairs
     return StringMap(zip(padded[::2], padded[1::2], strict=True))
 
 
 def merge_maps(*maps: Any) -> StringMap:
-    """Returns the keys of all maps, of equal ones the last."""
-    return StringMap((key, value) for found in maps for key, value in (found or {}).items())
+    """Merge maps; the last one wins."""
+    return StringMap((key, value) for mapping in maps for key, value in (mapping or {}).items())
 
 
 def omit_nil(value: Any) -> Any:
-    """Returns a value without what is nil in it, and without what becomes empty by that; nil where nothing is left."""
+    """Return a value without nils and the containers that become empty, or nil if nothing remains."""
     if isinstance(value, dict):
-        kept = {key: found for key, item in value.items() if (found := omit_nil(item)) is not None}
-        return kept if kept or not value else None
+        entries = {key: cleaned for key, item in value.items() if (cleaned := omit_nil(item)) is not None}
+        return entries if entries or not value else None
     if isinstance(value, list):
-        items = [found for item in value if (found := omit_nil(item)) is not None]
+        items = [cleaned for item in value if (cleaned := omit_nil(item)) is not None]
         return items if items or not value else None
     return value
 
@@ -149,14 +149,14 @@ def _duration(span: Any) -> str:
     return format_duration(span.duration) if isinstance(span, Span) else "0s"
 
 
-def _omit(found: Any, *keys: str) -> StringMap:
-    return StringMap((key, value) for key, value in (found or {}).items() if key not in keys)
+def _omit(mapping: Any, *keys: str) -> StringMap:
+    return StringMap((key, value) for key, value in (mapping or {}).items() if key not in keys)
 
 
 FUNCTIONS: dict[str, Function] = {
     **SPRIG,
     "formatDuration": takes("pointer", _duration),
-    "isset": takes("texts string", lambda found, key: key in (found or {})),
+    "isset": takes("texts string", lambda mapping, key: key in (mapping or {})),
     "excludeInboundPort": takes("any string", exclude_inbound_port),
     "includeInboundPorts": takes("list", _ports),
     "applicationPorts": takes("list", lambda containers: _ports(containers, PROXY)),

@@ -1,4 +1,4 @@
-"""The image of the proxy."""
+"""The images of the proxy and the init container."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _PLAIN = "default"
 _NAME = "proxyv2"
 
 
-def proxy_image(config: InjectorConfig, asked: str | None, of_proxy_config: str) -> str:
-    """Returns the image of the proxy. `asked` is the type that the pod's annotation says, None where it says none."""
+def proxy_image(config: InjectorConfig, annotated_type: str | None, configured_type: str) -> str:
+    """Return the proxy's image. `annotated_type` is the image type of the Pod's annotation, or None."""
     name = config.value("global", "proxy", "image") or _NAME
-    return _url(config, name, asked if asked is not None else of_proxy_config or _variant(config))
+    return _url(config, name, annotated_type if annotated_type is not None else configured_type or _variant(config))
 
 
-def init_image(config: InjectorConfig, asked: str | None) -> str:
-    """Returns the image of what prepares a pod's network."""
+def init_image(config: InjectorConfig, annotated_type: str | None) -> str:
+    """Return the image of the init container."""
     name = config.value("global", "proxy_init", "image") or _NAME
-    return _url(config, name, asked if asked is not None else _variant(config))
+    return _url(config, name, annotated_type if annotated_type is not None else _variant(config))
 
 
 def _variant(config: InjectorConfig) -> str:
@@ -32,8 +32,8 @@ def _url(config: InjectorConfig, name: str, kind: str) -> str:
 
 
 def _tag(tag: str, kind: str) -> str:
-    """Returns the tag of a type of image: another type that the tag ends with is replaced."""
+    """Return the tag for an image type, replacing another type at its end."""
     if not kind:
         return tag
-    bare = next((tag.removesuffix(f"-{known}") for known in _TYPES if tag.endswith(f"-{known}")), tag)
+    bare = next((tag.removesuffix(f"-{image_type}") for image_type in _TYPES if tag.endswith(f"-{image_type}")), tag)
     return bare if kind == _PLAIN else f"{bare}-{kind}"

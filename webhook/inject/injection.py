@@ -1,4 +1,4 @@
-"""One injection: a pod in, the injected pod out."""
+"""Injects the proxy into a Pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _log = scope("webhook")
 
 
 def inject(request: InjectionRequest) -> Plain:
-    """Returns the injected pod, whose annotations are right; the request's own is not changed. InjectionError where it cannot be."""
+    """Return the injected Pod; the request's Pod is not modified. Annotations must have been validated.
+
+    Raises InjectionError if the Pod cannot be injected.
+    """
     _warn(request.pod)
     try:
         request = request._replace(environment=_environment(request))
@@ -45,7 +48,7 @@ def inject(request: InjectionRequest) -> Plain:
 
 
 def refuse_wrong(annotations: Mapping[str, str]) -> None:
-    """Raises InjectionError where an annotation of a pod has a value that it cannot have."""
+    """Raise InjectionError if an annotation of a Pod is invalid."""
     try:
         check_annotations(annotations)
     except InjectionError as error:
@@ -63,24 +66,26 @@ def _warn(pod: Plain) -> None:
 
 
 def _environment(request: InjectionRequest) -> dict[str, str]:
-    """Returns the variables of the proxy with its cluster and network: the path of the webhook comes before the values, and for the
-    network the pod's label before both."""
-    found = dict(request.environment)
-    cluster = found.get(CLUSTER_VARIABLE) or request.config.value("global", "multiCluster", "clusterName")
+    """Return the proxy's variables with its cluster and network.
+
+    The webhook's path takes precedence over the values; for the network, the Pod's label takes precedence over both.
+    """
+    environment = dict(request.environment)
+    cluster = environment.get(CLUSTER_VARIABLE) or request.config.value("global", "multiCluster", "clusterName")
     network = (
         request.labels.get(NETWORK)
         if NETWORK in request.labels
-        else found.get(NETWORK_VARIABLE) or request.config.value("global", "network")
+        else environment.get(NETWORK_VARIABLE) or request.config.value("global", "network")
     )
     if cluster:
-        found[CLUSTER_VARIABLE] = cluster
+        environment[CLUSTER_VARIABLE] = cluster
     if network:
-        found[NETWORK_VARIABLE] = network
-    return found
+        environment[NETWORK_VARIABLE] = network
+    return environment
 
 
 def _processed(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
-    """Returns the pod with what no template can do."""
+    """Apply the changes that templates cannot express."""
     metadata = pod.get("metadata") or {}
     pod = {
         **pod,
@@ -101,9 +106,9 @@ def _with_environment(pod: Plain, environment: Mapping[str, str]) -> Plain:
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or not environment:
         return pod
-    kept = [e for e in sidecar.get("env") or () if e.get("name") not in environment]
+    others = [e for e in sidecar.get("env") or () if e.get("name") not in environment]
     return with_container(
-        pod, {**sidecar, "env": kept + [{"name": k, "value": environment[k]} for k in sorted(environment)]}
+        pod, {**sidecar, "env": others + [{"name": k, "value": environment[k]} for k in sorted(environment)]}
     )
 
 
@@ -119,7 +124,7 @@ def _with_metadata(pod: Plain, template: Plain, request: InjectionRequest) -> Pl
 
 
 def _holds(request: InjectionRequest) -> bool:
-    """Returns whether applications wait until the proxy has started, by the mesh with the pod's own annotation over it, or the values."""
+    """Return whether applications wait for the proxy: set by the Pod's annotation, the mesh config or the values."""
     config = request.mesh.default_config
     if (text := request.annotations.get(PROXY_CONFIG)) is not None:
         try:

@@ -1,4 +1,5 @@
-"""Messages of the mesh's configuration as templates see them: by the names of Go's fields, with getters that allow nil."""
+"""Messages of the mesh's configuration as templates see them: by the names of Go's fields, with getters that allow
+nil."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class TemplateMessage(GoStruct):
         self.type_name = f"*v1alpha1.{kind.__name__}"
 
     def member(self, name: str) -> Any:
-        """Returns a field, or what a getter gives. ActionError where there is neither."""
+        """Return a field, or what a getter gives. ActionError where there is neither."""
         getter = name.startswith("Get")
         found = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
         if found is None:
@@ -53,17 +54,18 @@ class TemplateMessage(GoStruct):
         return Enum.of(value or zero, value in (None, zero), "v1alpha1.Enum")
 
     def plain(self) -> Any:
-        """Returns the message in protobuf's JSON."""
+        """Return the message in protobuf's JSON."""
         return plain_message(self.message) if self.message is not None else None
 
     @property
     def empty(self) -> bool:
-        """Returns whether this is the message of nothing."""
+        """Return whether this is the message of nothing."""
         return self.message is None
 
 
 class Wrapped(GoStruct):
-    """A value that may be absent, as protobuf's BoolValue and its like: Value, and GetValue which gives zero where it is absent."""
+    """A value that may be absent, as protobuf's BoolValue and its like: Value, and GetValue which gives zero where it
+    is absent."""
 
     type_name = "*wrapperspb.Value"
 
@@ -71,7 +73,7 @@ class Wrapped(GoStruct):
         self._value, self._zero = value, zero
 
     def member(self, name: str) -> Any:
-        """Returns the value. ActionError where it is absent and not asked for by the getter, or another name is."""
+        """Return the value. ActionError where it is absent and not asked for by the getter, or another name is."""
         if name == "GetValue":
             return self._zero if self._value is None else self._value
         if name == "Value" and self._value is not None:
@@ -79,7 +81,7 @@ class Wrapped(GoStruct):
         raise self.no_member(name)
 
     def plain(self) -> Any:
-        """Returns the value alone."""
+        """Return the value alone."""
         return self._value
 
 
@@ -92,7 +94,7 @@ class Span(GoStruct):
         self.duration = duration
 
     def member(self, name: str) -> Any:
-        """Returns the whole seconds, the nanoseconds beside them, or the duration as Go's."""
+        """Return the whole seconds, the nanoseconds beside them, or the duration as Go's."""
         values: dict[str, Any] = {
             "Seconds": Int64(self.duration // 10**9),
             "Nanos": self.duration % 10**9,
@@ -104,11 +106,11 @@ class Span(GoStruct):
         return values[key]
 
     def plain(self) -> str:
-        """Returns the duration in protobuf's JSON."""
+        """Return the duration in protobuf's JSON."""
         return str(self.duration)
 
     def printed(self, verb: str) -> str:
-        """Returns the seconds and nanoseconds as protobuf's text."""
+        """Return the seconds and nanoseconds as protobuf's text."""
         return f"seconds:{self.duration // 10**9}" + (
             f" nanos:{self.duration % 10**9}" if self.duration % 10**9 else ""
         )
@@ -138,7 +140,7 @@ def _shown(value: Any, kind: mi.Type) -> Any:
 
 
 def _zero(kind: mi.Type) -> Any:
-    """Returns what a field of a message that is not there holds."""
+    """Return what a field of a message that is not there holds."""
     match kind:
         case mi.StrType():
             return ""

@@ -1,4 +1,4 @@
-"""Who proxies run as on OpenShift: by the ranges of users and groups that a namespace is given.
+"""User and group IDs of proxies on OpenShift, from the ranges assigned to namespaces.
 
 https://docs.redhat.com/en/documentation/openshift_container_platform/latest/html/authentication_and_authorization/managing-pod-security-policies
 """
@@ -15,16 +15,18 @@ _RANGE = re.compile(r"(\d+)([/-])(\d+)")
 
 
 def proxy_ids(annotations: Mapping[str, str]) -> tuple[int, int]:
-    """Returns the user and group of the proxies of a namespace with these annotations: the last of its range of users, and of its first
-    range of groups; the usual ones where a range is not said or wrong."""
+    """Return the proxy's user and group for a namespace with these annotations.
+
+    They are the last IDs of the user range and of the first group range, or 1337 if a range is missing or invalid.
+    """
     users = annotations.get(_USERS, "")
     groups = annotations.get(_GROUPS, users).partition(",")[0]
     return _last(users), _last(groups)
 
 
 def _last(text: str) -> int:
-    found = _RANGE.match(text)
-    if found is None:
+    match = _RANGE.match(text)
+    if match is None:
         return PROXY_ID
-    first, how, second = int(found[1]), found[2], int(found[3])
-    return first + second - 1 if how == "/" else second
+    first, separator, second = int(match[1]), match[2], int(match[3])
+    return first + second - 1 if separator == "/" else second

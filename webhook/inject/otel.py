@@ -1,4 +1,4 @@
-"""The resource attributes of OpenTelemetry that a proxy is given about its workload.
+"""OpenTelemetry resource attributes of a workload.
 
 https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes
 """
@@ -19,24 +19,27 @@ def resource_attributes(
     namespace: str,
     containers: Sequence[tuple[str, str]],
 ) -> str:
-    """Returns attribute=value between commas, "" where no provider of the mesh asks for them. `containers`: their names and images."""
-    asked = (
+    """Return comma-separated attribute=value pairs, or "" if no provider of the mesh requires them.
+
+    `containers` are pairs of name and image.
+    """
+    enrichments = (
         p.opentelemetry.service_attribute_enrichment for p in mesh.extension_providers if p.opentelemetry is not None
     )
-    if "OTEL_SEMANTIC_CONVENTIONS" not in asked:
+    if "OTEL_SEMANTIC_CONVENTIONS" not in enrichments:
         return ""
-    found = {
+    attributes = {
         "service.namespace": annotations.get(_PREFIX + "service.namespace") or namespace,
         "service.version": annotations.get(_PREFIX + "service.version")
         or labels.get("app.kubernetes.io/version")
         or _version(containers),
         "service.instance.id": annotations.get(_PREFIX + "service.instance.id") or _instance(namespace, containers),
     }
-    return ",".join(f"{name}={value}" for name, value in found.items() if value)
+    return ",".join(f"{name}={value}" for name, value in attributes.items() if value)
 
 
 def _version(containers: Sequence[tuple[str, str]]) -> str:
-    """Returns the tag and digest of the image, of a workload with one container."""
+    """Return the image's tag and digest if the workload has a single container."""
     if len(containers) != 1:
         return ""
     name, _, digest = containers[0][1].partition("@")
@@ -45,5 +48,5 @@ def _version(containers: Sequence[tuple[str, str]]) -> str:
 
 
 def _instance(namespace: str, containers: Sequence[tuple[str, str]]) -> str:
-    """Returns a name of the instance in which Kubernetes sets the pod's name, which is not known yet."""
+    """Return the instance ID; Kubernetes expands $(POD_NAME) because the name may not be generated yet."""
     return f"{namespace}.$(POD_NAME).{containers[0][0]}" if containers else ""

@@ -25,7 +25,8 @@ _FIELDS = ("containers", "initContainers")
 
 
 def saved(pod: Plain) -> dict[str, list[Plain]]:
-    """Returns the containers that an earlier injection kept. InjectionError where the annotation is not what one wrote."""
+    """Return the containers that an earlier injection kept. InjectionError where the annotation is not what one
+    wrote."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES)
     if text is None:
         return {}
@@ -37,7 +38,7 @@ def saved(pod: Plain) -> dict[str, list[Plain]]:
 
 
 def reinserted(pod: Plain) -> Plain:
-    """Returns the pod with the kept containers that it has not."""
+    """Return the pod with the kept containers that it has not."""
     kept = saved(pod)
     spec = dict(pod.get("spec") or {})
     for field in _FIELDS:
@@ -48,8 +49,8 @@ def reinserted(pod: Plain) -> Plain:
 
 
 def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
-    """Returns the pod with the user's containers over the template's: those that an earlier injection kept, or those of the pod itself, but
-    for what an earlier injection put there."""
+    """Return the pod with the user's containers over the template's: those that an earlier injection kept, or those of
+    the pod itself, but for what an earlier injection put there."""
     original, kept, before = request.pod, saved(request.pod), injected_before(request.pod)
     found: dict[str, list[Plain]] = {}
     for field in _FIELDS:
@@ -85,7 +86,8 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 
 
 def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
-    """Returns the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all the same."""
+    """Return the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all
+    the same."""
     kept = [c for containers_kept in saved(request.pod).values() for c in containers_kept]
     own = find(PROXY_NAME, kept) or find_anywhere(request.pod, PROXY_NAME)
     context = (own or {}).get("securityContext") or {}

@@ -22,7 +22,7 @@ _ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
 def rewrite_probes(pod: Plain, request: InjectionRequest) -> Plain:
-    """Returns the pod whose probes and hooks go to the agent, with a proxy that knows where they went before."""
+    """Return the pod whose probes and hooks go to the agent, with a proxy that knows where they went before."""
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or not _is_rewritten(pod["metadata"]["annotations"], request):
         return pod
@@ -47,7 +47,8 @@ def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
 
 
 def _told(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
-    """Returns the proxy's variables with the probers. When a pod is injected again, those that are known already stay."""
+    """Return the proxy's variables with the probers. When a pod is injected again, those that are known already
+    stay."""
     present = next((e for e in environment if e.get("name") == PROBERS), None) if again else None
     if present is None:
         return [*environment, {"name": PROBERS, "value": msgspec.json.encode(probers, order="sorted").decode()}]
@@ -60,7 +61,7 @@ def _told(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
 
 
 def _probers(pod: Plain, agent: int) -> Plain:
-    """Returns what each path of the agent stands for, ports by number; probes of ports without a number are left out."""
+    """Return what each path of the agent stands for, ports by number; probes of ports without a number are left out."""
     found: Plain = {}
     for container in (*containers(pod, "initContainers"), *containers(pod)):
         if container.get("name") == PROXY:
@@ -73,7 +74,7 @@ def _probers(pod: Plain, agent: int) -> Plain:
 
 
 def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
-    """Returns each probe and hook of a container with the agent's path for it, and whether it is a hook."""
+    """Return each probe and hook of a container with the agent's path for it, and whether it is a hook."""
     name, lifecycle = container.get("name"), container.get("lifecycle") or {}
     probes = [
         (f"/app-health/{name}/{path}", container[field], False)
@@ -104,7 +105,7 @@ def _prober(probe: Plain, named: Plain, agent: int, hook: bool) -> Plain | None:
 
 
 def _rewritten(container: Plain, port: int) -> Plain:
-    """Returns a container whose probes and hooks go to the agent; commands stay as they are."""
+    """Return a container whose probes and hooks go to the agent; commands stay as they are."""
     if container.get("name") == PROXY:
         return container
     changed = dict(container)

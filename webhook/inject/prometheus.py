@@ -1,4 +1,5 @@
-"""Metrics of application and proxy in one: Prometheus is sent to the proxy's agent, which is told where the application's are.
+"""Metrics of application and proxy in one: Prometheus is sent to the proxy's agent, which is told where the
+application's are.
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
 """
@@ -42,12 +43,12 @@ _RESERVED = {
 
 
 def _spelt(name: str) -> str:
-    """Returns the name of an annotation as Prometheus reads it."""
+    """Return the name of an annotation as Prometheus reads it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
 def is_prometheus(name: str) -> bool:
-    """Returns whether an annotation says what is scraped, in any spelling."""
+    """Return whether an annotation says what is scraped, in any spelling."""
     return _spelt(name) in _OURS
 
 
@@ -56,13 +57,13 @@ def _said(annotations: Mapping[str, str], name: str) -> str | None:
 
 
 def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
-    """Returns whether annotations send Prometheus to the agent already."""
+    """Return whether annotations send Prometheus to the agent already."""
     return _said(annotations, _PORT) == str(status_port)
 
 
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
-    """Returns the pod whose annotations send Prometheus to the agent. InjectionError where the application's metrics are said to be at a
-    port that is none, or the proxy's own."""
+    """Return the pod whose annotations send Prometheus to the agent. InjectionError where the application's metrics are
+    said to be at a port that is none, or the proxy's own."""
     annotations = pod["metadata"]["annotations"]
     port = request.mesh.default_config.status_port
     if not _is_scraped(annotations) or not _is_merged(annotations, request) or is_rerouted(annotations, port):
@@ -95,7 +96,7 @@ def _is_merged(annotations: Mapping[str, str], request: InjectionRequest) -> boo
 
 
 def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]:
-    """Returns where the application's metrics are, as the agent reads it."""
+    """Return where the application's metrics are, as the agent reads it."""
     found: dict[str, Any] = {
         "scrape": _said(annotations, _SCRAPE) or "",
         "path": _said(annotations, _PATH) or "",
@@ -112,7 +113,7 @@ def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]
 
 
 def _targets(text: str) -> list[dict[str, str]]:
-    """Returns the port and path of each target; none where one has no port."""
+    """Return the port and path of each target; none where one has no port."""
     found = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         port, _, path = (part.strip() for part in entry.partition(":"))
@@ -134,7 +135,7 @@ def _check(port: str, agent: int, head: str, what: str, tail: str) -> None:
 
 
 def secure_port(pod: Plain) -> Plain:
-    """Returns the pod annotated with the port of merged metrics over TLS, where its proxy has one and nobody said it."""
+    """Return the pod annotated with the port of merged metrics over TLS, where its proxy has one and nobody said it."""
     annotations = pod["metadata"]["annotations"]
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or _said(annotations, _spelt(_SECURE_PORT)) is not None:

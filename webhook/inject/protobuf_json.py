@@ -1,4 +1,4 @@
-"""Messages of the mesh's configuration in protobuf's JSON: fields that are zero are left out."""
+"""Mesh configuration in protobuf JSON, without fields that have zero values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pilot.lib.duration import Duration
 
 
 def plain_message(message: msgspec.Struct, built_in: msgspec.Struct | None = None) -> dict[str, Any]:
-    """Returns the fields of a message by their JSON names. Those are left out that are zero, and those that equal the message `built_in`."""
-    found: dict[str, Any] = {}
+    """Return a message's fields by JSON name, without zero values and values equal to those of `built_in`."""
+    result: dict[str, Any] = {}
     for name, encoded, zero in _fields(type(message)):
         value = getattr(message, name)
         if (
@@ -23,12 +23,12 @@ def plain_message(message: msgspec.Struct, built_in: msgspec.Struct | None = Non
             or (built_in is not None and value == getattr(built_in, name))
         ):
             continue
-        found[encoded] = _plain(value)
-    return found
+        result[encoded] = _plain(value)
+    return result
 
 
 def message_json(message: msgspec.Struct, built_in: msgspec.Struct | None = None) -> str:
-    """Returns `plain_message` as JSON."""
+    """Return `plain_message` as JSON."""
     return msgspec.json.encode(plain_message(message, built_in)).decode()
 
 
@@ -49,7 +49,7 @@ _NO_ZERO: Any = object()
 
 @functools.cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
-    """Returns the attribute, the JSON name and the zero of each field; those that may be absent have no zero."""
+    """Return the attribute, JSON name and zero value of each field. Optional fields have no zero value."""
     info = mi.type_info(kind)
     assert isinstance(info, mi.StructType)
     return tuple((field.name, field.encode_name, _zero(field.type, kind, field.name)) for field in info.fields)
@@ -57,10 +57,10 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
 
 @functools.cache
 def zero_of_enum(kind: type[msgspec.Struct], field: str) -> str:
-    """Returns the value that a field of an enum has where nothing is said: the first one of its declaration."""
+    """Return the default of an enum field: the first declared value."""
     declared = typing.get_type_hints(kind)[field]
-    named = next((t for t in (declared, *typing.get_args(declared)) if typing.get_origin(t) is typing.Literal), None)
-    return str(typing.get_args(named)[0])
+    literal = next((t for t in (declared, *typing.get_args(declared)) if typing.get_origin(t) is typing.Literal), None)
+    return str(typing.get_args(literal)[0])
 
 
 def _zero(kind: mi.Type, of: type[msgspec.Struct], field: str) -> Any:

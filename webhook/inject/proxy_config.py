@@ -15,7 +15,8 @@ from pilot.ingest.documents import SyntaxFault, read_documents
 
 
 class ProxyConfigObject(NamedTuple):
-    """An object of the kind ProxyConfig. `selector` is empty where it is for its whole namespace; older ones come first."""
+    """An object of the kind ProxyConfig. `selector` is empty where it is for its whole namespace; older ones come
+    first."""
 
     namespace: str
     created: str = ""
@@ -33,8 +34,10 @@ def effective(
     labels: Mapping[str, str],
     override: str | None,
 ) -> ProxyConfig:
-    """Returns the proxy config of a pod. Later ones win: the mesh, the object of the root namespace, that of the pod's own namespace,
-    `override` which is the pod's annotation, the object that selects the pod. ValueError where the override is wrong."""
+    """Return the proxy config of a pod. Later ones win: the mesh, the object of the root namespace, that of the pod's
+    own namespace, `override` which is the pod's annotation, the object that selects the pod. ValueError where the
+    override is wrong.
+    """
     found = sorted(objects, key=lambda o: o.created)
     config = mesh
     for place in dict.fromkeys((root, namespace)):
@@ -58,8 +61,8 @@ def _over(config: ProxyConfig, found: ProxyConfigObject | None) -> ProxyConfig:
 
 
 def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
-    """Returns a proxy config with the fields that a text in YAML sets; `proxyMetadata` and `proxyHeaders` are merged with what there is.
-    ValueError where the text is wrong."""
+    """Return a proxy config with the fields that a text in YAML sets; `proxyMetadata` and `proxyHeaders` are merged
+    with what there is. ValueError where the text is wrong."""
     plain = _read(text)
     names = {field.encode_name: field.name for field in msgspec.structs.fields(ProxyConfig)}
     written, problems = shape.decode(plain, ProxyConfig)
@@ -74,7 +77,7 @@ def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
 
 
 def _headers(lower: Any, upper: Any) -> Any:
-    """Returns the headers of both; where the upper ones say something, that."""
+    """Return the headers of both; where the upper ones say something, that."""
     default = type(upper)()
     said = {f: getattr(upper, f) for f in upper.__struct_fields__ if getattr(upper, f) != getattr(default, f)}
     return msgspec.structs.replace(lower, **said)
@@ -96,7 +99,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def check_override(text: str) -> None:
-    """Raises ValueError where a text is no proxy config in YAML, or one that no proxy takes."""
+    """Raise ValueError where a text is no proxy config in YAML, or one that no proxy takes."""
     config = apply_override(ProxyConfig(), text)
     wrong = [p for p in validate_proxy_config(config) if p.severity is Severity.ERROR]
     if wrong:

@@ -1,4 +1,4 @@
-"""The templates of a pod, executed and merged into it."""
+"""Executes a Pod's templates and merges them into it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ _KEPT_OVERLAYS = 256
 
 
 class Rendered(NamedTuple):
-    """The pod with the templates merged into it, and the templates alone merged with each other."""
+    """The Pod merged with the templates, and the merged templates by themselves."""
 
     pod: Plain
     template: Plain
 
 
-def render(request: InjectionRequest, seen: Plain) -> Rendered:
-    """Returns the pod with its templates; these are shown the pod `seen`. InjectionError where one is not there, or fails."""
-    of_proxy_config = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
-    asked = ((seen.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
+def render(request: InjectionRequest, visible: Plain) -> Rendered:
+    """Render a Pod's templates, with `visible` as their Pod. Raises InjectionError if one is missing or fails."""
+    configured_type = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
+    image_type = ((visible.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
     data = template_data(
-        request, seen, proxy_image(request.config, asked, of_proxy_config), init_image(request.config, asked)
+        request,
+        visible,
+        proxy_image(request.config, image_type, configured_type),
+        init_image(request.config, image_type),
     )
     merged = request.pod
     template: Plain = {}
@@ -51,11 +54,11 @@ def render(request: InjectionRequest, seen: Plain) -> Rendered:
 
 
 def selected(request: InjectionRequest) -> Iterator[str]:
-    """Yields the names of a pod's templates, aliases resolved once."""
-    asked = request.annotations.get(TEMPLATES)
+    """Yield the names of a Pod's templates, with aliases resolved once."""
+    annotation = request.annotations.get(TEMPLATES)
     names = (
-        [name.strip() for name in asked.split(",")]
-        if asked is not None
+        [name.strip() for name in annotation.split(",")]
+        if annotation is not None
         else request.default_templates or request.config.default_templates
     )
     for name in names:
@@ -74,7 +77,8 @@ def _execute(request: InjectionRequest, name: str, data: Any) -> str:
 
 @lru_cache(_KEPT_OVERLAYS)
 def _overlay(text: str) -> tuple[Plain, Plain]:
-    """Returns what a template gave, and a pod of nothing else, as plain data that nobody changes: replicas of a workload share it."""
+    """Return a template's output, as is and merged into an empty Pod. It is cached for replicas and must not be
+    modified."""
     try:
         documents = read_documents(text.encode(), "")
         plain = documents[0].plain if documents else {}
@@ -91,12 +95,12 @@ def _overlay(text: str) -> tuple[Plain, Plain]:
 
 
 def _moved(pod: Plain, template: Plain) -> Plain:
-    """Returns the pod with its own proxy container among the init containers, where the template has the proxy there."""
-    own = find(PROXY, containers(pod))
-    if own is None or find(PROXY, containers(template, "initContainers")) is None:
+    """Move the Pod's proxy container to the init containers if the template has the proxy there."""
+    proxy = find(PROXY, containers(pod))
+    if proxy is None or find(PROXY, containers(template, "initContainers")) is None:
         return pod
-    others = [c for c in containers(pod) if c is not own]
+    others = [c for c in containers(pod) if c is not proxy]
     return {
         **pod,
-        "spec": {**pod["spec"], "containers": others, "initContainers": [*containers(pod, "initContainers"), own]},
+        "spec": {**pod["spec"], "containers": others, "initContainers": [*containers(pod, "initContainers"), proxy]},
     }

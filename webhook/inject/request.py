@@ -14,7 +14,8 @@ PROXY_ID = 1337
 
 
 class InjectionRequest(NamedTuple):
-    """A pod to inject, with all that decides what it gets. `environment` is set in its proxy: what the webhook's path says.
+    """A pod to inject, with all that decides what it gets. `environment` is set in its proxy: what the webhook's path
+    says.
 
     `native`: proxies run as init containers that go on. `uid`, `gid`: who the proxy runs as.
     """
@@ -34,16 +35,16 @@ class InjectionRequest(NamedTuple):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Returns the pod's annotations."""
+        """Return the pod's annotations."""
         return (self.pod.get("metadata") or {}).get("annotations") or {}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Returns the pod's labels."""
+        """Return the pod's labels."""
         return (self.pod.get("metadata") or {}).get("labels") or {}
 
     @property
     def is_native(self) -> bool:
-        """Returns whether the proxy runs as an init container: the pod's annotation comes before what holds for all."""
+        """Return whether the proxy runs as an init container: the pod's annotation comes before what holds for all."""
         said = self.annotations.get("sidecar.istio.io/nativeSidecar")
         return {"true": True, "false": False}.get(said or "", self.native)

@@ -14,13 +14,13 @@ _LISTS = ("initContainers", "containers", "volumes", "imagePullSecrets")
 
 
 def status_of(template: Plain, revision: str) -> str:
-    """Returns the value of the annotation: the names of what the templates add, null for nothing, and the revision."""
+    """Return the value of the annotation: the names of what the templates add, null for nothing, and the revision."""
     names = {field: [item.get("name", "") for item in containers(template, field)] or None for field in _LISTS}
     return msgspec.json.encode({**names, "revision": revision or "default"}).decode()
 
 
 def injected_before(pod: Plain) -> dict[str, Any] | None:
-    """Returns what the annotation of an earlier injection says, None where there is none that can be read."""
+    """Return what the annotation of an earlier injection says, None where there is none that can be read."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(STATUS)
     if text is None:
         return None
@@ -31,7 +31,8 @@ def injected_before(pod: Plain) -> dict[str, Any] | None:
 
 
 def stripped(pod: Plain, is_ours: Any) -> Plain:
-    """Returns the pod without the containers of an earlier injection, its annotation, and the annotations for which `is_ours` is true."""
+    """Return the pod without the containers of an earlier injection, its annotation, and the annotations for which
+    `is_ours` is true."""
     before = injected_before(pod)
     if before is None:
         return pod

@@ -1,1 +1,1 @@
-"""Pods as plain data: what their fields are, how two are merged, and what differs between two."""
+"""Pods as plain data: their schema, normalization, strategic merge and JSON patches."""

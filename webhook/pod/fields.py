@@ -1,8 +1,10 @@
-"""Every field of a Pod, as Kubernetes' API has it, and of what is deployed for Gateways those that are merged by their type. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+"""All fields of a Pod in the Kubernetes API, and the fields of gateway deployments that are merged by type.
 
-A line is a type: its fields, each as `name:type`. `*` before a type: absent differs from zero. `!` behind a name: also zero is written.
-`[T]` is a list, `{T}` a map of text to T; `@key` behind a list: items with equal keys are the same item when two pods are merged, `@` alone:
-equal values are.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+
+Each line is a type with its fields as `name:type`. `*` before a type means that absent differs from zero; `!` after a name
+means that zero is serialized. `[T]` is a list and `{T}` a map of strings to T. `@key` after a list is its merge key; a
+bare `@` merges by value.
 """
 
 FIELDS = """

@@ -1,4 +1,4 @@
-"""What differs between two objects, as a JSON patch. https://www.rfc-editor.org/rfc/rfc6902"""
+"""JSON patches between two objects. https://www.rfc-editor.org/rfc/rfc6902"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Operation = dict[str, Any]
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[Operation]:
-    """Yields the operations that make `new` of `old`. Lists that differ are replaced as a whole."""
+    """Yield the operations that turn `old` into `new`. Lists that differ are replaced as a whole."""
     for key, value in old.items():
         place = f"{path}/{_escape(key)}"
         if key not in new:
@@ -29,11 +29,11 @@ def _escape(key: str) -> str:
 
 
 def apply(target: Any, operations: list[Operation]) -> Any:
-    """Returns an object with operations applied: add, remove and replace of the keys of objects, as `differences` makes them."""
-    made = {**target}
+    """Apply the operations of a patch from `differences`: add, remove and replace of object keys."""
+    result = {**target}
     for operation in operations:
         *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-        place = made
+        place = result
         for part in above:
             place[part] = {**place[part]}
             place = place[part]
@@ -41,4 +41,4 @@ def apply(target: Any, operations: list[Operation]) -> Any:
             del place[last]
         else:
             place[last] = operation["value"]
-    return made
+    return result

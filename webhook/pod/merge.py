@@ -1,7 +1,7 @@
-"""Strategic merge: a patch of a Pod that says of lists only what differs.
+"""Strategic merge patches of Pods.
 
-https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ describes it. The order of a merged list is that
-of the patch's items; those that the patch has not stay before the ones that they were before.
+https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ describes them. A merged
+list has the order of the patch; other items keep their place before the items they preceded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _RETAIN = "$retainKeys"
 
 
 class MergeError(ValueError):
-    """A patch says something that cannot be done."""
+    """A patch cannot be applied."""
 
 
 def merge(original: Plain, patch: Plain, kind: Type | None) -> Plain:
-    """Returns the data of a type with a patch applied; neither is changed. Null takes a field away. MergeError where a directive is wrong."""
+    """Return data with a strategic merge patch applied, without changing either. A null removes a field.
+
+    Raises MergeError for a bad directive.
+    """
     directive = patch.get("$patch")
     if directive is not None:
         return _directed(original, patch, directive)
@@ -60,7 +63,7 @@ def _drop(merged: Plain, name: str, values: Any) -> None:
 
 
 def _added(value: Any) -> Any:
-    """Returns what a patch adds where there was nothing: without nulls and directives."""
+    """Return a value added by a patch, without nulls and directives."""
     if isinstance(value, dict):
         return {key: _added(item) for key, item in value.items() if item is not None and not key.startswith("$")}
     if isinstance(value, list):
@@ -79,26 +82,26 @@ def _merged(mine: Any, value: Any, field: SchemaField | None, order: Any) -> Any
 
 
 def _merge_items(mine: list[Any], patch: list[Any], field: SchemaField, order: Any) -> list[Any]:
-    """Returns a list whose items are told apart by a key."""
+    """Merge two lists whose items are identified by a key."""
     key, kind = field.key or "", TYPES.get(field.type)
     changes = [item for item in patch if "$patch" not in item]
     if any(item.get("$patch") == "replace" for item in patch):
         return [_added(item) for item in changes]
-    gone = {_key(item, key) for item in patch if item.get("$patch") == "delete"}
-    kept = [item for item in mine if item.get(key) not in gone]
-    places = {item.get(key): index for index, item in reversed(list(enumerate(kept)))}
-    made: dict[Any, Plain] = {}
+    deleted = {_key(item, key) for item in patch if item.get("$patch") == "delete"}
+    retained = [item for item in mine if item.get(key) not in deleted]
+    places = {item.get(key): index for index, item in reversed(list(enumerate(retained)))}
+    merged: dict[Any, Plain] = {}
     for item in changes:
         name = _key(item, key)
-        before = made.get(name) or (kept[places[name]] if name in places else None)
-        made[name] = _added(item) if before is None else merge(before, item, kind)
-    others = [(index, item) for index, item in enumerate(kept) if item.get(key) not in made]
+        before = merged.get(name) or (retained[places[name]] if name in places else None)
+        merged[name] = _added(item) if before is None else merge(before, item, kind)
+    others = [(index, item) for index, item in enumerate(retained) if item.get(key) not in merged]
     repeated = {
-        name: [item for index, item in enumerate(kept) if item.get(key) == name and index != places[name]]
-        for name in made
+        name: [item for index, item in enumerate(retained) if item.get(key) == name and index != places[name]]
+        for name in merged
         if name in places
     }
-    ordered = [item for name in _wanted(order, key, made) for item in (made[name], *repeated.get(name, ()))]
+    ordered = [item for name in _patch_order(order, key, merged) for item in (merged[name], *repeated.get(name, ()))]
     return _interleave(others, ordered, places, key)
 
 
@@ -108,21 +111,21 @@ def _key(item: Plain, key: str) -> Any:
     return item[key]
 
 
-def _wanted(order: Any, key: str, made: dict[Any, Plain]) -> list[Any]:
-    """Returns the keys of the patch's items in the order that `$setElementOrder` asks for, else in their own."""
+def _patch_order(order: Any, key: str, merged: dict[Any, Plain]) -> list[Any]:
+    """Return the keys of the patch's items in the order of `$setElementOrder`, or in their own."""
     if not isinstance(order, list):
-        return list(made)
-    named = [item.get(key) for item in order if isinstance(item, dict)]
-    return sorted(made, key=lambda name: named.index(name) if name in named else len(named))
+        return list(merged)
+    ordered_keys = [item.get(key) for item in order if isinstance(item, dict)]
+    return sorted(merged, key=lambda name: ordered_keys.index(name) if name in ordered_keys else len(ordered_keys))
 
 
 def _interleave(others: list[tuple[int, Plain]], ordered: list[Plain], places: dict[Any, int], key: str) -> list[Plain]:
-    """Returns the patch's items with the others between: each before the first item, from the last place on, that it was before."""
-    found: list[Plain] = []
-    waiting = list(others)
+    """Return the patch's items with the other items in between, each before an item that it preceded."""
+    result: list[Plain] = []
+    pending = list(others)
     for item in ordered:
         place = places.get(item[key])
-        while waiting and place is not None and waiting[0][0] < place:
-            found.append(waiting.pop(0)[1])
-        found.append(item)
-    return found + [item for _, item in waiting]
+        while pending and place is not None and pending[0][0] < place:
+            result.append(pending.pop(0)[1])
+        result.append(item)
+    return result + [item for _, item in pending]

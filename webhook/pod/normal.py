@@ -1,4 +1,4 @@
-"""Pods as an API server writes them: amounts in their shortest form, nothing that says what its absence says."""
+"""Normalizes Pods like an API server: canonical quantities, no zero values that equal absence."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ _NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "ob
 
 
 class ShapeError(ValueError):
-    """Data is not of the type that its place in a Pod asks for. The text begins with the path."""
+    """A field of a Pod has the wrong type. The message starts with its path."""
 
 
 def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, Any]:
-    """Returns the data of a type in its shortest form; zeros that say nothing become nulls.
-    ShapeError where something is of another type. Unknown fields stay as they are."""
-    made: dict[str, Any] = {}
+    """Return normalized data of a type. Zero values that equal absence become null; unknown fields are unchanged.
+
+    Raises ShapeError if a field has the wrong type.
+    """
+    result: dict[str, Any] = {}
     for name, item in value.items():
         field = kind.fields.get(name)
         if field is None or item is None or name.startswith("$"):
-            made[name] = item
+            result[name] = item
             continue
-        found = _field(item, field, f"{path}.{name}" if path else name)
-        made[name] = None if field.zero_is_absent and not found and not isinstance(found, dict) else found
-    return made
+        normal = _field(item, field, f"{path}.{name}" if path else name)
+        result[name] = None if field.zero_is_absent and not normal and not isinstance(normal, dict) else normal
+    return result
 
 
 def _field(item: Any, field: SchemaField, path: str) -> Any:
@@ -81,7 +83,7 @@ def _wrong(path: str, item: Any, expected: str) -> ShapeError:
 
 
 def without_nulls(value: Any) -> Any:
-    """Returns data without the keys that are null, at any depth."""
+    """Return the data without null values, at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,4 +1,5 @@
-"""Amounts of resources as Kubernetes writes them. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+"""Resource quantities in Kubernetes' canonical form.
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 @functools.lru_cache(4096)
 def canonical(text: str) -> str:
-    """Returns an amount with as few digits as its suffix can give: 2000m → 2, 1024Mi → 1Gi. ValueError where the text is no amount."""
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
+    """Return the canonical form of a quantity: 2000m → 2, 1024Mi → 1Gi. Raises ValueError if it is malformed."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
         raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    sign, digits, exponent, suffix = found.groups()
+    sign, digits, exponent, suffix = match.groups()
     number = Fraction(digits if not digits.endswith(".") else digits[:-1])
     sign = sign if number else ""
     if exponent:
@@ -34,13 +35,13 @@ def canonical(text: str) -> str:
 
 
 def _decimal(number: Fraction) -> str:
-    """Returns a number with a decimal suffix, rounded up to a billionth."""
+    """Return a number with a decimal suffix, rounded up to the next billionth."""
     number = Fraction(-(-number * 10**9 // 1), 10**9)
     return _whole(number, {name: Fraction(10) ** power for name, power in _DECIMAL.items()}) or "0"
 
 
 def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
-    """Returns the number in the largest unit of which it is a whole multiple, None where it is of none."""
+    """Return the number in the largest unit that divides it, or None."""
     if not number:
         return "0"
     for name, unit in sorted(units.items(), key=lambda item: item[1], reverse=True):
@@ -50,7 +51,7 @@ def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
 
 
 def _scientific(number: Fraction) -> str:
-    """Returns a number with an exponent that three divides."""
+    """Return a number with an exponent divisible by three."""
     for power in range(18, -10, -3):
         if number and (number / Fraction(10) ** power).denominator == 1:
             return f"{number // Fraction(10) ** power}e{power}" if power else str(number)

@@ -1,4 +1,4 @@
-"""The types of Pods, by which they are merged, checked, and shown to templates."""
+"""The schema of Pods, used to merge them, validate them and present them to templates."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ _GO_NAMES = {
 
 
 class SchemaField(NamedTuple):
-    """A field of a type. `shape`: "" for one value, [ for a list, { for a map. `zero_is_absent`: zero and absent are the same.
-    `key`: by which the items of a list are the same, None where a list is merged as a whole, "" where its values are."""
+    """A field of a type.
+
+    `shape` is "" for a single value, [ for a list and { for a map. `zero_is_absent` means that zero equals absence.
+    `key` identifies the items of a merged list: None replaces the list as a whole, "" merges by value.
+    """
 
     name: str
     go_name: str
@@ -54,7 +57,7 @@ class SchemaField(NamedTuple):
 
 
 class Type(NamedTuple):
-    """A type with fields, by their names in JSON and in Go."""
+    """A type and its fields by JSON name and by Go name."""
 
     name: str
     fields: dict[str, SchemaField]
@@ -62,26 +65,26 @@ class Type(NamedTuple):
 
 
 def read_types(text: str) -> dict[str, Type]:
-    """Returns the types that a text like `FIELDS` lists, by their names."""
+    """Parse a list of types in the format of `FIELDS`."""
     types = {}
     for line in filter(None, text.splitlines()):
         name, _, rest = line.partition(" ")
-        fields = [_field(found) for found in _FIELD.finditer(rest)]
+        fields = [_field(match) for match in _FIELD.finditer(rest)]
         types[name] = Type(name, {f.name: f for f in fields}, {f.go_name: f for f in fields})
     return types
 
 
-def _field(found: re.Match[str]) -> SchemaField:
-    name = found["name"]
-    pointer = bool(found["pointer"])
-    key = found["key"]
+def _field(match: re.Match[str]) -> SchemaField:
+    name = match["name"]
+    pointer = bool(match["pointer"])
+    key = match["key"]
     return SchemaField(
         name,
         _GO_NAMES.get(name, name[0].upper() + name[1:]),
-        found["type"],
-        found["open"] or "",
+        match["type"],
+        match["open"] or "",
         pointer,
-        not pointer and not found["written"],
+        not pointer and not match["written"],
         key[1:] if key is not None else None,
     )
 

@@ -1,1 +1,1 @@
-"""The default profile: the templates and values of injection where users bring none."""
+"""The injector's default templates and values, used unless the user provides others."""

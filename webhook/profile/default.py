@@ -1,4 +1,4 @@
-"""The injector's configuration of the default profile, with settings of an installation over it."""
+"""The injector's default configuration, with an installation's values merged over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Plain = dict[str, Any]
 
 
 def default_values(over: Plain | None = None) -> Plain:
-    """Returns the default profile's values, with others merged over them; null takes a value's place too."""
+    """Return the default values with others merged over them. A null replaces a value too."""
     return _merged(_values(), over or {})
 
 
@@ -25,15 +25,15 @@ def _values() -> Plain:
 
 
 def _merged(lower: Plain, upper: Plain) -> Plain:
-    found = dict(lower)
+    merged = dict(lower)
     for key, value in upper.items():
-        mine = found.get(key)
-        found[key] = _merged(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
-    return found
+        mine = merged.get(key)
+        merged[key] = _merged(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def written_of(values: Plain) -> WrittenConfig:
-    """Returns what the ConfigMap's key `config` says for these values. ConfigError where they are not what the webhook's are."""
+    """Return the ConfigMap key `config` for these values. Raises ConfigError if sidecarInjectorWebhook is invalid."""
     webhook = values.get("sidecarInjectorWebhook") or {}
     plain = {
         "policy": (values.get("global") or {}).get("proxy", {}).get("autoInject") or "enabled",
@@ -51,6 +51,6 @@ def written_of(values: Plain) -> WrittenConfig:
 
 
 def default_config(over: Plain | None = None) -> InjectorConfig:
-    """Returns the configuration of the default profile with values merged over it. ConfigError where they cannot be used."""
+    """Return the default configuration with values merged over it. Raises ConfigError if they are invalid."""
     values = default_values(over)
     return make_config(written_of(values), values)

@@ -1,4 +1,5 @@
-"""The default templates. Each is one text with the parts that it calls before it, so that it can stand alone in a ConfigMap."""
+"""The default injection templates. Each includes the parts that it calls, so that it is self-contained in a
+ConfigMap."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ NAMES = ("sidecar", "gateway", "grpc-simple", "grpc-agent", "waypoint", "kube-ga
 
 @functools.cache
 def default_templates() -> dict[str, str]:
-    """Returns the text of each default template by its name."""
+    """Return the default templates by name."""
     parts = _parts()
     return {name: _with_parts(_read("templates", f"{name}.yaml"), parts) for name in NAMES}
 
 
 def _parts() -> dict[str, str]:
-    """Returns the file of each defined part, by the part's name."""
-    found = {}
+    """Return the text of the file that defines each part, by part name."""
+    parts = {}
     for path in sorted((files(__package__) / "parts").iterdir(), key=lambda p: p.name):
         text = path.read_text("utf-8").rstrip("\n")
-        found.update(dict.fromkeys(_DEFINITION.findall(text), text))
-    return found
+        parts.update(dict.fromkeys(_DEFINITION.findall(text), text))
+    return parts
 
 
 def _with_parts(text: str, parts: dict[str, str]) -> str:
-    """Returns a text after the parts that it needs, those first that others need; each once."""
+    """Return a template preceded by the parts it needs, each once and after its own dependencies."""
     needed: dict[str, None] = {}
 
     def gather(called: str) -> None:

@@ -1,1 +1,1 @@
-"""What an API server asks before it takes an object: /inject for pods, /validate for configuration."""
+"""The admission webhooks: /inject for Pods, /validate for Istio configuration."""

@@ -1,4 +1,4 @@
-"""The HTTP of the webhooks."""
+"""The HTTP handlers of the webhooks."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewErro
 from webhook.server.validator import Verdict, validate
 
 LARGEST_BODY = 6 * 1024 * 1024
-"""Bytes of a request: what an API server may send of two objects, and not more."""
+"""Largest request body in bytes, enough for the two objects of a review."""
 _log = scope("webhook")
 
 
 class Webhooks:
-    """Answers /inject and /validate. The work is done in one thread beside the event loop, one review after another."""
+    """Serves /inject and /validate. Reviews are processed one after another in a separate thread."""
 
     def __init__(self, injector: Injector | None, catalogue: Catalogue | None, metrics: Metrics) -> None:
         self._injector, self._catalogue, self._metrics = injector, catalogue, metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="webhook")
 
     def add_to(self, app: web.Application) -> None:
-        """Adds the paths. /inject is not there before the injector has a configuration."""
+        """Add the routes. /inject returns 404 until the injector has a configuration."""
         for path in ("/inject", "/inject/{tail:.*}"):
             app.router.add_route("*", path, self._inject)
         for path in ("/validate", "/validate/{tail:.*}"):
             app.router.add_route("*", path, self._validate)
 
     def close(self) -> None:
-        """Ends the thread; what is being answered is finished."""
+        """Stop the thread after the current review."""
         self._thread.shutdown(wait=False)
 
     async def _inject(self, request: web.Request) -> web.Response:
@@ -54,7 +54,7 @@ class Webhooks:
         return web.Response(body=answered, content_type="application/json")
 
     def injected(self, body: bytes, path: str) -> bytes:
-        """Returns the body of the answer to a review of a pod."""
+        """Return the response body for a Pod review."""
         assert self._injector is not None
         review: AdmissionReview | None = None
         try:
@@ -64,7 +64,7 @@ class Webhooks:
             return self._failed(review, str(error))
         except RecursionError:
             return self._failed(review, "the pod is nested too deeply")
-        except Exception as error:  # a bug of ours refuses the pod, and nothing else
+        except Exception as error:  # a bug rejects this Pod only
             _log.exception("injection failed")
             return self._failed(review, f"internal error: {type(error).__name__}")
         if answer is None:
@@ -87,7 +87,7 @@ class Webhooks:
         return web.Response(body=answered, content_type="application/json")
 
     def validated(self, body: bytes) -> bytes:
-        """Returns the body of the answer to a review of configuration."""
+        """Return the response body for a configuration review."""
         if self._catalogue is None:
             return encode_answer(None, AdmissionResponse(True))
         review: AdmissionReview | None = None
@@ -108,18 +108,18 @@ class Webhooks:
     def _count(self, review: AdmissionReview | None, verdict: Verdict) -> None:
         if review is None or review.request is None:
             return
-        what = review.request.resource
+        resource = review.request.resource
         if not verdict.reason:
-            self._metrics.validation_passed(what.group, what.version, what.resource)
+            self._metrics.validation_passed(resource.group, resource.version, resource.resource)
         elif not review.request.dry_run:
-            self._metrics.validation_failed(what.group, what.version, what.resource, verdict.reason)
+            self._metrics.validation_failed(resource.group, resource.version, resource.resource, verdict.reason)
 
     async def _in_thread(self, work: Callable[..., bytes], *arguments: object) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
 async def _body(request: web.Request) -> bytes:
-    """Returns the body of a request. HTTP 400 where there is none or it is too large, 415 where it is not said to be JSON."""
+    """Return the request body. Fails with HTTP 400 if it is empty or too large, 415 if its type is not JSON."""
     try:
         body = await request.content.read(LARGEST_BODY + 1) if (request.content_length or 0) <= LARGEST_BODY else None
         while body is not None and len(body) <= LARGEST_BODY and not request.content.at_eof():

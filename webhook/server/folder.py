@@ -1,4 +1,4 @@
-"""The injector's configuration in a folder: the files `config` and `values`, followed as they change."""
+"""Watches the injector's configuration in a folder with the files `config` and `values`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pilot.lib.log import scope
 from webhook.server.injector import Injector
 
 QUIET = 0.1
-"""Seconds without a further change after which the files are read again."""
+"""Seconds without a further change before the files are read again."""
 _log = scope("webhook")
 
 
 class InjectorFolder:
-    """Gives an injector what the files say."""
+    """Loads an injector's configuration from files."""
 
     def __init__(self, folder: str, injector: Injector) -> None:
         self._folder, self._injector = folder, injector
@@ -26,17 +26,17 @@ class InjectorFolder:
 
     @property
     def exists(self) -> bool:
-        """Returns whether the folder has a configuration; then no ConfigMap counts."""
+        """Return whether the folder has a configuration. It takes precedence over a ConfigMap."""
         return os.path.isfile(os.path.join(self._folder, "config"))
 
     async def start(self) -> None:
-        """Reads the files, and follows them from then on."""
+        """Read the files and watch them."""
         await self._read()
         self._watch = Watch(self._folder, lambda _: self._soon(), self._soon, recursive=False)
         await self._watch.start()
 
     async def stop(self) -> None:
-        """Follows the files no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
         if self._reading is not None:
@@ -53,7 +53,7 @@ class InjectorFolder:
         self._reading = asyncio.create_task(self._read(), name="read the injector's configuration")
 
     async def _read(self) -> None:
-        """Has the injector take what the files say, unless that is what they said before."""
+        """Load the files into the injector if they changed."""
         texts = []
         for name in ("config", "values"):
             path = os.path.join(self._folder, name)

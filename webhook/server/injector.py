@@ -1,4 +1,4 @@
-"""/inject: pods are answered with a patch that adds their proxy."""
+"""/inject: answers Pod reviews with a patch that adds the proxy."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ _log = scope("webhook")
 
 
 class InjectionContext(NamedTuple):
-    """What an injection asks of the control plane. `native` is given the cluster and the node of a pod, "" where it has none yet, and
-    returns whether proxies run as init containers there; `proxy_configs` returns the objects of the kind ProxyConfig; `proxy_ids` returns
-    who the proxies of a namespace run as, and `resets_users` whether a user that the platform set in all containers alike is none."""
+    """The control plane's state that injection depends on.
+
+    `native` takes a Pod's cluster and node, or "" if it has none yet, and returns whether the proxy runs as a native
+    sidecar. `proxy_configs` returns the ProxyConfig objects, `proxy_ids` the proxy's user and group in a namespace.
+    `resets_users` ignores a user that the platform set in all containers.
+    """
 
     mesh: Callable[[], MeshConfig]
     native: Callable[[str, str], bool] = lambda cluster, node: False
@@ -44,7 +47,10 @@ class InjectionContext(NamedTuple):
 
 
 class Injector:
-    """Answers reviews of pods with the configuration that it has now. `config` is None until there is one; `on_take` is told of another one."""
+    """Answers Pod reviews with the current configuration.
+
+    `config` is None until one is loaded. The callbacks in `on_take` run after each change.
+    """
 
     def __init__(self, context: InjectionContext) -> None:
         self._context = context
@@ -53,7 +59,7 @@ class Injector:
         self.on_take: list[Callable[[], None]] = []
 
     def take(self, config: str, values: str) -> bool:
-        """Takes another configuration, by the keys of its ConfigMap. Where it cannot be used, that of before stays, and False is returned."""
+        """Load a configuration from its ConfigMap keys. If it is invalid, keep the previous one and return False."""
         try:
             self.config = decode_config(config, values)
         except ConfigError as error:
@@ -63,22 +69,29 @@ class Injector:
         return True
 
     async def take_beside(self, config: str, values: str) -> None:
-        """Does what `take` does in a thread beside the event loop: templates take tens of milliseconds to compile. Of several the last counts."""
+        """Call `take` in a thread, because compiling templates takes tens of milliseconds. Calls take effect in
+        order."""
         async with self._taking:
             if await asyncio.to_thread(self.take, config, values):
-                for told in self.on_take:
-                    told()
+                for callback in self.on_take:
+                    callback()
 
     def answer(self, review: AdmissionReview, path: str) -> AdmissionResponse | None:
-        """Returns the answer to a review; None where the pod is left as it is. InjectionError, ReviewError or ShapeError where it is refused."""
+        """Return the response to a review, or None if the Pod is not injected.
+
+        Raises InjectionError, ReviewError or ShapeError if the Pod is rejected.
+        """
         assert review.request is not None
-        given = decode_object(review.request.object)
-        pod = without_nulls(given)
+        submitted = decode_object(review.request.object)
+        pod = without_nulls(submitted)
         normalize(pod, POD)
         metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
         if not metadata.get("namespace"):
             metadata["namespace"] = review.request.namespace
-        pod, base = {**pod, "metadata": metadata}, {**given, "metadata": {**(given.get("metadata") or {}), **metadata}}
+        pod, base = (
+            {**pod, "metadata": metadata},
+            {**submitted, "metadata": {**(submitted.get("metadata") or {}), **metadata}},
+        )
         base["metadata"].pop("managedFields", None)
         config = self.config
         if config is None:
@@ -89,39 +102,39 @@ class Injector:
         return AdmissionResponse(True, patch=msgspec.json.encode(list(differences(base, final))))
 
     def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> InjectionRequest:
-        around, metadata = self._context, pod["metadata"]
+        context, metadata = self._context, pod["metadata"]
         namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
         refuse_wrong(annotations)
-        mesh = around.mesh()
+        mesh = context.mesh()
         cluster = (
             environment.get("ISTIO_META_CLUSTER_ID")
             or config.value("global", "multiCluster", "clusterName")
             or DEFAULT_CLUSTER
         )
-        objects, labels = around.proxy_configs(), metadata.get("labels") or {}
+        objects, labels = context.proxy_configs(), metadata.get("labels") or {}
         proxy_config = effective(
             mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG)
         )
-        native = around.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
-        uid, gid = around.proxy_ids(namespace)
-        pod = without_platform_users(pod) if around.resets_users else pod
+        native = context.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
+        uid, gid = context.proxy_ids(namespace)
+        pod = without_platform_users(pod) if context.resets_users else pod
         return InjectionRequest(
             pod,
             owner_of(pod),
             config,
             mesh,
             proxy_config,
-            around.revision,
+            context.revision,
             environment,
             native,
             uid,
             gid,
-            around.compliance_policy,
+            context.compliance_policy,
         )
 
 
 def without_platform_users(pod: Plain) -> Plain:
-    """Returns the pod whose proxy container runs as nobody in particular, where it has the user of the application: the platform set both."""
+    """Return the Pod without the proxy container's user if it equals an application's user, which the platform set."""
     spec = pod.get("spec") or {}
     users = {
         c.get("name"): (c.get("securityContext") or {}).get("runAsUser")
@@ -132,8 +145,8 @@ def without_platform_users(pod: Plain) -> Plain:
         for name, user in users.items()
         if name not in ("istio-proxy", "istio-init", "istio-validation") and user is not None
     }
-    own = users.get("istio-proxy")
-    if own is None or own not in others:
+    proxy_user = users.get("istio-proxy")
+    if proxy_user is None or proxy_user not in others:
         return pod
     return {
         **pod,

@@ -1,4 +1,4 @@
-"""The variables that the path of a webhook sets in proxies: /inject/cluster/NAME/net/NETWORK/KEY/value."""
+"""Proxy environment variables from the webhook's path: /inject/cluster/NAME/net/NETWORK/KEY/value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SLASH = "--slash--"
 
 
 def environment_of(path: str) -> dict[str, str]:
-    """Returns the variables of a path by their names. A key without a value is left out; --slash-- in a value stands for a slash."""
+    """Return the variables of a path. A key without a value is ignored; --slash-- in a value stands for a slash."""
     parts = path.removesuffix("/").split("/", 2)
     if len(parts) < 3:
         return {}

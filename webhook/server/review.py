@@ -1,4 +1,4 @@
-"""AdmissionReviews: what the API server asks, and how it is answered.
+"""Decodes AdmissionReview requests and encodes their responses.
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response
 """
@@ -16,7 +16,7 @@ VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 
 
 class ReviewError(ValueError):
-    """A body is no AdmissionReview."""
+    """The request body is not a valid AdmissionReview."""
 
 
 class GroupVersionKind(msgspec.Struct):
@@ -32,7 +32,7 @@ class GroupVersionResource(msgspec.Struct):
 
 
 class AdmissionRequest(msgspec.Struct, rename="camel"):
-    """The part of a request that is looked at. `object` stays as bytes until somebody needs it."""
+    """The fields of a request that are used. `object` is decoded on demand."""
 
     uid: str = ""
     kind: GroupVersionKind = msgspec.field(default_factory=GroupVersionKind)
@@ -51,7 +51,7 @@ class AdmissionReview(msgspec.Struct, rename="camel"):
 
 
 class AdmissionResponse(NamedTuple):
-    """What is answered to a request. `patch` is JSON, empty for none."""
+    """The response to a request. `patch` is a JSON patch, empty for none."""
 
     allowed: bool
     message: str = ""
@@ -63,7 +63,7 @@ _DECODER = msgspec.json.Decoder(AdmissionReview)
 
 
 def decode_review(body: bytes) -> AdmissionReview:
-    """Returns the review of a body. ReviewError where it is none, or has no request."""
+    """Decode a review. Raises ReviewError if it is invalid or has no request."""
     try:
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -78,7 +78,7 @@ def decode_review(body: bytes) -> AdmissionReview:
 
 
 def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
-    """Returns the object of a request. ReviewError where it is none."""
+    """Decode the object of a request. Raises ReviewError if it is invalid."""
     try:
         plain = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -86,12 +86,12 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
     except RecursionError as error:
         raise ReviewError("could not decode object: it is nested too deeply") from error
     if not isinstance(plain, dict):
-        raise ReviewError("could not decode object: it is no mapping")
+        raise ReviewError("could not decode object: it is not a mapping")
     return plain
 
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:
-    """Returns the body of an answer, in the version of the review; in v1 where the body was none."""
+    """Encode a response in the API version of the review, or in v1 if the review is invalid."""
     response: dict[str, Any] = {
         "uid": review.request.uid if review is not None and review.request is not None else "",
         "allowed": answer.allowed,

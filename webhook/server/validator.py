@@ -1,4 +1,4 @@
-"""/validate: configuration is refused for what would refuse it when it is read, and answered with its warnings."""
+"""/validate: rejects configuration that would be invalid when read, and returns its warnings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _UNDECODABLE = frozenset(
 
 
 class Verdict(NamedTuple):
-    """An answer, and why the object is refused; "" where it is not. `counts`: the metric of refused objects counts it."""
+    """A response, and the reason for a rejection or ""."""
 
     answer: AdmissionResponse
     reason: Reason | Literal[""] = ""
 
 
 def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
-    """Returns what is answered to the review of an object: created or changed ones are looked at, anything else is allowed."""
+    """Return the verdict for an object. Only CREATE and UPDATE are validated; other operations are allowed."""
     if request.operation not in ("CREATE", "UPDATE"):
         return Verdict(AdmissionResponse(True), "unsupported_operation")
     try:
@@ -47,10 +47,10 @@ def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
 
 
 def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdict:
-    """Returns the verdict by the same rules that hold where the object is read; the version that was written does not count."""
+    """Validate an object with the rules that apply when it is read, regardless of its API version."""
     group = f"{kind.id.group}/" if kind.id.group else ""
-    found = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)
-    errors = [p for p in found.problems if p.severity is Severity.ERROR]
+    decoded = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)
+    errors = [p for p in decoded.problems if p.severity is Severity.ERROR]
     if errors:
         undecodable = all(p.code in _UNDECODABLE for p in errors)
         head = "error decoding configuration" if undecodable else "configuration is invalid"
@@ -59,11 +59,11 @@ def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdi
         )
     if ALWAYS_REJECT in ((plain.get("metadata") or {}).get("annotations") or {}):
         return _refused("invalid_resource", f"configuration is invalid: it has the annotation {ALWAYS_REJECT}")
-    return Verdict(AdmissionResponse(True, warnings=[_shown(p) for p in found.problems]))
+    return Verdict(AdmissionResponse(True, warnings=[_shown(p) for p in decoded.problems]))
 
 
 def _named(plain: dict[str, Any]) -> dict[str, Any]:
-    """Returns the object with a name; one that is to be generated is not there yet."""
+    """Return the object with a placeholder if its name will be generated."""
     metadata = plain.get("metadata")
     if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
         return {**plain, "metadata": {**metadata, "name": f"{str(metadata['generateName']).rstrip('-')}-generated"}}

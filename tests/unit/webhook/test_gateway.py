@@ -60,25 +60,25 @@ def test_it_gives_objects_of_a_few_kinds() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"{SERVICE}---\n{SERVICE}", "the template gives two objects of a kind"),
-        (SERVICE.replace("Service", "Secret"), f"the template gives v1 Secret; {ONLY}"),
-        (SERVICE.replace("Service", "[Service]"), f"the template gives v1 ['Service']; {ONLY}"),
-        (SERVICE.replace("v1", "v2"), f"the template gives v2 Service; {ONLY}"),
-        (SERVICE.replace("apiVersion: v1\nkind: Service\n", ""), f"the template gives None None; {ONLY}"),
+        (f"{SERVICE}---\n{SERVICE}", "the template renders two objects of the same kind"),
+        (SERVICE.replace("Service", "Secret"), f"the template renders v1 Secret; {ONLY}"),
+        (SERVICE.replace("Service", "[Service]"), f"the template renders v1 ['Service']; {ONLY}"),
+        (SERVICE.replace("v1", "v2"), f"the template renders v2 Service; {ONLY}"),
+        (SERVICE.replace("apiVersion: v1\nkind: Service\n", ""), f"the template renders None None; {ONLY}"),
         (
             SERVICE.replace("namespace: a", "namespace: b"),
-            "the template gives Service gw-istio in namespace 'b', which is not the Gateway's",
+            "the template renders Service gw-istio in namespace 'b', which is not the Gateway's",
         ),
         (
             SERVICE.replace("gw-istio", "istiod"),
-            "the template gives Service 'istiod', which is not the name of what is deployed",
+            "the template renders Service 'istiod', which is not the name of the deployment",
         ),
         (
             ACCOUNT.replace("gw-sa", "gw-istio"),
-            "the template gives ServiceAccount 'gw-istio', which is not the name of what is deployed",
+            "the template renders ServiceAccount 'gw-istio', which is not the name of the deployment",
         ),
-        ("[x]", "the template gives something that is no object"),
-        ("kind: Service\nmetadata: x\n", "the template gives something that is no object"),
+        ("[x]", "the template renders something that is not an object"),
+        ("kind: Service\nmetadata: x\n", "the template renders something that is not an object"),
         ("{{ fail `no` }}", 'template: inject:1:3: executing "inject" at <fail `no`>: error calling fail: no'),
     ],
 )
@@ -218,9 +218,9 @@ def test_a_disruption_budget_is_there_only_where_something_is_laid_over_it() -> 
     ("overlay", "reason"),
     [
         ({"secret": ""}, f"unsupported overlay 'secret' (supported: {SUPPORTED})"),
-        ({"service": "[a]"}, "overlay 'service' is no mapping"),
-        ({"service": "a"}, "overlay 'service' is no mapping"),
-        ({"service": "a: 1\n---\nb: 1\n"}, "overlay 'service' is no mapping"),
+        ({"service": "[a]"}, "overlay 'service' is not a mapping"),
+        ({"service": "a"}, "overlay 'service' is not a mapping"),
+        ({"service": "a: 1\n---\nb: 1\n"}, "overlay 'service' is not a mapping"),
         ({"service": "metadata: {$patch: often}"}, "overlay 'service': unknown patch type: often"),
         ({"service": "kind: Secret"}, "an overlay may not change kind"),
         ({"service": "apiVersion: v2"}, "an overlay may not change apiVersion"),

@@ -1,4 +1,4 @@
-"""The annotations of a pod that have a form. https://istio.io/latest/docs/reference/config/annotations/"""
+"""Validates the annotations of a Pod. https://istio.io/latest/docs/reference/config/annotations/"""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LONGEST_INTERFACE = 15
 
 
 def check_annotations(annotations: Mapping[str, str]) -> None:
-    """Raise InjectionError where an annotation has a value that it cannot have; all such are named."""
-    wrong = []
+    """Raise InjectionError if annotations are invalid; the message lists all of them."""
+    errors = []
     for name, check in _CHECKS.items():
         if name in annotations:
             try:
                 check(annotations[name])
             except ValueError as error:
-                wrong.append(f"invalid value '{annotations[name]}' for annotation '{name}': {error}")
-    if wrong:
-        many = f"{len(wrong)} error{'s' if len(wrong) > 1 else ''} occurred:\n\t* "
-        raise InjectionError(many + "\n\t* ".join(wrong))
+                errors.append(f"invalid value '{annotations[name]}' for annotation '{name}': {error}")
+    if errors:
+        head = f"{len(errors)} error{'s' if len(errors) > 1 else ''} occurred:\n\t* "
+        raise InjectionError(head + "\n\t* ".join(errors))
 
 
 def _mode(value: str) -> None:

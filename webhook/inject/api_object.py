@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as templates see them: by the names of Go's fields, with zeros for what is absent."""
+"""Kubernetes objects as templates see them: Go field names, zero values for absent fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ZEROS: dict[str, Any] = {"string": "", "int": 0, "bool": False, "any": None, "q
 
 
 class ApiObject(GoStruct):
-    """Plain data of a type, read by a template. It is not copied: nobody may change it meanwhile."""
+    """A template's view of an object. The data is not copied and must not be modified."""
 
     def __init__(self, data: dict[str, Any], kind: Type, pointer: bool = False) -> None:
         self.data, self._kind = data, kind
@@ -20,7 +20,7 @@ class ApiObject(GoStruct):
         self._made: dict[str, Any] = {}
 
     def member(self, name: str) -> Any:
-        """Return a field's value, zero where it is absent. ActionError where there is no such field."""
+        """Return a field's value or its zero value. Raises ActionError if there is no such field."""
         if name in self._made:
             return self._made[name]
         field = self._kind.by_go_name.get(name)
@@ -32,7 +32,7 @@ class ApiObject(GoStruct):
     def plain(self) -> dict[str, Any]:
         """Return the data in the order of Go's fields, without those that are zero; always with those that Go always
         writes."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for field in self._kind.fields.values():
             value = self.data.get(field.name)
             if value is None and not field.pointer and not field.zero_is_absent and not field.shape:
@@ -42,11 +42,11 @@ class ApiObject(GoStruct):
             kind = TYPES.get(field.type)
             if kind is not None:
                 value = [ApiObject(item, kind) for item in value] if field.shape else ApiObject(value, kind)
-            found[field.name] = value
-        return found
+            result[field.name] = value
+        return result
 
     def printed(self, verb: str) -> str:
-        """Return the values of all fields in braces."""
+        """Return the field values in braces."""
         values = (self.member(name) for name in self._kind.by_go_name)
         shown = [to_text(value, verb) for value in values]
         if verb == "+v":

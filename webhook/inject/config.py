@@ -1,4 +1,4 @@
-"""The injector's configuration: what the keys `config` and `values` of its ConfigMap say."""
+"""The injector's configuration, from the keys `config` and `values` of its ConfigMap."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _log = scope("webhook")
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used. The text says which part, and why."""
+    """The injector's configuration is invalid."""
 
 
 class WrittenConfig(Lenient, frozen=True):
-    """The key `config` as it is written."""
+    """The key `config`."""
 
     policy: str = ""
     default_templates: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class WrittenConfig(Lenient, frozen=True):
 
 
 class InjectorConfig(NamedTuple):
-    """A configuration with its templates compiled. `values` are as templates see them: all their numbers are floats."""
+    """A configuration with compiled templates. All numbers in `values` are floats, as templates expect."""
 
     written: WrittenConfig
     templates: Mapping[str, Template]
@@ -43,24 +43,24 @@ class InjectorConfig(NamedTuple):
 
     @property
     def default_templates(self) -> tuple[str, ...]:
-        """Return the names of the templates of a pod that asks for none."""
+        """Return the templates of Pods that do not select any."""
         return self.written.default_templates or (SIDECAR,)
 
     def value(self, *path: str) -> Any:
-        """Return what the values say at a path, None where they say nothing."""
-        found: Any = self.values
+        """Return the value at a path, or None."""
+        node: Any = self.values
         for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
+            node = node.get(key) if isinstance(node, dict) else None
+        return node
 
 
 def decode_config(config: str, values: str) -> InjectorConfig:
-    """Return the configuration of two texts in YAML or JSON. ConfigError where one is wrong, or a template in it is."""
+    """Decode a configuration from YAML or JSON. Raises ConfigError if it or one of its templates is invalid."""
     return make_config(decode_written(config), decode_values(values))
 
 
 def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
-    """Return a configuration with its templates compiled. ConfigError where a template is wrong."""
+    """Compile the templates of a configuration. Raises ConfigError if one is invalid."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: pods get no proxy from it")
     try:
@@ -71,7 +71,7 @@ def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorCo
 
 
 def decode_written(text: str) -> WrittenConfig:
-    """Return the key `config`. ConfigError where it is wrong."""
+    """Decode the key `config`. Raises ConfigError if it is invalid."""
     plain = _mapping(text, "injection template")
     written, problems = shape.decode(plain, WrittenConfig)
     if problems:
@@ -81,16 +81,16 @@ def decode_written(text: str) -> WrittenConfig:
 
 
 def decode_values(text: str) -> dict[str, Any]:
-    """Return the key `values`. ConfigError where it is no mapping."""
+    """Decode the key `values`. Raises ConfigError if it is not a mapping."""
     return _mapping(text, "configuration values")
 
 
-def _mapping(text: str, what: str) -> dict[str, Any]:
+def _mapping(text: str, subject: str) -> dict[str, Any]:
     try:
         documents = read_documents(text.encode(), "")
     except SyntaxFault as fault:
-        raise ConfigError(f"could not parse {what}: line {fault.line}: {fault}") from fault
+        raise ConfigError(f"could not parse {subject}: line {fault.line}: {fault}") from fault
     plain = documents[0].plain if documents else {}
     if not isinstance(plain, dict):
-        raise ConfigError(f"could not parse {what}: it is no mapping")
+        raise ConfigError(f"could not parse {subject}: it is no mapping")
     return plain

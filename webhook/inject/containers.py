@@ -1,4 +1,4 @@
-"""The containers of a pod, found and put in order."""
+"""Finds and orders the containers of a Pod."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ Plain = dict[str, Any]
 
 
 def containers(pod: Plain, field: str = "containers") -> list[Plain]:
-    """Return the containers of a pod, or its init containers by their field."""
+    """Return the containers in a field of the Pod's spec."""
     return (pod.get("spec") or {}).get(field) or []
 
 
-def find(name: str, found: Iterable[Plain]) -> Plain | None:
-    """Return the first container of a name, None where there is none."""
-    return next((c for c in found if c.get("name") == name), None)
+def find(name: str, candidates: Iterable[Plain]) -> Plain | None:
+    """Return the first container with this name, or None."""
+    return next((c for c in candidates if c.get("name") == name), None)
 
 
 def find_anywhere(pod: Plain, name: str) -> Plain | None:
-    """Return the container of a name, else the init container."""
+    """Return the container or init container with this name, or None."""
     return find(name, containers(pod)) or find(name, containers(pod, "initContainers"))
 
 
 def with_container(pod: Plain, changed: Plain) -> Plain:
-    """Return the pod with another container, or init container, in the place of the one of its name."""
+    """Replace the container or init container with the same name."""
     field = "containers" if find(changed["name"], containers(pod)) is not None else "initContainers"
-    found = [changed if c.get("name") == changed["name"] else c for c in containers(pod, field)]
-    return {**pod, "spec": {**pod["spec"], field: found}}
+    replaced = [changed if c.get("name") == changed["name"] else c for c in containers(pod, field)]
+    return {**pod, "spec": {**pod["spec"], field: replaced}}
 
 
-def first(found: list[Plain], *names: str) -> list[Plain]:
-    """Return containers, those of the names before all others and in their order."""
-    lead = [c for name in names for c in found if c.get("name") == name]
-    return [*lead, *(c for c in found if c.get("name") not in names)]
+def first(items: list[Plain], *names: str) -> list[Plain]:
+    """Return the containers with the named ones first, in that order."""
+    lead = [c for name in names for c in items if c.get("name") == name]
+    return [*lead, *(c for c in items if c.get("name") not in names)]
 
 
-def last(found: list[Plain], *names: str) -> list[Plain]:
-    """Return containers, those of the names after all others and in their order."""
-    tail = [c for name in names for c in found if c.get("name") == name]
-    return [*(c for c in found if c.get("name") not in names), *tail]
+def last(items: list[Plain], *names: str) -> list[Plain]:
+    """Return the containers with the named ones last, in that order."""
+    tail = [c for name in names for c in items if c.get("name") == name]
+    return [*(c for c in items if c.get("name") not in names), *tail]
 
 
 def in_order(pod: Plain, hold: bool) -> Plain:

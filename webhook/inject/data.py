@@ -1,4 +1,4 @@
-"""What a template is executed with. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/#template"""
+"""The data of injection templates. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/#template"""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from webhook.pod.schema import TYPES
 
 
 class StructData(GoStruct):
-    """A struct of given fields."""
+    """A struct with these fields."""
 
     def __init__(self, type_name: str, members: dict[str, Any]) -> None:
         self.type_name, self._members = type_name, members
 
     def member(self, name: str) -> Any:
-        """Return a field's value. ActionError where there is no such field."""
+        """Return a field's value. Raises ActionError if there is no such field."""
         if name in self._members:
             return self._members[name]
         raise self.no_member(name)
 
     def printed(self, verb: str) -> str:
-        """Return the values in braces."""
+        """Return the field values in braces."""
         return f"{{{' '.join(to_text(value, verb) for value in self._members.values())}}}"
 
 
 def template_data(request: InjectionRequest, pod: dict[str, Any], image: str, init_image: str) -> GoStruct:
-    """Return the data of a sidecar's template, which sees `pod`."""
+    """Return the data of a sidecar template for `pod`."""
     owner = request.owner
     mode = request.mesh.inbound_traffic_policy.mode if request.mesh.inbound_traffic_policy else "PASSTHROUGH"
     members = {

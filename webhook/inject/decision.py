@@ -1,4 +1,4 @@
-"""Whether a pod is injected. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
+"""The decision whether to inject a Pod. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
     metadata = pod.get("metadata") or {}
     if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
         return False
-    wish = _wish(metadata)
-    if wish is None:
-        wish = _by_selectors(metadata.get("labels") or {}, config)
+    choice = _wish(metadata)
+    if choice is None:
+        choice = _by_selectors(metadata.get("labels") or {}, config)
     if config.policy not in ("enabled", "disabled"):
         _log.error("policy %r is neither enabled nor disabled: no pod is injected", config.policy)
         return False
-    return wish if wish is not None else config.policy == "enabled"
+    return choice if choice is not None else config.policy == "enabled"
 
 
 def _wish(metadata: dict[str, Any]) -> bool | None:
-    """Return what a pod's label says, else its annotation; None where neither says true or false."""
+    """Return the value of a Pod's inject label or annotation, or None if it is neither true nor false."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     value = labels[INJECT] if INJECT in labels else annotations.get(INJECT, "")
     if value not in ("true", "false", ""):
@@ -46,7 +46,7 @@ def _by_selectors(labels: dict[str, str], config: WrittenConfig) -> bool | None:
 
 
 def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
-    """Return whether a selector selects labels; one that is empty or wrong selects none."""
+    """Return whether a selector matches labels. Empty and invalid selectors match nothing."""
     if not selector.match_labels and not selector.match_expressions:
         return False
     if any(validate_label_selector(selector)):

@@ -29,21 +29,21 @@ def _go_name(name: str) -> str:
 
 
 class TemplateMessage(GoStruct):
-    """A message of protobuf, or of nothing: then its getters give what is there where nobody says anything."""
+    """A protobuf message, or a nil one whose getters return zero values."""
 
     def __init__(self, message: Any, kind: type) -> None:
         self.message, self._kind = message, kind
         self.type_name = f"*v1alpha1.{kind.__name__}"
 
     def member(self, name: str) -> Any:
-        """Return a field, or what a getter gives. ActionError where there is neither."""
+        """Return a field or the result of a getter. Raises ActionError if there is neither."""
         getter = name.startswith("Get")
-        found = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
-        if found is None:
+        entry = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
+        if entry is None:
             if name == "String":
                 return str(self.message)
             raise self.no_member(name)
-        attribute, kind = found
+        attribute, kind = entry
         if self.message is None and not getter:
             raise NilPointer(self.type_name).no_member(name)
         value = getattr(self.message, attribute) if self.message is not None else None
@@ -54,12 +54,12 @@ class TemplateMessage(GoStruct):
         return Enum.of(value or zero, value in (None, zero), "v1alpha1.Enum")
 
     def plain(self) -> Any:
-        """Return the message in protobuf's JSON."""
+        """Return the message as protobuf JSON."""
         return plain_message(self.message) if self.message is not None else None
 
     @property
     def empty(self) -> bool:
-        """Return whether this is the message of nothing."""
+        """Return whether the message is nil."""
         return self.message is None
 
 
@@ -73,7 +73,7 @@ class Wrapped(GoStruct):
         self._value, self._zero = value, zero
 
     def member(self, name: str) -> Any:
-        """Return the value. ActionError where it is absent and not asked for by the getter, or another name is."""
+        """Return the value. Raises ActionError for another name, or for an absent value without the getter."""
         if name == "GetValue":
             return self._zero if self._value is None else self._value
         if name == "Value" and self._value is not None:
@@ -81,12 +81,12 @@ class Wrapped(GoStruct):
         raise self.no_member(name)
 
     def plain(self) -> Any:
-        """Return the value alone."""
+        """Return the bare value."""
         return self._value
 
 
 class Span(GoStruct):
-    """A duration of protobuf."""
+    """A protobuf Duration."""
 
     type_name = "*durationpb.Duration"
 
@@ -94,7 +94,7 @@ class Span(GoStruct):
         self.duration = duration
 
     def member(self, name: str) -> Any:
-        """Return the whole seconds, the nanoseconds beside them, or the duration as Go's."""
+        """Return the seconds, the nanoseconds, or the duration in Go's format."""
         values: dict[str, Any] = {
             "Seconds": Int64(self.duration // 10**9),
             "Nanos": self.duration % 10**9,
@@ -106,11 +106,11 @@ class Span(GoStruct):
         return values[key]
 
     def plain(self) -> str:
-        """Return the duration in protobuf's JSON."""
+        """Return the duration as protobuf JSON."""
         return str(self.duration)
 
     def printed(self, verb: str) -> str:
-        """Return the seconds and nanoseconds as protobuf's text."""
+        """Return the duration in protobuf's text format."""
         return f"seconds:{self.duration // 10**9}" + (
             f" nanos:{self.duration % 10**9}" if self.duration % 10**9 else ""
         )
@@ -140,7 +140,7 @@ def _shown(value: Any, kind: mi.Type) -> Any:
 
 
 def _zero(kind: mi.Type) -> Any:
-    """Return what a field of a message that is not there holds."""
+    """Return the value of a field of a nil message."""
     match kind:
         case mi.StrType():
             return ""
@@ -167,7 +167,7 @@ def _optional(value: Any, kind: mi.Type) -> Any:
 
 
 class _NilMessage(NilPointer):
-    """A message that is not there: its getters go on giving nothing."""
+    """A nil message whose getters return nil messages and zero values."""
 
     def __init__(self, message: None, kind: type) -> None:
         super().__init__(f"*v1alpha1.{kind.__name__}")

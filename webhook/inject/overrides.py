@@ -1,6 +1,6 @@
-"""What users say about injected containers: their own containers of those names, merged back on top.
+"""User overrides of injected containers, which are merged over the template's containers with the same names.
 
-They are kept in an annotation, so that they are known when the pod is injected again.
+They are recorded in an annotation for reinjection.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def saved(pod: Plain) -> dict[str, list[Plain]]:
     if text is None:
         return {}
     try:
-        found = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]] | None])
+        overrides = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]] | None])
     except msgspec.DecodeError as error:
         raise InjectionError(f"invalid annotation {OVERRIDES}: {error}") from error
-    return {field: kept for field, kept in found.items() if kept is not None}
+    return {field: items for field, items in overrides.items() if items is not None}
 
 
 def reinserted(pod: Plain) -> Plain:
-    """Return the pod with the kept containers that it has not."""
-    kept = saved(pod)
+    """Return the Pod with the recorded containers that it lacks."""
+    overrides = saved(pod)
     spec = dict(pod.get("spec") or {})
     for field in _FIELDS:
-        missing = [c for c in kept.get(field) or () if find(c.get("name", ""), containers(pod, field)) is None]
+        missing = [c for c in overrides.get(field) or () if find(c.get("name", ""), containers(pod, field)) is None]
         if missing:
             spec[field] = [*containers(pod, field), *missing]
     return {**pod, "spec": spec}
@@ -51,23 +51,23 @@ def reinserted(pod: Plain) -> Plain:
 def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
     """Return the pod with the user's containers over the template's: those that an earlier injection kept, or those of
     the pod itself, but for what an earlier injection put there."""
-    original, kept, before = request.pod, saved(request.pod), injected_before(request.pod)
-    found: dict[str, list[Plain]] = {}
+    original, recorded, before = request.pod, saved(request.pod), injected_before(request.pod)
+    overlays: dict[str, list[Plain]] = {}
     for field in _FIELDS:
         for injected in containers(template, field):
             name = injected["name"]
-            own = find(name, kept.get(field) or ())
-            if own is None and before is not None and name in (before.get(field) or ()):
+            override = find(name, recorded.get(field) or ())
+            if override is None and before is not None and name in (before.get(field) or ()):
                 continue
-            if own is None:
-                own = find(name, containers(original)) if field == "containers" else find_anywhere(original, name)
-            if own is None:
+            if override is None:
+                override = find(name, containers(original)) if field == "containers" else find_anywhere(original, name)
+            if override is None:
                 continue
-            overlay = {key: value for key, value in own.items() if key != "image" or value != AUTO_IMAGE}
-            found.setdefault(field, []).append(overlay)
+            overlay = {key: value for key, value in override.items() if key != "image" or value != AUTO_IMAGE}
+            overlays.setdefault(field, []).append(overlay)
             final = _applied(final, field, overlay)
-    if found and STATUS not in request.annotations:
-        final = _annotated(final, OVERRIDES, msgspec.json.encode(found).decode())
+    if overlays and STATUS not in request.annotations:
+        final = _annotated(final, OVERRIDES, msgspec.json.encode(overlays).decode())
     return _adjusted(final, request)
 
 
@@ -88,9 +88,9 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
     """Return the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all
     the same."""
-    kept = [c for containers_kept in saved(request.pod).values() for c in containers_kept]
-    own = find(PROXY_NAME, kept) or find_anywhere(request.pod, PROXY_NAME)
-    context = (own or {}).get("securityContext") or {}
+    recorded = [c for items in saved(request.pod).values() for c in items]
+    proxy = find(PROXY_NAME, recorded) or find_anywhere(request.pod, PROXY_NAME)
+    context = (proxy or {}).get("securityContext") or {}
     user, group = context.get("runAsUser"), context.get("runAsGroup")
     if user is None and group is None:
         return final

@@ -1,4 +1,4 @@
-"""Probes of applications, answered by the proxy's agent: the kubelet has no certificate of the mesh.
+"""Redirects application probes to the agent, because the kubelet has no certificate of the mesh.
 
 https://istio.io/latest/docs/ops/configuration/mesh/app-health-check/
 """
@@ -22,14 +22,18 @@ _ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
 def rewrite_probes(pod: Plain, request: InjectionRequest) -> Plain:
-    """Return the pod whose probes and hooks go to the agent, with a proxy that knows where they went before."""
+    """Redirect the probes and hooks of a Pod to the agent, which receives their original targets."""
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or not _is_rewritten(pod["metadata"]["annotations"], request):
         return pod
     agent = request.mesh.default_config.status_port
     if probers := _probers(pod, agent):
         pod = with_container(
-            pod, {**sidecar, "env": _told(sidecar.get("env") or [], probers, STATUS in pod["metadata"]["annotations"])}
+            pod,
+            {
+                **sidecar,
+                "env": _with_probers(sidecar.get("env") or [], probers, STATUS in pod["metadata"]["annotations"]),
+            },
         )
     port = int(pod["metadata"]["annotations"].get(STATUS_PORT) or agent)
     fields = [field for field in ("containers", "initContainers") if containers(pod, field)]
@@ -46,35 +50,35 @@ def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
         return bool(request.config.value("sidecarInjectorWebhook", "rewriteAppHTTPProbe"))
 
 
-def _told(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
+def _with_probers(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
     """Return the proxy's variables with the probers. When a pod is injected again, those that are known already
     stay."""
     present = next((e for e in environment if e.get("name") == PROBERS), None) if again else None
     if present is None:
         return [*environment, {"name": PROBERS, "value": msgspec.json.encode(probers, order="sorted").decode()}]
     try:
-        known = msgspec.json.decode(present.get("value") or "", type=dict[str, Any])
+        recorded = msgspec.json.decode(present.get("value") or "", type=dict[str, Any])
     except msgspec.DecodeError:
         return environment
-    merged = {"name": PROBERS, "value": msgspec.json.encode({**probers, **known}, order="sorted").decode()}
+    merged = {"name": PROBERS, "value": msgspec.json.encode({**probers, **recorded}, order="sorted").decode()}
     return [merged if e is present else e for e in environment]
 
 
 def _probers(pod: Plain, agent: int) -> Plain:
-    """Return what each path of the agent stands for, ports by number; probes of ports without a number are left out."""
-    found: Plain = {}
+    """Return the original probe for each agent path, with port names resolved. Unresolved ports are omitted."""
+    probers: Plain = {}
     for container in (*containers(pod, "initContainers"), *containers(pod)):
         if container.get("name") == PROXY:
             continue
-        named = {p["name"]: p.get("containerPort") for p in container.get("ports") or () if p.get("name")}
+        ports = {p["name"]: p.get("containerPort") for p in container.get("ports") or () if p.get("name")}
         for path, probe, hook in _paths(container):
-            if (prober := _prober(probe, named, agent, hook)) is not None:
-                found[path] = prober
-    return found
+            if (prober := _prober(probe, ports, agent, hook)) is not None:
+                probers[path] = prober
+    return probers
 
 
 def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
-    """Return each probe and hook of a container with the agent's path for it, and whether it is a hook."""
+    """Return the agent's path, the probe or hook, and whether it is a hook, for each in a container."""
     name, lifecycle = container.get("name"), container.get("lifecycle") or {}
     probes = [
         (f"/app-health/{name}/{path}", container[field], False)
@@ -88,7 +92,7 @@ def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
     ]
 
 
-def _prober(probe: Plain, named: Plain, agent: int, hook: bool) -> Plain | None:
+def _prober(probe: Plain, ports: Plain, agent: int, hook: bool) -> Plain | None:
     action = next((a for a in (_ACTIONS[:2] if hook else _ACTIONS) if probe.get(a) is not None), None)
     if action is None:
         return None
@@ -97,7 +101,7 @@ def _prober(probe: Plain, named: Plain, agent: int, hook: bool) -> Plain | None:
         port = details.get("port")
         if port == agent:
             return None
-        details["port"] = named.get(port) if isinstance(port, str) else port
+        details["port"] = ports.get(port) if isinstance(port, str) else port
         if details["port"] is None:
             return None
     timeout = {} if hook or not probe.get("timeoutSeconds") else {"timeoutSeconds": probe["timeoutSeconds"]}
@@ -105,7 +109,7 @@ def _prober(probe: Plain, named: Plain, agent: int, hook: bool) -> Plain | None:
 
 
 def _rewritten(container: Plain, port: int) -> Plain:
-    """Return a container whose probes and hooks go to the agent; commands stay as they are."""
+    """Redirect a container's probes and hooks to the agent, except commands."""
     if container.get("name") == PROXY:
         return container
     changed = dict(container)

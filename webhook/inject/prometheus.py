@@ -43,22 +43,22 @@ _RESERVED = {
 
 
 def _spelt(name: str) -> str:
-    """Return the name of an annotation as Prometheus reads it."""
+    """Return the name of an annotation as Prometheus normalizes it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
 def is_prometheus(name: str) -> bool:
-    """Return whether an annotation says what is scraped, in any spelling."""
+    """Return whether an annotation configures scraping, in any spelling."""
     return _spelt(name) in _OURS
 
 
-def _said(annotations: Mapping[str, str], name: str) -> str | None:
+def _annotation(annotations: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in annotations.items() if _spelt(key) == name), None)
 
 
 def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
-    """Return whether annotations send Prometheus to the agent already."""
-    return _said(annotations, _PORT) == str(status_port)
+    """Return whether the annotations already direct Prometheus to the agent."""
+    return _annotation(annotations, _PORT) == str(status_port)
 
 
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
@@ -70,19 +70,19 @@ def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
         return pod
     scrape = _configuration(annotations, port)
     if (sidecar := find_anywhere(pod, PROXY)) is not None and any(scrape.values()):
-        told = {"name": "ISTIO_PROMETHEUS_ANNOTATIONS", "value": msgspec.json.encode(scrape).decode()}
-        pod = with_container(pod, {**sidecar, "env": [*(sidecar.get("env") or ()), told]})
-    kept = {k: v for k, v in annotations.items() if not is_prometheus(k)}
+        variable = {"name": "ISTIO_PROMETHEUS_ANNOTATIONS", "value": msgspec.json.encode(scrape).decode()}
+        pod = with_container(pod, {**sidecar, "env": [*(sidecar.get("env") or ()), variable]})
+    others = {k: v for k, v in annotations.items() if not is_prometheus(k)}
     rerouted = {
         "prometheus.io/port": str(port),
         "prometheus.io/path": "/stats/prometheus",
         "prometheus.io/scrape": "true",
     }
-    return {**pod, "metadata": {**pod["metadata"], "annotations": {**kept, **rerouted}}}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": {**others, **rerouted}}}
 
 
 def _is_scraped(annotations: Mapping[str, str]) -> bool:
-    value = _said(annotations, _SCRAPE)
+    value = _annotation(annotations, _SCRAPE)
     try:
         return value is None or parse_bool(value)
     except ValueError:
@@ -96,49 +96,49 @@ def _is_merged(annotations: Mapping[str, str], request: InjectionRequest) -> boo
 
 
 def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]:
-    """Return where the application's metrics are, as the agent reads it."""
-    found: dict[str, Any] = {
-        "scrape": _said(annotations, _SCRAPE) or "",
-        "path": _said(annotations, _PATH) or "",
-        "port": _said(annotations, _PORT) or "",
+    """Return the location of the application's metrics for the agent."""
+    scrape: dict[str, Any] = {
+        "scrape": _annotation(annotations, _SCRAPE) or "",
+        "path": _annotation(annotations, _PATH) or "",
+        "port": _annotation(annotations, _PORT) or "",
     }
-    targets = _targets(_said(annotations, _TARGETS) or "")
+    targets = _targets(_annotation(annotations, _TARGETS) or "")
     if targets:
-        found.update(targets[0], targets=targets)
+        scrape.update(targets[0], targets=targets)
         for target in targets:
             _check(target["port"], agent, "invalid prometheus scrape targets: ", "target ", " and cannot be scraped")
-    elif found["port"]:
-        _check(found["port"], agent, "invalid prometheus scrape configuration: ", "", " and cannot be scraped")
-    return found
+    elif scrape["port"]:
+        _check(scrape["port"], agent, "invalid prometheus scrape configuration: ", "", " and cannot be scraped")
+    return scrape
 
 
 def _targets(text: str) -> list[dict[str, str]]:
-    """Return the port and path of each target; none where one has no port."""
-    found = []
+    """Return the port and path of each target, or nothing if a port is missing."""
+    targets = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         port, _, path = (part.strip() for part in entry.partition(":"))
         if not port:
             _log.warning("failed to parse the annotation prometheus.istio.io/scrape-targets: empty port in %r", entry)
             return []
-        found.append({"port": port, "path": path or "/metrics"})
-    return found
+        targets.append({"port": port, "path": path or "/metrics"})
+    return targets
 
 
-def _check(port: str, agent: int, head: str, what: str, tail: str) -> None:
+def _check(port: str, agent: int, head: str, subject: str, tail: str) -> None:
     if not re.fullmatch(r"\+?[0-9]+", port, re.ASCII) or not 1 <= int(port) <= 65535:
-        raise InjectionError(f'{head}invalid {what}port "{port}"')
+        raise InjectionError(f'{head}invalid {subject}port "{port}"')
     number = str(int(port))
     if number == str(agent):
-        raise InjectionError(f"{head}{what}port {port} conflicts with agent port")
+        raise InjectionError(f"{head}{subject}port {port} conflicts with agent port")
     if number in _RESERVED:
-        raise InjectionError(f"{head}{what}port {port} is reserved for Istio ({_RESERVED[number]}){tail}")
+        raise InjectionError(f"{head}{subject}port {port} is reserved for Istio ({_RESERVED[number]}){tail}")
 
 
 def secure_port(pod: Plain) -> Plain:
-    """Return the pod annotated with the port of merged metrics over TLS, where its proxy has one and nobody said it."""
+    """Annotate the Pod with the proxy's port for merged metrics over TLS, unless it has the annotation."""
     annotations = pod["metadata"]["annotations"]
     sidecar = find_anywhere(pod, PROXY)
-    if sidecar is None or _said(annotations, _spelt(_SECURE_PORT)) is not None:
+    if sidecar is None or _annotation(annotations, _spelt(_SECURE_PORT)) is not None:
         return pod
     values = (e.get("value") for e in sidecar.get("env") or () if e.get("name") == "ENVOY_SECURE_MERGED_METRICS_PORT")
     port = next((value for value in values if value and value != "0"), None)

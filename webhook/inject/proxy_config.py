@@ -1,4 +1,4 @@
-"""The proxy config of one pod: the mesh's, and what namespaces and the pod itself say over it."""
+"""The effective ProxyConfig of a Pod."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def effective(
     own namespace, `override` which is the pod's annotation, the object that selects the pod. ValueError where the
     override is wrong.
     """
-    found = sorted(objects, key=lambda o: o.created)
+    ordered = sorted(objects, key=lambda o: o.created)
     config = mesh
     for place in dict.fromkeys((root, namespace)):
-        config = _over(config, next((o for o in found if o.namespace == place and not o.selector), None))
+        config = _over(config, next((o for o in ordered if o.namespace == place and not o.selector), None))
     if override is not None:
         config = apply_override(config, override)
-    own = (o for o in found if o.namespace == namespace and o.selector and o.selector.items() <= labels.items())
-    return _over(config, next(own, None))
+    selecting = (o for o in ordered if o.namespace == namespace and o.selector and o.selector.items() <= labels.items())
+    return _over(config, next(selecting, None))
 
 
-def _over(config: ProxyConfig, found: ProxyConfigObject | None) -> ProxyConfig:
-    if found is None:
+def _over(config: ProxyConfig, override: ProxyConfigObject | None) -> ProxyConfig:
+    if override is None:
         return config
-    metadata = {**config.proxy_metadata, **found.environment}
+    metadata = {**config.proxy_metadata, **override.environment}
     return msgspec.structs.replace(
         config,
         proxy_metadata=metadata,
-        concurrency=config.concurrency if found.concurrency is None else found.concurrency,
-        image=ProxyImage(image_type=found.image_type) if found.image_type else config.image,
+        concurrency=config.concurrency if override.concurrency is None else override.concurrency,
+        image=ProxyImage(image_type=override.image_type) if override.image_type else config.image,
     )
 
 
@@ -77,10 +77,10 @@ def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
 
 
 def _headers(lower: Any, upper: Any) -> Any:
-    """Return the headers of both; where the upper ones say something, that."""
+    """Merge two sets of headers; non-default fields of `upper` win."""
     default = type(upper)()
-    said = {f: getattr(upper, f) for f in upper.__struct_fields__ if getattr(upper, f) != getattr(default, f)}
-    return msgspec.structs.replace(lower, **said)
+    changes = {f: getattr(upper, f) for f in upper.__struct_fields__ if getattr(upper, f) != getattr(default, f)}
+    return msgspec.structs.replace(lower, **changes)
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -91,15 +91,15 @@ def _read(text: str) -> dict[str, Any]:
     plain = documents[0].plain if documents else {}
     if not isinstance(plain, dict):
         raise ValueError("could not parse proxy config: it is no mapping")
-    known, problems = shape.checked(plain, ProxyConfig)
+    checked, problems = shape.checked(plain, ProxyConfig)
     if problems:
         raise ValueError("could not parse proxy config: " + "; ".join(f"{p.path}: {p.message}" for p in problems))
-    assert isinstance(known, dict)
-    return known
+    assert isinstance(checked, dict)
+    return checked
 
 
 def check_override(text: str) -> None:
-    """Raise ValueError where a text is no proxy config in YAML, or one that no proxy takes."""
+    """Raise ValueError if the text is not a valid ProxyConfig in YAML."""
     config = apply_override(ProxyConfig(), text)
     wrong = [p for p in validate_proxy_config(config) if p.severity is Severity.ERROR]
     if wrong:

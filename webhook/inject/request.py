@@ -1,4 +1,4 @@
-"""What one injection is made with."""
+"""The inputs of an injection."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class InjectionRequest(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Return whether the proxy runs as an init container: the pod's annotation comes before what holds for all."""
-        said = self.annotations.get("sidecar.istio.io/nativeSidecar")
-        return {"true": True, "false": False}.get(said or "", self.native)
+        """Return whether the proxy is a native sidecar. The Pod's annotation overrides the default."""
+        annotation = self.annotations.get("sidecar.istio.io/nativeSidecar")
+        return {"true": True, "false": False}.get(annotation or "", self.native)

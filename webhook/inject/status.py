@@ -1,4 +1,4 @@
-"""The annotation that says what was injected, and a pod without it."""
+"""The annotation that records what was injected, and its removal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LISTS = ("initContainers", "containers", "volumes", "imagePullSecrets")
 
 
 def status_of(template: Plain, revision: str) -> str:
-    """Return the value of the annotation: the names of what the templates add, null for nothing, and the revision."""
+    """Return the annotation's value: the names of what the templates add, or null, and the revision."""
     names = {field: [item.get("name", "") for item in containers(template, field)] or None for field in _LISTS}
     return msgspec.json.encode({**names, "revision": revision or "default"}).decode()
 
 
 def injected_before(pod: Plain) -> dict[str, Any] | None:
-    """Return what the annotation of an earlier injection says, None where there is none that can be read."""
+    """Return the status of an earlier injection, or None if the annotation is absent or invalid."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(STATUS)
     if text is None:
         return None

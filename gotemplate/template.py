@@ -52,7 +52,8 @@ class Template:
             self._execute(name or self.name, data, parts.append)
         except KeyError:
             raise TemplateError(
-                f'template: {name or self.name}: no template "{name or self.name}" associated with template "{self.name}"'
+                f"template: {name or self.name}: "
+                f'no template "{name or self.name}" associated with template "{self.name}"'
             ) from None
         except RecursionError:
             raise TemplateError(f"template: {self.name}: exceeded maximum template depth") from None

@@ -30,8 +30,7 @@ class ApiObject(GoStruct):
         return value
 
     def plain(self) -> dict[str, Any]:
-        """Return the data in the order of Go's fields, without those that are zero; always with those that Go always
-        writes."""
+        """Return the data in Go's field order, without zero values except those that Go serializes."""
         result: dict[str, Any] = {}
         for field in self._kind.fields.values():
             value = self.data.get(field.name)

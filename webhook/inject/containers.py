@@ -47,9 +47,11 @@ def last(items: list[Plain], *names: str) -> list[Plain]:
 
 
 def in_order(pod: Plain, hold: bool) -> Plain:
-    """Return the pod with its containers in order. The proxy is the last container, the first one where applications
-    wait for it. As an init container it comes first, after what prepares the network; else that comes last, so that it
-    does not cut other init containers off, and the check of it first.
+    """Return the Pod with its containers in order.
+
+    The proxy is the last container, or the first if applications wait for it. A native sidecar comes right after
+    istio-init and istio-validation. Otherwise istio-init is the last init container, so that it does not cut off the
+    others, and istio-validation the first.
     """
     spec = {**pod.get("spec", {})}
     main, init = containers(pod), containers(pod, "initContainers")

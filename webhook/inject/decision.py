@@ -16,8 +16,7 @@ _log = scope("webhook")
 
 
 def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
-    """Return whether a pod gets a proxy: what excludes it comes first, then what it says itself, then selectors, then
-    the policy."""
+    """Return whether a Pod gets a proxy: by exclusions, then its label or annotation, the selectors and the policy."""
     metadata = pod.get("metadata") or {}
     if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
         return False

@@ -1,5 +1,4 @@
-"""Messages of the mesh's configuration as templates see them: by the names of Go's fields, with getters that allow
-nil."""
+"""Mesh configuration messages as templates see them: Go field names, and getters that accept nil."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ class TemplateMessage(GoStruct):
 
 
 class Wrapped(GoStruct):
-    """A value that may be absent, as protobuf's BoolValue and its like: Value, and GetValue which gives zero where it
-    is absent."""
+    """A protobuf wrapper such as BoolValue, with the field Value and the getter GetValue, which defaults to zero."""
 
     type_name = "*wrapperspb.Value"
 

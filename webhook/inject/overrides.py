@@ -25,8 +25,7 @@ _FIELDS = ("containers", "initContainers")
 
 
 def saved(pod: Plain) -> dict[str, list[Plain]]:
-    """Return the containers that an earlier injection kept. InjectionError where the annotation is not what one
-    wrote."""
+    """Return the overrides recorded by an earlier injection. Raises InjectionError if the annotation is invalid."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES)
     if text is None:
         return {}
@@ -49,8 +48,10 @@ def reinserted(pod: Plain) -> Plain:
 
 
 def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
-    """Return the pod with the user's containers over the template's: those that an earlier injection kept, or those of
-    the pod itself, but for what an earlier injection put there."""
+    """Merge the user's containers over the template's.
+
+    They are the recorded overrides or the Pod's containers, except those added by an earlier injection.
+    """
     original, recorded, before = request.pod, saved(request.pod), injected_before(request.pod)
     overlays: dict[str, list[Plain]] = {}
     for field in _FIELDS:
@@ -86,8 +87,7 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 
 
 def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
-    """Return the pod whose init container knows as whom the user has the proxy run. With TPROXY the proxy is root all
-    the same."""
+    """Pass the proxy's user, if set in the Pod, to the init container. With TPROXY the proxy runs as root."""
     recorded = [c for items in saved(request.pod).values() for c in items]
     proxy = find(PROXY_NAME, recorded) or find_anywhere(request.pod, PROXY_NAME)
     context = (proxy or {}).get("securityContext") or {}

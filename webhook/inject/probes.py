@@ -51,8 +51,7 @@ def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
 
 
 def _with_probers(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
-    """Return the proxy's variables with the probers. When a pod is injected again, those that are known already
-    stay."""
+    """Return the proxy's variables with the probers. On reinjection, recorded probers are preserved."""
     present = next((e for e in environment if e.get("name") == PROBERS), None) if again else None
     if present is None:
         return [*environment, {"name": PROBERS, "value": msgspec.json.encode(probers, order="sorted").decode()}]

@@ -1,5 +1,7 @@
-"""Metrics of application and proxy in one: Prometheus is sent to the proxy's agent, which is told where the
-application's are.
+"""Merges the metrics of application and proxy.
+
+Annotations direct Prometheus to the agent. An environment variable gives the agent the location of the application's
+metrics.
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
 """
@@ -62,8 +64,7 @@ def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
 
 
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
-    """Return the pod whose annotations send Prometheus to the agent. InjectionError where the application's metrics are
-    said to be at a port that is none, or the proxy's own."""
+    """Direct Prometheus to the agent. Raises InjectionError if the application's port is invalid or reserved."""
     annotations = pod["metadata"]["annotations"]
     port = request.mesh.default_config.status_port
     if not _is_scraped(annotations) or not _is_merged(annotations, request) or is_rerouted(annotations, port):

@@ -15,8 +15,7 @@ from pilot.ingest.documents import SyntaxFault, read_documents
 
 
 class ProxyConfigObject(NamedTuple):
-    """An object of the kind ProxyConfig. `selector` is empty where it is for its whole namespace; older ones come
-    first."""
+    """A ProxyConfig object. An empty `selector` matches its namespace; the oldest object wins."""
 
     namespace: str
     created: str = ""
@@ -34,9 +33,10 @@ def effective(
     labels: Mapping[str, str],
     override: str | None,
 ) -> ProxyConfig:
-    """Return the proxy config of a pod. Later ones win: the mesh, the object of the root namespace, that of the pod's
-    own namespace, `override` which is the pod's annotation, the object that selects the pod. ValueError where the
-    override is wrong.
+    """Return the effective ProxyConfig of a Pod.
+
+    In increasing precedence: the mesh config, the object of the root namespace, the object of the Pod's namespace, the
+    Pod's annotation `override`, and the object that selects the Pod. Raises ValueError if the override is invalid.
     """
     ordered = sorted(objects, key=lambda o: o.created)
     config = mesh
@@ -61,8 +61,10 @@ def _over(config: ProxyConfig, override: ProxyConfigObject | None) -> ProxyConfi
 
 
 def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
-    """Return a proxy config with the fields that a text in YAML sets; `proxyMetadata` and `proxyHeaders` are merged
-    with what there is. ValueError where the text is wrong."""
+    """Return a ProxyConfig with the fields set in YAML. `proxyMetadata` and `proxyHeaders` are merged.
+
+    Raises ValueError if the YAML is invalid.
+    """
     plain = _read(text)
     names = {field.encode_name: field.name for field in msgspec.structs.fields(ProxyConfig)}
     written, problems = shape.decode(plain, ProxyConfig)

@@ -14,10 +14,10 @@ PROXY_ID = 1337
 
 
 class InjectionRequest(NamedTuple):
-    """A pod to inject, with all that decides what it gets. `environment` is set in its proxy: what the webhook's path
-    says.
+    """A Pod and everything its injection depends on.
 
-    `native`: proxies run as init containers that go on. `uid`, `gid`: who the proxy runs as.
+    `environment` holds the proxy's variables from the webhook's path. `native` runs proxies as native sidecars, that
+    is, as restartable init containers. `uid` and `gid` are the proxy's user and group.
     """
 
     pod: dict[str, Any]

@@ -31,8 +31,7 @@ def injected_before(pod: Plain) -> dict[str, Any] | None:
 
 
 def stripped(pod: Plain, is_ours: Any) -> Plain:
-    """Return the pod without the containers of an earlier injection, its annotation, and the annotations for which
-    `is_ours` is true."""
+    """Return the Pod without the containers of an earlier injection, its annotation and those that match `is_ours`."""
     before = injected_before(pod)
     if before is None:
         return pod

@@ -1,10 +1,11 @@
+# ruff: noqa: E501
 """All fields of a Pod in the Kubernetes API, and the fields of gateway deployments that are merged by type.
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
-Each line is a type with its fields as `name:type`. `*` before a type means that absent differs from zero; `!` after a name
-means that zero is serialized. `[T]` is a list and `{T}` a map of strings to T. `@key` after a list is its merge key; a
-bare `@` merges by value.
+Each line is a type with its fields as `name:type`. `*` before a type means that absent differs from zero; `!` after a
+name means that zero is serialized. `[T]` is a list and `{T}` a map of strings to T. `@key` after a list is its merge
+key; a bare `@` merges by value.
 """
 
 FIELDS = """

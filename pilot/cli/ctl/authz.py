@@ -12,7 +12,7 @@ from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 
-_WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED TO AN EXTERNAL AUTHORIZER"}
+_WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED"}
 
 
 @click.group()

@@ -113,9 +113,7 @@ def remove(cluster: Cluster, name: str, yes: bool) -> None:
     """Remove a tag."""
     namespaces = cluster.run(lambda objects, _: tagged_namespaces(objects, name))
     if namespaces:
-        click.echo(
-            f"! these namespaces use the tag, which will no longer be injected: {', '.join(namespaces)}", err=True
-        )
+        click.echo(f"! these namespaces use the tag and will no longer be injected: {', '.join(namespaces)}", err=True)
         confirm("Continue?", yes)
     for key in cluster.run(lambda objects, _: _remove(objects, name)):
         write(f"deleted {key}")

@@ -242,7 +242,7 @@ def test_it_prints_who_decides_and_which_rules_are_met() -> None:
         "DENY (dry run)   a           tried     rule 0"
     )
     assert printed(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
-        "UP TO AN AUTHORIZER: AuthorizationPolicy a/asks has"
+        "DELEGATED: AuthorizationPolicy a/asks delegates"
     )
 
 

@@ -63,13 +63,16 @@ async def test_install_asks_shows_each_component_and_verifies(shell: Shell) -> N
         "✔ Pilot",
         "✔ Installed.",
     ]
-    assert lines[-1].endswith("objects are as they should be.")
+    assert lines[-1].endswith("objects verified.")
     assert f"Deployment/{SYSTEM}/istiod" in state_of(shell.server)
 
 
 async def test_a_dry_run_says_so_and_changes_nothing(shell: Shell) -> None:
     done = await shell("install", *MINIMAL, "--dry-run")
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Nothing was changed: the API server takes all of it.")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (
+        0,
+        "Nothing was changed. The API server accepts all objects.",
+    )
     assert state_of(shell.server) == {}
 
 
@@ -90,7 +93,7 @@ async def test_upgrade_needs_what_it_upgrades(shell: Shell) -> None:
     await shell("install", *MINIMAL, "-y")
     done = await shell("upgrade", *MINIMAL, "-y", "--set", "tag=9.9.9")
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("There is version ")
+    assert done.stdout.startswith("Installed version: ")
     image = state_of(shell.server)[f"Deployment/{SYSTEM}/istiod"]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert image.endswith(":9.9.9")
 
@@ -102,8 +105,8 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
     assert (made.exit_code, made.stdout.splitlines()) == (
         0,
         [
-            "✔ The tag prod stands for revision r1.",
-            "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-",
+            "✔ The tag prod points to revision r1.",
+            "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-",
         ],
     )
     shell.server.put(
@@ -121,7 +124,7 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
     assert len(injectors[0]) > len(injectors[1])
     assert (await shell("tag", "set", "prod", "--revision", "r2", "--overwrite")).exit_code == 0
     moved = await shell("tag", "set", "default", "--revision", "r2", "--overwrite")
-    assert (moved.exit_code, moved.stdout) == (0, "✔ The tag default stands for revision r2.\n")
+    assert (moved.exit_code, moved.stdout) == (0, "✔ The tag default points to revision r2.\n")
     listed = json.loads((await shell("tag", "list", "-o", "json")).stdout)
     assert listed == [
         {"tag": "default", "revision": "r2", "namespaces": []},
@@ -141,7 +144,7 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
 async def test_uninstall_says_what_it_needs_and_what_depends_on_it(shell: Shell) -> None:
     assert "--revision NAME, -f FILE, or --purge" in (await shell("uninstall")).stderr
     missing = await shell("uninstall", "--revision", "r7", "-y")
-    assert (missing.exit_code, "there is no revision r7; there are: none" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "revision r7 is not installed; installed revisions: none" in missing.stderr) == (1, True)
     assert (await shell("install", *MINIMAL, "-y")).exit_code == 0
     annotations = {"sidecar.istio.io/status": "{}", "istio.io/rev": "default"}
     shell.server.put(
@@ -157,7 +160,7 @@ async def test_uninstall_says_what_it_needs_and_what_depends_on_it(shell: Shell)
     assert f"would delete Deployment {SYSTEM}/istiod" in trial.stdout
     purged = await shell("uninstall", "--purge", "-y")
     assert (purged.exit_code, purged.stdout.splitlines()[-1]) == (0, "✔ Uninstalled.")
-    assert (await shell("uninstall", "--purge", "-y")).stdout == "There is nothing to take out.\n"
+    assert (await shell("uninstall", "--purge", "-y")).stdout == "Nothing to uninstall.\n"
     assert set(state_of(shell.server)) == {f"Namespace/{SYSTEM}", "Pod/shop/app"}
 
 
@@ -175,7 +178,7 @@ async def test_uninstall_by_file_takes_what_the_file_has_installed(shell: Shell,
 
 
 async def test_verify_install_finds_what_is_wrong(shell: Shell) -> None:
-    assert "nothing of revision default is installed" in (await shell("verify-install")).stderr
+    assert "revision default is not installed" in (await shell("verify-install")).stderr
     assert (await shell("install", *MINIMAL, "-y")).exit_code == 0
     assert (await shell("verify-install")).exit_code == 0
     assert (await shell("verify-install", *MINIMAL)).exit_code == 0

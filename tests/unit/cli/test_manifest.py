@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm
 from pilot.cli.pilotctl import pilotctl
-from pilot.install.installer import Failure, InstallOutcome
+from pilot.install.installer import StepFailure, InstallOutcome
 from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
@@ -46,7 +46,7 @@ def said(*words: str, typed: str | None = None) -> tuple[int, str, str]:
 
 def test_profiles_are_listed_and_compared() -> None:
     assert said("profile", "list") == (0, "".join(f"{name}\n" for name in PROFILES), "")
-    assert said("profile", "diff", "minimal", "minimal") == (0, "The profiles are the same.\n", "")
+    assert said("profile", "diff", "minimal", "minimal") == (0, "The profiles are identical.\n", "")
     assert said("profile", "diff", "minimal", "default") == (
         1,
         (
@@ -88,10 +88,10 @@ def test_a_whole_profile_is_an_istiooperator() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("dump", "minimal", "-f", "x"), "say the name of a profile or a file, not both"),
-        (("dump", "minimal", "-p", "revision", "-r", "default"), "there is nothing at revision"),
-        (("dump", "minimal", "-p", "installPackagePath"), "there is nothing at installPackagePath"),
-        (("dump", "-f", "-", "-f", "x"), "-f -: standard input can only be the last file"),
+        (("dump", "minimal", "-f", "x"), "specify a profile name or a file, not both"),
+        (("dump", "minimal", "-p", "revision", "-r", "default"), "the path revision has no value"),
+        (("dump", "minimal", "-p", "installPackagePath"), "the path installPackagePath has no value"),
+        (("dump", "-f", "-", "-f", "x"), "-f -: standard input must be the last file"),
         (("dump", "-f", "/no/such"), "cannot read /no/such: [Errno 2] No such file or directory: '/no/such'"),
         (("dump", "-s", "profile"), '--set profile: expected "path=value"'),
         (("dump", "-d", "/no/such"), "spec.profile: unknown profile default; available: none"),
@@ -136,7 +136,7 @@ def test_files_of_objects_are_compared(tmp_path: pathlib.Path) -> None:
         "kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 1}\n---\n- no object\n---\nname: of no kind\n"
     )
     broken.write_text("kind: Pod\n---\na: [1\n")
-    assert said("manifest", "diff", str(one), str(one)) == (0, "The files have the same objects.\n", "")
+    assert said("manifest", "diff", str(one), str(one)) == (0, "The files contain the same objects.\n", "")
     assert said("manifest", "diff", "-", str(one), typed="kind: Job\n") == (
         1,
         "only in the first: Job \nonly in the second: Pod n/p\n",
@@ -186,30 +186,30 @@ SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")
 @pytest.mark.parametrize(
     ("dry_run", "printed"),
     [
-        (False, "- deleted Service istio-system/old, which is not meant any more\n✔ Installed.\n"),
+        (False, "- deleted Service istio-system/old, which is no longer part of the installation\n✔ Installed.\n"),
         (
             True,
-            "- would delete Service istio-system/old, which is not meant any more\nNothing was changed: the API server takes all of it.\n",
+            "- would delete Service istio-system/old, which is no longer part of the installation\nNothing was changed. The API server accepts all objects.\n",
         ),
     ],
 )
 def test_what_was_pruned_and_could_not_be_done_is_told(
     capsys: pytest.CaptureFixture[str], dry_run: bool, printed: str
 ) -> None:
-    install._say(InstallOutcome((), (SERVICE,), ("the tag default is not set: why",)), dry_run)
+    install._print_outcome(InstallOutcome((), (SERVICE,), ("the tag default is not set: why",)), dry_run)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (printed, "! the tag default is not set: why\n")
 
 
 def test_every_component_that_failed_is_told_with_its_causes(capsys: pytest.CaptureFixture[str]) -> None:
     failures = (
-        Failure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")),
-        Failure("Cni", "refused", ()),
+        StepFailure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")),
+        StepFailure("Cni", "refused", ()),
     )
     with pytest.raises(
-        CommandError, match="not everything is installed; once the cause is gone, the same command goes on"
+        CommandError, match="the installation is incomplete; fix the cause and run the same command again"
     ):
-        install._say(InstallOutcome(failures, (SERVICE,), ("never shown",)), False)
+        install._print_outcome(InstallOutcome(failures, (SERVICE,), ("never shown",)), False)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (
         "",
@@ -269,16 +269,16 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
     ("typed", "skip", "wrong"),
     [
         ("y\n", False, None),
-        ("n\n", False, "nothing was changed"),
+        ("n\n", False, "aborted, nothing was changed"),
         ("", True, None),
-        ("", False, "nobody says yes: --skip-confirmation (-y) goes on without asking"),
+        ("", False, "no confirmation: use --skip-confirmation (-y) to continue without a prompt"),
     ],
 )
 def test_a_question_is_asked_unless_that_is_skipped(typed: str, skip: bool, wrong: str | None) -> None:
     @click.command()
     def asking() -> None:
-        confirm("Go on?", skip)
+        confirm("Continue?", skip)
 
     done = CliRunner().invoke(asking, input=typed)
     assert (done.exit_code, done.stdout) == (1 if wrong else 0, "")
-    assert ("Go on? [y/N]" in done.stderr, wrong is None or wrong in done.stderr) == (not skip, True)
+    assert ("Continue? [y/N]" in done.stderr, wrong is None or wrong in done.stderr) == (not skip, True)

@@ -65,7 +65,7 @@ async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_inst
     }
     shell.server.put(held)
     asked = await shell("operator", "remove", answer="n\n")
-    assert (asked.exit_code, "nobody will look after these any more: two/mesh" in asked.stderr) == (1, True)
+    assert (asked.exit_code, "these IstioOperators will no longer be reconciled: two/mesh" in asked.stderr) == (1, True)
     gone = await shell("operator", "remove", "-y")
     assert gone.exit_code == 0, gone.output
     left = state_of(shell.server)
@@ -96,7 +96,7 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     file.write_text("spec: {profile: empty}\n")
     assert (await lines("init", "--dry-run", "-f", str(file)))[1:] == [
         "✔ Operator",
-        "Nothing was changed: the API server takes all of it.",
+        "Nothing was changed. The API server accepts all objects.",
     ]
     assert state_of(shell.server) == {}
     shell.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two", "labels": {"keep": "me"}}})
@@ -121,12 +121,12 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     assert sorted(await lines("remove", "--dry-run", "--purge")) == sorted(would + of_revision)
     assert await lines("remove", answer="y\n") == [*(f"deleted {key}" for key in gone("", "one", "two")), "✔ Removed."]
     asked = await shell("operator", "remove")
-    assert (asked.exit_code, asked.stderr) == (1, f"Error: there is no operator in the namespace {OWN}\n")
+    assert (asked.exit_code, asked.stderr) == (1, f"Error: there is no operator in namespace {OWN}\n")
     held = {**state["IstioOperator/one/istiocontrolplane"]}
     held["metadata"] = {**held["metadata"], "finalizers": [FINALIZER]}
     shell.server.put(held)
     done = await shell("operator", "remove", "--purge", "--force")
-    released = "released IstioOperator one/istiocontrolplane"
+    released = "removed the finalizer of IstioOperator one/istiocontrolplane"
     assert (done.stdout.splitlines(), done.stderr) == (
         [*(f"deleted {key}" for key in gone("r1")), released, "✔ Removed."],
         "",
@@ -144,7 +144,7 @@ async def test_remove_waits_until_the_operator_has_gone(shell: Shell, monkeypatc
         return {} if len(looked) < 3 else None
 
     monkeypatch.setattr(ObjectClient, "get", still_there)
-    monkeypatch.setattr(operator, "_LOOK", 0.001)
+    monkeypatch.setattr(operator, "_POLL_INTERVAL", 0.001)
     assert (await shell("operator", "remove", "-y")).exit_code == 0
     assert [str(key) for key in looked] == [f"Deployment {OWN}/istio-operator"] * 3
 
@@ -179,7 +179,7 @@ async def test_an_istiooperator_that_nobody_would_see_is_refused(shell: Shell, t
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "three"}, "spec": {}}))
     done = await shell("operator", "init", "--watchedNamespaces", "one,two", "-f", str(file))
-    assert (done.exit_code, "three is none of the namespaces that are watched: one, two" in done.stderr) == (1, True)
+    assert (done.exit_code, "three is not a watched namespace: one, two" in done.stderr) == (1, True)
     assert state_of(shell.server) == {}
 
 
@@ -229,7 +229,10 @@ def test_generated_files_are_current() -> None:
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCH_NAMESPACE", raising=False)
     assert main(["server"]) == 1
-    assert "WATCH_NAMESPACE must be set: namespaces between commas, or empty for all" in capsys.readouterr().err
+    assert (
+        "WATCH_NAMESPACE must be set to comma-separated namespaces, or to an empty value for all"
+        in capsys.readouterr().err
+    )
     assert main(["server", "--help"]) == 0
     assert "WATCH_NAMESPACE" in capsys.readouterr().out
     assert main(["collateral"]) == 0

@@ -18,7 +18,7 @@ from tests.unit.cli.test_install import Shell
 
 PREFIX = "MutatingWebhookConfiguration/"
 TWICE = "! {} and {} (revision {}) would both inject pods without injection labels in namespaces labelled {}\n"
-FOLLOW = "! namespaces follow it, in which nothing will be injected any more: {}\n"
+FOLLOW = "! these namespaces use the tag and will no longer be injected: {}\n"
 
 
 def injector(name: str, revision: str, selected: str = "") -> dict[str, Any]:
@@ -71,20 +71,20 @@ async def said(shell: Shell, *words: str, answer: str | None = None) -> tuple[in
 
 
 async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
-    how = "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
-    assert await said(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod stands for revision r1.\n{how}", "")
+    how = "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
+    assert await said(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod points to revision r1.\n{how}", "")
     refused = "Error: tag prod already points to revision r1; use --overwrite to change it\n"
     assert await said(shell, "set", "prod", "-r", "r2") == (1, "", refused)
     assert await said(shell, "set", "prod", "-r", "r2", "--overwrite") == (
         0,
-        f"✔ The tag prod stands for revision r2.\n{how}",
+        f"✔ The tag prod points to revision r2.\n{how}",
         "",
     )
     assert await said(shell, "set", "canary", "-r", "r1", "--webhook-name", "mine") == (
         0,
         (
-            "✔ The tag canary stands for revision r1.\n"
-            "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=canary istio-injection-\n"
+            "✔ The tag canary points to revision r1.\n"
+            "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=canary istio-injection-\n"
         ),
         "",
     )
@@ -101,18 +101,18 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
     injectors = {name.removeprefix(PREFIX) for name in state_of(shell.server) if name.startswith(PREFIX)}
     assert injectors == {"injector-default", "injector-r1", "injector-r2", "istio-revision-tag-prod", "mine"}
     follow = FOLLOW.format("milk, tea")
-    unanswered = "Go on? [y/N]: Error: nobody says yes: --skip-confirmation (-y) goes on without asking\n"
+    unanswered = "Continue? [y/N]: Error: no confirmation: use --skip-confirmation (-y) to continue without a prompt\n"
     assert await said(shell, "remove", "prod") == (1, "", follow + unanswered)
     assert await said(shell, "remove", "prod", answer="n\n") == (
         1,
         "",
-        f"{follow}Go on? [y/N]: n\nError: nothing was changed\n",
+        f"{follow}Continue? [y/N]: n\nError: aborted, nothing was changed\n",
     )
     deleted = "deleted MutatingWebhookConfiguration {}\n"
     assert await said(shell, "remove", "prod", answer="y\n") == (
         0,
         deleted.format("istio-revision-tag-prod"),
-        f"{follow}Go on? [y/N]: y\n",
+        f"{follow}Continue? [y/N]: y\n",
     )
     assert await said(shell, "remove", "prod", "-y") == (1, "", f"{follow}Error: tag prod does not exist\n")
     assert await said(shell, "remove", "canary") == (0, deleted.format("mine"), "")
@@ -121,7 +121,7 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
 
 async def test_what_no_tag_can_be_is_refused(shell: Shell) -> None:
     for name, revision, why in (
-        ("x_y", "r1", "x_y cannot be a tag: write a DNS label, of lower case letters, digits and -"),
+        ("x_y", "r1", "x_y is not a valid tag: it must be a DNS label of lower case letters, digits and -"),
         ("prod", "r7", "revision r7 is not installed; installed revisions: default, r1, r2"),
         ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),
     ):
@@ -133,18 +133,18 @@ async def test_what_no_tag_can_be_is_refused(shell: Shell) -> None:
 async def test_pods_are_not_injected_twice_without_a_question(shell: Shell) -> None:
     shell.server.put(injector("foreign", "r9", "prod"))
     warning = TWICE.format("istio-revision-tag-prod", "foreign", "r9", "istio.io/rev=prod")
-    question = "Pods would be injected twice. Go on? [y/N]: "
+    question = "Pods would be injected twice. Continue? [y/N]: "
     assert await said(shell, "set", "prod", "-r", "r1", answer="n\n") == (
         1,
         "",
-        f"{warning}{question}n\nError: nothing was changed\n",
+        f"{warning}{question}n\nError: aborted, nothing was changed\n",
     )
     assert f"{PREFIX}istio-revision-tag-prod" not in state_of(shell.server)
     assert await said(shell, "set", "prod", "-r", "r1", "-y") == (
         0,
         (
-            "✔ The tag prod stands for revision r1.\n"
-            "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
+            "✔ The tag prod points to revision r1.\n"
+            "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
         ),
         warning,
     )
@@ -152,8 +152,8 @@ async def test_pods_are_not_injected_twice_without_a_question(shell: Shell) -> N
     assert await said(shell, "set", "prod", "-r", "r1", "-y", "--overwrite") == (
         0,
         (
-            "✔ The tag prod stands for revision r1.\n"
-            "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
+            "✔ The tag prod points to revision r1.\n"
+            "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
         ),
         warning,
     )
@@ -166,7 +166,7 @@ async def test_the_tag_default_takes_the_place_of_the_revision_default(shell: Sh
     foreign["webhooks"][0]["namespaceSelector"] = {"matchLabels": {"istio-injection": "enabled"}}
     shell.server.put(foreign)
     status, printed, warned = await said(shell, "set", "default", "-r", "r1", "-y")
-    assert (status, printed) == (0, "✔ The tag default stands for revision r1.\n")
+    assert (status, printed) == (0, "✔ The tag default points to revision r1.\n")
     assert sorted(re.findall(r"and (\S+) \(revision", warned)) == ["foreign", "injector-r1", "injector-r2"], (
         "those of the revision default end"
     )

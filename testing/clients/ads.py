@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import grpc
 from envoy.config.cluster.v3 import cluster_pb2
@@ -141,7 +141,7 @@ class Client:
         self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")(metadata=(("shows", shows),) if shows else ())
         self.first = True
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: Any) -> None:

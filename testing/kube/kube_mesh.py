@@ -201,7 +201,7 @@ class KubeWorld:
     async def settled(self) -> None:
         """Returns when everything that the servers have has been received: a request that a stopping server took with it is given up first."""
         try:
-            await until(lambda: not any(self._missing()), 60 + 2 * (self._patience.connect + self._patience.answer))
+            await until(lambda: not any(self._missing()), 60 + 2 * (self._patience.connect + self._patience.response))
         except TimeoutError:
             raise AssertionError(f"not received: {', '.join(self._missing())}") from None
         await asyncio.sleep(0)

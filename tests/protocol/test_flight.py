@@ -392,10 +392,10 @@ def test_two_of_the_newest_in_line_come_after_one_of_the_oldest() -> None:
     line: FairQueue[str] = FairQueue()
     for name in "abcdef":
         line.push(name, name)
-    order = []
-    while (name := line.peek(lambda _: True)) is not None:
-        line.pop(name, name)
-        order.append(name)
+    order = list[str]()
+    while (head := line.peek(lambda _: True)) is not None:
+        line.pop(head, head)
+        order.append(head)
     assert "".join(order) == "afebdc"
     assert len(line) == 0
 

@@ -219,7 +219,7 @@ def test_grpc_is_told_of_the_settings(
         asked.extend(options)
         return Made()
 
-    monkeypatch.setattr(server_module.aio, "server", make)
+    monkeypatch.setattr(grpc.aio, "server", make)
     own = {
         "max_streams": 7,
         "max_receive_bytes": 99,

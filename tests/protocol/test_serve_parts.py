@@ -23,7 +23,6 @@ from pilot.xds import server as server_module
 from pilot.xds.ads import Ads, AdsOptions, _StreamEnd, _StreamError
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.push import pusher as pusher_module
-from pilot.xds.push import time_slicer as turns_module
 from pilot.xds.push.connection import Connection, event_fields
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.push.message_cache import MessageCache
@@ -179,7 +178,7 @@ class Loop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     made = Loop()
-    monkeypatch.setattr(pusher_module.asyncio, "get_running_loop", lambda: made)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: made)
     return made
 
 
@@ -236,7 +235,7 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
     now, rounds, batches = 0.0, list[Callable[[], None]](), list[int]()
     future = asyncio.get_running_loop().create_future
     monkeypatch.setattr(
-        turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
+        asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
     )
     turns = TimeSlicer(1.0, lambda: now)
     await turns.wait_turn()

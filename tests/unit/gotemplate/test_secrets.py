@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from gotemplate import TemplateError, parse
 from gotemplate.functions import SPRIG, secrets
@@ -163,8 +163,8 @@ def test_rsa_keys_have_4096_bits_alone_and_2048_in_certificates(monkeypatch: pyt
         asked.append((exponent, bits))
         return OF_AUTHORITY
 
-    monkeypatch.setattr(secrets.rsa, "generate_private_key", generate)
-    monkeypatch.setattr(secrets.dsa, "generate_private_key", lambda bits: asked.append((0, bits)) or OF_AUTHORITY)
+    monkeypatch.setattr(rsa, "generate_private_key", generate)
+    monkeypatch.setattr(dsa, "generate_private_key", lambda bits: asked.append((0, bits)) or OF_AUTHORITY)
     assert render('{{ genPrivateKey "rsa" }}{{ genPrivateKey "dsa" }}{{ (genCA "a" 1).Key }}') == 3 * KEYS["ca"]
     assert asked == [(65537, 4096), (0, 2048), (65537, 2048)]
 

@@ -139,7 +139,8 @@ def leads(world: World) -> Iterator[Reference]:
         assert row is not None
         assert row.origin is not None
         parents = {f"{p.namespace}.{p.name}": p for p in row.origin.parents}
-        for rule in (*row.spec.http, *row.spec.tcp, *row.spec.tls):
+        rules: list[Any] = [*row.spec.http, *row.spec.tcp, *row.spec.tls]
+        for rule in rules:
             named = rule.name.rpartition(".")[0] if isinstance(rule, HTTPRoute) else ""
             parent = parents[named] if named else row.origin.parents[0]
             destinations: list[Any] = [*rule.route, *(rule.mirrors if isinstance(rule, HTTPRoute) else ())]

@@ -30,6 +30,7 @@ LINT = [
     ["ruff", "format", "--check", "--quiet", "."],
     ["mypy"],
     ["lint-imports"],
+    ["python", "tools/lint_words.py"],
     ["python", "-m", "pilot.settings", "--check", "docs/settings.md"],
     ["python", "-m", "deploy", "--check"],
     ["python", "-m", "sphinx", "-W", "-q", "--keep-going", "-b", "html", "docs", "build/site"],

@@ -1,4 +1,7 @@
-"""Certificate signing requests: what of them counts is the public key, proved by the signature, and whether they have a common name."""
+"""Certificate signing requests.
+
+Only the public key, which the signature proves, and the presence of a common name are used.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,33 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from ca.errors import SigningError
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
-LARGEST_BYTES = 64 * 1024
+MAX_SIZE = 64 * 1024
 RSA_BITS = range(2048, 8193)
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _ORGANIZATION = x509.NameOID.ORGANIZATION_NAME
 
 
 class SigningRequest(NamedTuple):
-    """What a certificate is issued for. Names and extensions that the request asks for are not among it."""
+    """The properties of a CSR that a certificate depends on. Requested names and extensions are ignored."""
 
     public_key: PublicKey
     has_common_name: bool
 
 
 def decode_csr(pem: bytes) -> SigningRequest:
-    """Returns the request that the first PEM block holds. SigningError CSR_ERROR where there is none, where its signature is not
-    by its own key, or where its key is of a kind or size that certificates are not issued for."""
-    if len(pem) > LARGEST_BYTES:
-        raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes, more than {LARGEST_BYTES}")
+    """Return the request in the first PEM block.
+
+    Raise SigningError CSR_ERROR if there is none, if it is not signed by its own key, or if the kind or size of the key
+    is not supported.
+    """
+    if len(pem) > MAX_SIZE:
+        raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes, more than {MAX_SIZE}")
     try:
         csr = x509.load_pem_x509_csr(pem)
         key = csr.public_key()
         subject = csr.subject
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        raise SigningError("CSR_ERROR", f"the request cannot be read: {error}") from error
+        raise SigningError("CSR_ERROR", f"cannot decode the request: {error}") from error
     if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
         raise SigningError("CSR_ERROR", f"keys of type {type(key).__name__} are not supported")
     if isinstance(key, rsa.RSAPublicKey) and key.key_size not in RSA_BITS:

@@ -1,6 +1,7 @@
 """Has a signer of somebody else issue the certificates of those who have proved who they are: a registration authority.
 
-What such a signer issues is what the request asks for, so that a request must ask for nothing but what its caller has proved.
+What such a signer issues is what the request asks for, so that a request must ask for nothing but what its caller has
+proved.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ca.pem import bundle_pem, certificate_pem, load_bundle
 from ca.verify import leads_to
 
 Ask = Callable[[bytes, str, int], Awaitable[bytes]]
-"""Takes a request in PEM, the name of a signer, and seconds of life, 0 for as many as it likes; returns a chain in PEM, the leaf first. SigningError
-where there is none."""
+"""Takes a request in PEM, the name of a signer, and seconds of life, 0 for as many as it likes; returns a chain in PEM,
+the leaf first. SigningError where there is none."""
 Roots = Callable[[str], Sequence[x509.Certificate]]
 """Returns the roots of a signer by its name; none where they are not known."""
 
@@ -29,8 +30,8 @@ class RegistrationAuthority:
         self._ask, self._signer, self._domain, self._longest_ttl, self._roots = ask, signer, domain, longest_ttl, roots
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Returns a leaf for the identities, its intermediates and, as one text, the bundle of roots, each in PEM. SigningError where the request
-        asks for something else, or the signer issues nothing that could be used."""
+        """Returns a leaf for the identities, its intermediates and, as one text, the bundle of roots, each in PEM.
+        SigningError where the request asks for something else, or the signer issues nothing that could be used."""
         key = decode_csr(csr).public_key
         request = check_requested_names(csr, identities)
         if seconds > self._longest_ttl.total_seconds():

@@ -48,8 +48,8 @@ class ReceivedObject(NamedTuple):
 def encode_object(object_type: ObjectType, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bytes:
     """Return the serialized Resource of an object.
 
-    Of the metadata, the name, namespace, labels, annotations and creationTimestamp are sent. Fields of the spec that the
-    message lacks are omitted. The version is a digest of the content.
+    Of the metadata, the name, namespace, labels, annotations and creationTimestamp are sent. Fields of the spec that
+    the message lacks are omitted. The version is a digest of the content.
     """
     message = json_format.ParseDict(dict(spec), spec_message(object_type)(), ignore_unknown_fields=True)
     body = any_pb2.Any(

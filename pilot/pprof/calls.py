@@ -23,7 +23,8 @@ def module_of(file: str) -> str:
     else:
         parts = file.split("/")
         ours = next(
-            (n for n, part in enumerate(parts) if part in ("pilot", "webhook", "gotemplate", "ca", "protos")), max(0, len(parts) - 1)
+            (n for n, part in enumerate(parts) if part in ("pilot", "webhook", "gotemplate", "ca", "protos")),
+            max(0, len(parts) - 1),
         )
         file = "/".join(parts[ours:])
     if file[:1].isdigit():  # the rest of /lib/python3.11/

@@ -23,9 +23,9 @@ def setting(
 ) -> Any:
     """Return a dataclass field that declares a setting.
 
-    `about` is its description; `flag`, `short` and `env` are the flag, its one-letter form and the environment variable that set it.
-    With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With `may_be_empty`, an empty variable is a
-    value rather than a request for the default.
+    `about` is its description; `flag`, `short` and `env` are the flag, its one-letter form and the environment variable
+    that set it. With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With
+    `may_be_empty`, an empty variable is a value rather than a request for the default.
     """
     metadata = {
         "about": about,

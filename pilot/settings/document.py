@@ -14,8 +14,8 @@ from pilot.settings.parse import show
 HEAD = """\
 # Settings
 
-Flags and environment variables of `pilot-discovery discovery`. A flag takes precedence over its variable, and a variable
-over the default. Unknown flags are accepted, logged with a warning, and otherwise ignored.
+Flags and environment variables of `pilot-discovery discovery`. A flag takes precedence over its variable, and a
+variable over the default. Unknown flags are accepted, logged with a warning, and otherwise ignored.
 
 This page is generated from `pilot/settings` by `python -m pilot.settings`. Do not edit it.
 """

@@ -13,7 +13,8 @@ from pilot.settings.declaration import setting
 class KubernetesSettings:
     """Access to API servers, and the objects that are read and written there.
 
-    An API server is used if a kubeconfig is given or the process runs in a pod. With --configDir, KUBECONFIG is ignored.
+    An API server is used if a kubeconfig is given or the process runs in a pod. With --configDir, KUBECONFIG is
+    ignored.
     """
 
     kubeconfig: str = setting(

@@ -1,7 +1,8 @@
 """Parse flags and environment variables into settings.
 
-A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a text is parsed:
-booleans, integers and durations have Go's syntax; a tuple has the comma-separated parts, or one value per use of a repeated flag.
+A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a text
+is parsed: booleans, integers and durations have Go's syntax; a tuple has the comma-separated parts, or one value per
+use of a repeated flag.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
 def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:
     """Return the settings that `defaults` declares.
 
-    Raises FlagError if a flag is invalid. An invalid variable causes a warning and leaves the default in place, as in Istio.
+    Raises FlagError if a flag is invalid. An invalid variable causes a warning and leaves the default in place, as in
+    Istio.
     """
     settings = list(declared(defaults))
     flag_texts, warnings = _scan(argv, settings)
@@ -90,7 +92,8 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
 
 
 def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
-    """Return the value of a flag. If it is used more than once, the last use wins, but tuples collect the values of all uses."""
+    """Return the value of a flag. If it is used more than once, the last use wins, but tuples collect the values of all
+    uses."""
     if d.repeated:
         return tuple(filter(None, texts))
     return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)

@@ -28,5 +28,6 @@ def without_effect(environ: Mapping[str, str]) -> list[str]:
 
 def paragraph() -> str:
     """Return the part of the settings reference that lists these variables."""
-    head = "\nThese variables of istiod have no effect. The log says so if one is set.\n\n| variable | reason |\n|---|---|\n"
+    head = "\nThese variables of istiod have no effect. The log says so if one is set.\n\n"
+    head += "| variable | reason |\n|---|---|\n"
     return head + "".join(f"| `{name}` | {why} |\n" for name, why in VARIABLES.items())

@@ -72,7 +72,10 @@ def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
     if key is None:
         return WaypointAttachment(fault=fault)
     if key.namespace != ref.namespace and _stays_in_namespace(db, row):
-        text = "another namespace: cross-namespace waypoint binding is not permitted for a ServiceEntry with NAMESPACE visibility"
+        text = (
+            "another namespace: cross-namespace waypoint binding is not permitted for a ServiceEntry "
+            "with NAMESPACE visibility"
+        )
         return WaypointAttachment(
             fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}")
         )

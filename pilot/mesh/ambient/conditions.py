@@ -95,7 +95,8 @@ def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
     if attached.ingress:
         text += ". Ingress traffic will traverse the waypoint"
     elif attached.ingress is not None:
-        text += ". Ingress traffic is not using the waypoint, set the istio.io/ingress-use-waypoint label to true if desired."
+        text += ". Ingress traffic is not using the waypoint, "
+        text += "set the istio.io/ingress-use-waypoint label to true if desired."
     if attached.fault is not None:
         text += f". Canary waypoint not attached: {attached.fault.message}"
     yield StatusCondition(WAYPOINT_BOUND, True, "WaypointAccepted", text)

@@ -52,8 +52,8 @@ class Mesh(Database):
         self.proxies: Table[str, Proxy] = Table(
             self, "Proxy", type=proxy_type, namespace=proxy_namespace, lacks=proxy_lacks
         )
-        # Service accounts, and whether they may list the Secrets of their namespace, once this is reviewed. If no review is
-        # possible, the only entry is EVERY_ACCOUNT.
+        # Service accounts, and whether they may list the Secrets of their namespace, once this is reviewed. If no
+        # review is possible, the only entry is EVERY_ACCOUNT.
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # Rejections by connected proxies, until the proxy accepts a response of the same type.
         self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects)

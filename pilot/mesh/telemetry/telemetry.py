@@ -60,7 +60,7 @@ def provider_names(entry: AccessLogging | Metrics | object) -> tuple[str, ...]:
     return tuple(provider.name for provider in getattr(entry, "providers", ()))
 
 
-# -- access logs -----------------------------------------------------------------------------------------------------------
+# -- access logs -------------------------------------------------------------------------------------------------------
 
 
 @derived
@@ -93,7 +93,7 @@ def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule
     return tuple(rules[name] for name in sorted(rules))
 
 
-# -- metrics ---------------------------------------------------------------------------------------------------------------
+# -- metrics -----------------------------------------------------------------------------------------------------------
 
 
 @derived
@@ -154,7 +154,7 @@ def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
     return _EVERY_METRIC if name in (None, "ALL_METRICS") else (name,)
 
 
-# -- spans -----------------------------------------------------------------------------------------------------------------
+# -- spans -------------------------------------------------------------------------------------------------------------
 
 
 @derived

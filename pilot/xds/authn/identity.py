@@ -41,11 +41,12 @@ class Caller(NamedTuple):
 
 
 IdentifyPeer = Callable[[Any], Caller]
-"""Returns the caller of a gRPC call (a ServicerContext). Raises IdentityError if it did not come through the port."""
+"""Identifies the caller of a gRPC call (a ServicerContext). Raises IdentityError if it did not come through the
+port."""
 Authenticate = Callable[[Caller], Awaitable[Sequence[str]]]
-"""Returns the verified SPIFFE identities of a caller. Raises IdentityError to reject it."""
+"""Verifies a caller and returns its SPIFFE identities. Raises IdentityError to reject it."""
 Authorize = Callable[[Sequence[str], Proxy], str]
-"""Returns the verified identity that matches a proxy, or "" if none is required. Raises IdentityError to reject it."""
+"""Selects the verified identity that matches a proxy, or "" if none is required. Raises IdentityError to reject it."""
 
 
 class Authenticator(NamedTuple):

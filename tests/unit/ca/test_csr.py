@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ca.authority import Authority
-from ca.csr import LARGEST_BYTES, decode_csr
+from ca.csr import MAX_SIZE, decode_csr
 from ca.errors import SigningError
 from ca.self_signed import sign_root
 from ca.signer import Signer
@@ -194,7 +194,7 @@ DER = _der()  # one, because every signature of an EC key is another
         lambda: csr()[:200],
         lambda: request_pem(b"\x30\x03\x02\x01\x01"),
         lambda: b"\xff" * 100,
-        lambda: csr() + b"\n" * LARGEST_BYTES,
+        lambda: csr() + b"\n" * MAX_SIZE,
         lambda: request_pem(DER[:-1] + bytes([DER[-1] ^ 1])),
         lambda: csr(dsa.generate_private_key(1024)),
         lambda: csr(rsa_key(1024)),

@@ -21,7 +21,7 @@ from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
 
 REASONS = {  # for the log alone
     "TTL_ERROR": "the requested lifetime of 7776001 s exceeds 7776000 s",
-    "CSR_ERROR": "the request cannot be read: ",
+    "CSR_ERROR": "cannot decode the request: ",
     "CA_NOT_READY": "unknown signer 'another': only the mesh's own signer is configured",
     "CERT_GEN_ERROR": "cannot issue a certificate for ('spiffe://clüster/ns/shop/sa/web',): ",
 }

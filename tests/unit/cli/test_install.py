@@ -89,7 +89,7 @@ async def test_what_does_not_come_up_ends_with_the_cause(shell: Shell) -> None:
 
 async def test_upgrade_needs_what_it_upgrades(shell: Shell) -> None:
     done = await shell("upgrade", *MINIMAL, "-y")
-    assert (done.exit_code, "no control plane of revision default is installed" in done.stderr) == (1, True)
+    assert (done.exit_code, "there is no control plane of revision default to upgrade" in done.stderr) == (1, True)
     await shell("install", *MINIMAL, "-y")
     done = await shell("upgrade", *MINIMAL, "-y", "--set", "tag=9.9.9")
     assert done.exit_code == 0, done.output

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm
 from pilot.cli.pilotctl import pilotctl
-from pilot.install.installer import StepFailure, InstallOutcome
+from pilot.install.installer import InstallOutcome, StepFailure
 from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 

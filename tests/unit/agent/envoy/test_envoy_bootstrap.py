@@ -8,7 +8,7 @@ import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import build_address, build_cluster, split_address
 from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap
-from tests.unit.agent.test_proxy_bootstrap import SETTINGS, facts
+from tests.unit.agent.envoy.test_proxy_bootstrap import SETTINGS, facts
 
 TYPE = "type.googleapis.com/envoy."
 HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"

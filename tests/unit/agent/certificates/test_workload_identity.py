@@ -18,13 +18,13 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.agent_settings import AgentSettings, CertificateSettings
 from pilot.agent.certificates import workload_identity as identity
-from pilot.agent.certificates.ca_client import CertificateRequestError
+from pilot.agent.certificates.ca_client import CaClientError
 from pilot.agent.certificates.certificate_renewer import CertificateRenewer, write_certificate
 from pilot.agent.certificates.secret_cache import CachedSecret, SecretCache, build_certificate_secret, build_root_secret
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
-from tests.unit.agent.test_proxy_bootstrap import facts
+from tests.unit.agent.envoy.test_proxy_bootstrap import facts
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -43,7 +43,7 @@ async def kept(answers: Iterator[WorkloadCertificate | str], sleeps: int) -> lis
     async def fetch() -> WorkloadCertificate:
         answer = next(answers)
         if isinstance(answer, str):
-            raise CertificateRequestError(answer)
+            raise CaClientError(answer)
         return answer
 
     async def sleep(seconds: float) -> None:

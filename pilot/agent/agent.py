@@ -68,7 +68,10 @@ class Agent:
     """The agent of one proxy. Bound to one event loop."""
 
     def __init__(self, proxy: ProxyContext, settings: AgentSettings, environ: Mapping[str, str]) -> None:
-        """Raises ValueError, with a message for the user, for an invalid setting, and StartError for a port in use."""
+        """Create the parts of the agent.
+
+        Raises ValueError, with a message for the user, for an invalid setting, and StartError for a port in use.
+        """
         self._proxy, self._settings, self._config = proxy, settings, proxy.config
         self._loopback = "::1" if ":" in proxy.addresses[0] else "127.0.0.1"
         self._admin, self._metrics = AdminClient(self._loopback, self._config.proxy_admin_port), AgentMetrics()

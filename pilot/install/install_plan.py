@@ -19,7 +19,7 @@ DEPENDENCIES: Mapping[str, str] = {
     "IngressGateways": "Pilot",
     "EgressGateways": "Pilot",
 }
-"""The component that each component depends on. A component that is not installed is replaced by its own dependency."""
+"""The dependency of each component. If it is not installed, its own dependency takes its place."""
 _CLUSTER_SCOPED = frozenset(
     {
         "ClusterRole",

@@ -82,7 +82,7 @@ def _component(plain: Plain) -> str:
 def is_shared(plain: Plain) -> bool:
     """Return whether revisions share an object.
 
-    Webhooks are not shared, because without a server they would block requests.
+    Webhooks are not shared, because they would block requests after their server is gone.
     """
     return _component(plain) == _BASE and not plain["kind"].endswith("WebhookConfiguration")
 

@@ -30,7 +30,7 @@ ChangeHandler = Callable[[ResourceKey, Plain | None], None]
 """Receives an object that changed, or None if it was deleted."""
 _DEPLOYMENT_CONTROLLER = "deployment.kubernetes.io/"
 _UNWATCHED = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
-"""Kinds that not every cluster has, or of which a cluster has many objects that are not installed."""
+"""Kinds that are not watched, because some clusters lack them or have many unrelated objects of them."""
 
 
 def fingerprint(plain: Plain) -> Any:

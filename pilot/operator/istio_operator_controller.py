@@ -155,10 +155,10 @@ class IstioOperatorController:
     # -- installed objects ---------------------------------------------------------------------------------------------
 
     def _object_changed(self, key: ResourceKey, plain: Plain | None) -> None:
-        """Notify the reconcilers of a changed object.
+        """Notify the reconcilers that install a changed object.
 
-        Drift is reported to the owner, or if the object is deleted or its owner unknown, to all that install it. A
-        change of only the status updates the readiness in all that install it.
+        Drift is reported to the reconciler of the owner, or to all of them if the object is deleted or the owner is
+        unknown. A change of only the status updates the readiness in all of them.
         """
         if self._objects.defer(key, plain):
             return

@@ -39,8 +39,7 @@ class Networks(NamedTuple):
 
 
 class Tproxy(NamedTuple):
-    """Parameters of TPROXY, which preserves the client's address: the mark of captured packets and their routing
-    table."""
+    """Parameters of TPROXY mode: the mark of captured packets and their routing table."""
 
     mark: int
     table: int

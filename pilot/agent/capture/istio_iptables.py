@@ -1,5 +1,4 @@
-"""The commands `istio-iptables` and `istio-clean-iptables`, which replace or remove the rules of a network
-namespace."""
+"""The commands `istio-iptables` and `istio-clean-iptables`, which apply and remove rules in a network namespace."""
 
 from __future__ import annotations
 

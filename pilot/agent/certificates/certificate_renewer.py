@@ -91,7 +91,8 @@ def seconds_until_renewal(
     """Return the seconds until `ratio` of the certificate's lifetime remains, or 0 if that time has passed.
 
     `random` returns numbers from 0 to 1, which change the ratio by at most `jitter`; the result is clamped to the
-    lifetime. Backdating by the authority does not count as lifetime.
+    lifetime. Time by which the authority backdated the certificate is
+    not part of the lifetime.
     """
     lifetime = (not_after - max(not_before, min(not_before + BACKDATING, now))).total_seconds()
     remaining_ratio = min(1.0, max(0.0, ratio + jitter * (2 * random() - 1)))

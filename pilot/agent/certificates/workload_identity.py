@@ -34,7 +34,7 @@ class WorkloadIdentity:
     def __init__(
         self, proxy: ProxyContext, settings: AgentSettings, authority: UpstreamServer, metrics: AgentMetrics
     ) -> None:
-        """Raises ValueError, with a message for the user, if the settings describe an unsupported key."""
+        """Check the settings. Raises ValueError, with a message for the user, if they describe an unsupported key."""
         check_key_settings(settings.certificate)
         self._settings, self._authority, self._metrics = settings.certificate, authority, metrics
         self._identity = identity(settings.pod.trust_domain, proxy.namespace, proxy.service_account)

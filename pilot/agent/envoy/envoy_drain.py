@@ -10,7 +10,7 @@ from pilot.lib.log import scope
 
 POLL_SECONDS = 1.0
 MAX_FAILURES = 5
-"""Number of consecutive failures to count connections after which waiting ends."""
+"""Number of consecutive failed polls of the connections after which the drain ends."""
 _log = scope("envoy")
 
 
@@ -41,10 +41,10 @@ async def drain(
     ignored_ports: Collection[int],
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Drain Envoy and return when it may stop.
+    """Start draining Envoy and wait until it can be stopped.
 
-    That is after `duration` seconds, or with `until_idle` as soon as no connections remain, but not before `minimum`
-    seconds. Connections to `ignored_ports` are not counted.
+    By default, this takes `duration` seconds. With `until_idle`, it takes until no connections remain, but at least
+    `minimum` seconds. Connections to `ignored_ports` are not counted.
     """
     try:
         await admin.post(drain_path(proxy_type))

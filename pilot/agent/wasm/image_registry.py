@@ -42,7 +42,7 @@ class ImageReference(NamedTuple):
 
     @property
     def digest_or_tag(self) -> str:
-        """Return the reference of the manifest to request."""
+        """Return the reference to request the manifest by: the digest if there is one, or else the tag."""
         return self.digest or self.tag
 
 

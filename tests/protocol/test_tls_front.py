@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ from testing.security.certificates import DAY, ec_key, name, root, rsa_key
 
 SIGNER = root(8, now=datetime.datetime.now(datetime.UTC))
 LARGE = 8 << 20
+ADDRESSES = ("127.0.0.1", "127.0.0.2", "::1")
+SWEEP_SECONDS = 1.2
+"""Time in which the port checks its handshakes at least once."""
 
 
 class Echo(NamedTuple):
@@ -118,7 +122,6 @@ async def test_cve_2022_23635_what_is_no_tls_ends_its_own_connection_alone(sent:
                 while await reader.read(1000):
                     pass
         writer.close()
-        await it.until(lambda: not it.front._handshakes)
         assert await it.ask(channel, b"still there") == b"still there"
 
 
@@ -131,70 +134,128 @@ async def test_peers_are_told_by_tls_that_the_port_closes() -> None:
         client.set_alpn_protocols(["h2"])
         raw = socket.create_connection(("127.0.0.1", port), 20)
         with client.wrap_socket(raw, server_hostname=NAME, suppress_ragged_eofs=False) as secured:
-            connected.set()
-            while secured.recv(1000):
-                pass
+            secured.sendall(h2_preface())
+            while secured.recv(1000):  # the settings of the inner server: the connection is forwarded
+                connected.set()
             return secured.recv(1000)
 
     async with echo() as it:
         reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, it.port))
         await it.until(connected.is_set)
-        await it.until(lambda: it.front._open)
         it.front.close()
         assert await reading == b""
 
 
-async def test_a_handshake_that_does_not_come_is_ended_in_time() -> None:
+def h2_preface() -> bytes:
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    connection.initiate_connection()
+    return connection.data_to_send()
+
+
+class Silent:
+    """A peer that connects and sends nothing."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Silent:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the port has closed the connection."""
+        return self._reader.at_eof()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def test_a_handshake_that_takes_too_long_is_closed() -> None:
     now = 100.0
     async with echo(now=lambda: now) as it:
-        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
-        await it.until(lambda: it.front._handshakes)
+        peer = await Silent.connect(it.port)
+        await asyncio.sleep(0.1)
         now += front_module.HANDSHAKE_TIMEOUT - 1
-        it.front._sweep()
-        assert it.front._handshakes
+        await asyncio.sleep(SWEEP_SECONDS)
+        assert not peer.is_closed
         now += 1
-        it.front._sweep()
-        assert not it.front._handshakes
-        async with asyncio.timeout(10):
-            assert await reader.read() == b""
-        writer.close()
+        await it.until(lambda: peer.is_closed)
+        peer.close()
 
 
-async def test_peers_that_send_nothing_keep_others_waiting_for_a_moment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_peers_that_send_nothing_delay_others_only_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
     now = 100.0
     async with echo(now=lambda: now) as it, it.channel() as channel:
-        silent = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(9)]
-        await it.until(lambda: it.front._is_full)
+        silent = [await Silent.connect(it.port) for _ in range(9)]
         asked = asyncio.create_task(it.ask(channel, b"a"))
-        for _ in range(2):
-            assert len(it.front._handshakes) == 4
+        await asyncio.sleep(SWEEP_SECONDS)
+        for closed in (4, 8):
             assert not asked.done()
             now += front_module.CROWDED_HANDSHAKE_TIMEOUT
-            it.front._sweep()
-            await it.until(lambda: it.front._is_full or asked.done())
-        now += front_module.CROWDED_HANDSHAKE_TIMEOUT
-        it.front._sweep()
+            await it.until(lambda closed=closed: sum(peer.is_closed for peer in silent) == closed)
         assert await asked == b"a"
-        for _, writer in silent:
-            writer.close()
+        for peer in silent:
+            peer.close()
 
 
-async def test_handshakes_take_a_slice_of_a_round_and_go_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_port_accepts_again_when_half_of_the_handshakes_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
+    async with echo() as it, it.channel() as channel:
+        silent = [await Silent.connect(it.port) for _ in range(4)]
+        asked = asyncio.create_task(it.ask(channel, b"a"))
+        for peer in silent[:2]:
+            await asyncio.sleep(0.2)
+            assert not asked.done()
+            peer.close()
+        assert await asked == b"a"
+        for peer in silent[2:]:
+            peer.close()
+
+
+@pytest.mark.parametrize("error", [ConnectionAbortedError(), OSError("too many open files")])
+async def test_an_error_of_accept_delays_new_connections_at_most(
+    error: OSError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, errors = socket.socket.accept, [error]
+
+    def fail_once(listener: socket.socket) -> Any:
+        if errors and listener.family == socket.AF_INET:
+            raise errors.pop()
+        return accept(listener)
+
+    async with echo() as it, it.channel() as channel:
+        monkeypatch.setattr(socket.socket, "accept", fail_once)
+        started = time.monotonic()
+        assert await it.ask(channel, b"a") == b"a"
+        assert errors == []
+        is_fatal = not isinstance(error, ConnectionAbortedError)
+        assert (time.monotonic() - started >= front_module.ACCEPT_RETRY_DELAY) or not is_fatal
+        assert bool(caplog.messages) == is_fatal
+
+
+async def test_a_port_that_stops_accepting_keeps_its_connections() -> None:
+    async with echo() as it, it.channel() as channel:
+        assert await it.ask(channel, b"a") == b"a"
+        it.front.stop_accepting()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", it.port)
+        assert await it.ask(channel, b"b") == b"b"
+
+
+def test_a_port_that_never_listened_can_be_closed() -> None:
+    TlsFront().close()
+
+
+async def test_handshakes_that_use_up_their_slice_go_on_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "SLICE_SECONDS", 0.0)
-    rounds: list[None] = []
-    async with echo() as it:
-        next_round = it.front._next_round
-
-        def counted() -> None:
-            rounds.append(None)
-            monkeypatch.setattr(front_module, "SLICE_SECONDS", 1.0 if len(rounds) > 3 else 0.0)
-            next_round()
-
-        monkeypatch.setattr(it.front, "_next_round", counted)
-        async with it.channel() as channel:
-            assert await it.ask(channel, b"a") == b"a"
-    assert len(rounds) > 3
+    async with echo() as it, it.channel() as channel:
+        asked = asyncio.create_task(it.ask(channel, b"a"))
+        await asyncio.sleep(0.2)
+        assert not asked.done()
+        monkeypatch.setattr(front_module, "SLICE_SECONDS", 1.0)
+        assert await asked == b"a"
 
 
 async def test_a_peer_that_takes_nothing_holds_a_bounded_part_and_can_be_reset() -> None:
@@ -204,11 +265,8 @@ async def test_a_peer_that_takes_nothing_holds_a_bounded_part_and_can_be_reset()
         stuck = await asyncio.to_thread(ask_and_read_nothing, made, it.port)
         address = f"127.0.0.1:{stuck.getsockname()[1]}"
         sockets = TcpConnections()
-        await it.until(lambda: any(flow._pending for one in it.front._open.values() for flow in one._flows))
-        assert sum(len(flow._pending) for one in it.front._open.values() for flow in one._flows) <= 64 * 1024
-        assert (sockets.acked_bytes(address) or 0) > 1000
+        await it.until(lambda: (sockets.acked_bytes(address) or 0) > 1000)
         sockets.reset_soon(address)
-        await it.until(lambda: not it.front._open)
         with pytest.raises(OSError, match=r"reset|EOF"):
             await asyncio.to_thread(read_all, stuck)
         stuck.close()
@@ -332,19 +390,21 @@ async def test_a_port_that_is_closed_can_be_had_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "bound"),
-    [
-        ("127.0.0.1", {("127.0.0.1", socket.AF_INET)}),
-        ("::1", {("::1", socket.AF_INET6)}),
-        ("", {("::", socket.AF_INET6)}),
-    ],
+    ("host", "addresses"),
+    [("127.0.0.1", {"127.0.0.1"}), ("::1", {"::1"}), ("", {"127.0.0.1", "127.0.0.2", "::1"})],
 )
-async def test_a_port_is_open_on_the_address_that_it_names_alone(host: str, bound: set[tuple[str, int]]) -> None:
-    listening = await front_module._listen(Address(host, 0))
+async def test_a_port_is_open_only_on_its_address(host: str, addresses: set[str]) -> None:
+    front = TlsFront()
+    port = await front.listen(Address(host, 0), context(), lambda _: ())
     try:
-        assert {(one.getsockname()[0], one.family) for one in listening} == bound
-        assert len({one.getsockname()[1] for one in listening}) == 1
-        assert not any(one.getblocking() for one in listening)
+        assert {address for address in ADDRESSES if is_open(address, port)} == addresses
     finally:
-        for one in listening:
-            one.close()
+        front.close()
+
+
+def is_open(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), 5).close()
+    except OSError:
+        return False
+    return True

@@ -120,7 +120,7 @@ def _environment(module: WasmConfig, version: str, pull_secret: str | None) -> w
 
 @derived
 def _extension_config(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Resource | None:
-    """Return the configuration with this name, or None if it is no extension of the proxy."""
+    """Return the configuration with this name, or None if the proxy has no such extension."""
     parts = parse_extension_config(name)
     key = ObjectKey(*parts) if parts is not None else None
     if key is None or key not in reader.applied:

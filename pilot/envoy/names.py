@@ -1,4 +1,4 @@
-"""Builds and parses the names of xDS resources. Names are protocol between our own resources, and people read them.
+"""Builds and parses the names of xDS resources. Resources refer to each other by these names, and people read them.
 
 A cluster is named `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it
 identifies the same cluster in the TLS handshake of a mesh connection, and names a separate cluster for gateways that

@@ -46,8 +46,9 @@ _ANY_HEADS: dict[str, bytes] = {}
 class Resource:
     """A named message, serialized as a google.protobuf.Any. Resources are equal if their bytes are equal.
 
-    `pieces`, joined, are `encoded`: the Any as field 2, which is its field number in a DiscoveryResponse and in a
-    (delta) Resource. `head` precedes it in a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
+    `encoded` is the concatenation of `pieces`: the Any as field 2, which is its field number in a DiscoveryResponse and
+    in a (delta) Resource. `head` precedes it in a DeltaDiscoveryResponse.
+    https://protobuf.dev/programming-guides/encoding/
 
     `size` is the length of `encoded`. Large resources share pieces, which are copied only into responses. `warms` is
     the name of the ClusterLoadAssignment for which Envoy waits after it receives this resource, or "". `version`
@@ -83,18 +84,18 @@ class Resource:
 
     @property
     def encoded(self) -> bytes:
-        """The pieces, joined."""
+        """The concatenated pieces."""
         return b"".join(self.pieces)
 
     @property
     def any(self) -> bytes:
-        """The serialized Any, without field header."""
+        """The serialized Any, without its field header."""
         encoded = self.encoded
         return encoded[_end_of_varint(encoded, 1) :]
 
     @property
     def message_pieces(self) -> tuple[bytes, ...]:
-        """The serialized message in its pieces, each of which is a message of the same type."""
+        """The pieces of the serialized message, each of which is a message of the same type."""
         first, *more = self.pieces
         size, offset = _read_varint(first, _end_of_varint(first, 1) + 1)
         return (first[_end_of_varint(first, offset + size + 1) :], *more)

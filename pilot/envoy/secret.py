@@ -1,4 +1,4 @@
-"""Secrets: the certificates and CA certificates that listeners and clusters name, for the proxies that may read them.
+"""The certificates and CA certificates that listeners and clusters reference, for the proxies that may read them.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/security/secret
 """

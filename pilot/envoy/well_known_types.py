@@ -1,4 +1,4 @@
-"""Messages of small types that many others contain: Any, TypedStruct, Duration and CidrRange."""
+"""Small messages that many others contain: Any, TypedStruct, Duration and CidrRange."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ _ANYTHING = EnvoyConfigObjectMatch()
 
 
 class ParsedPatch(NamedTuple):
-    """A patch.
+    """A patch with its parsed value.
 
     `value` is shared by all patched resources: copy it, and never change it. It is None for removals. An insertion
-    where order is irrelevant becomes an addition.
+    becomes an addition if order is irrelevant.
     """
 
     key: PatchKey

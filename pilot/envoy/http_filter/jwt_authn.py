@@ -1,6 +1,6 @@
 """The filter that validates JSON web tokens.
 
-It rejects invalid tokens; authorization policies require tokens to be present.
+It rejects invalid tokens, and only authorization policies can require a token.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.envoy.well_known_types import pack_struct
 
-NAME = "istio.metadata_exchange"  # the historical name, to which users' EnvoyFilters refer
+NAME = "istio.metadata_exchange"  # the historical name, to which users' telemetry refers
 CONFIG = "io.istio.http.peer_metadata.Config"
 _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery": {}}]
 

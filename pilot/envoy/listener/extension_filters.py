@@ -46,7 +46,7 @@ _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RB
 
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
-    """Return the port if an extension names it, else `OTHER_PORTS`, so that all other ports share their chains.
+    """Return the port if an extension names it, else `OTHER_PORTS`, which lets all other ports share chains.
 
     Not memoised.
     """
@@ -89,10 +89,7 @@ def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[
 def network_extensions(
     db: Mesh, listening: ListeningFacet
 ) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
-    """Return the network filters by port.
-
-    The filters of `OTHER_PORTS` apply to ports without an entry. Not memoised.
-    """
+    """Return the network filters by port, with those of `OTHER_PORTS` for ports without an entry. Not memoised."""
     modules = [extension for extension in _extensions(db, listening) if extension.form == "network module"]
     ports = (OTHER_PORTS, *sorted(named_ports(modules))) if modules else ()
     return {port: tuple(_network_filters(listening, modules, port)) for port in ports}

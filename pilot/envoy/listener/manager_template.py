@@ -67,7 +67,7 @@ def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
 
 
 def manager_template_at(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return the template for any port, or 0 for ports that nothing names. Not memoised."""
+    """Return the template for a port, which is 0 if nothing names the port. Not memoised."""
     return manager_template(db, kind, listening, extension_port(db, listening, port))
 
 

@@ -72,7 +72,7 @@ def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Ph
 def network_statistics_filters(
     db: Mesh, listening: ListeningFacet
 ) -> list[tuple[Phase, listener_components_pb2.Filter]]:
-    """Return the network filters that report connections, including denied ones, on one side of a proxy.
+    """Return the network filters that report connections, denied ones included, on one side of a proxy.
 
     Not memoised.
     """

@@ -100,9 +100,8 @@ def _outcomes(db: Mesh) -> PatchOutcome:
 
 
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
-    """Return the patches that affected a connected proxy.
-
-    The value is False if the patch did not fit some resource that it matches.
+    """Return True for each patch that changed something at a connected proxy, and False for each that did not fit a
+    resource.
     """
     outcome = _outcomes(db)
     return {

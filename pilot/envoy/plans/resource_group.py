@@ -1,4 +1,4 @@
-"""Groups of resources, and the plan of a proxy, which consists of them."""
+"""Groups of resources, and the plans that consist of them."""
 
 from __future__ import annotations
 

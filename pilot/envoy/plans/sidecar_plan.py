@@ -122,7 +122,7 @@ def _outbound_listeners(
 
 @derived
 def _route_names(db: Mesh, listeners: OutboundListenersFacet, _: SidecarRoutesFacet) -> tuple[str, ...]:
-    """Return the route configurations that the proxy's listeners name, including its HTTP proxy if it has one."""
+    """Return the route configurations that the proxy's listeners name, including that of its HTTP proxy."""
     port = listeners.listening.http_proxy_port
     proxy_port = listener_defaults(db).http_proxy_port if port is None else port
     return (*route_names(db, listeners), *((HTTP_PROXY,) if proxy_port else ()))

@@ -1,5 +1,5 @@
 """Resources for gRPC's own xDS client, which routes and balances without a proxy.
 
-It requests every resource by name, and reads only few fields.
+It requests every resource by name, and reads only a few fields.
 https://github.com/grpc/grpc/blob/master/doc/grpc_xds_features.md
 """

@@ -279,10 +279,7 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
 
 
 def has_own_pod_listener(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Return whether the services include a listener at the pod's own address, which its own proxy must not have.
-
-    Not memoised.
-    """
+    """Return whether there is a listener at the pod's own address, which its proxy must not have. Not memoised."""
     return address in _pod_addresses(db, addressing_facet(facet))
 
 

@@ -165,9 +165,9 @@ _ANY_CLIENT = L4Client("", frozenset())
 
 
 def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
-    """Return the destination of connections: as VirtualServices route them, else the service. Not memoised.
+    """Return the destination of connections: as VirtualServices route them, else the service.
 
-    The settings are those of the first destination.
+    The settings are those of the first destination. Not memoised.
     """
     owner, destinations = _find_route(db, service.ref, port.number, key.scope.namespace)
     first = destinations[0].destination if destinations else None
@@ -190,12 +190,10 @@ def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_pref
 
 
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:
-    """Return the namespace of the VirtualService that routes a service's connections, and its destinations.
+    """Return the namespace of the VirtualService that routes a service's connections, and the destinations.
 
-    Not memoised.
-
-    Without one, there are no destinations. TLS rules precede TCP rules. A TLS rule applies only if it names the service
-    itself, because a waypoint does not inspect TLS.
+    Without such a VirtualService there are none. TLS rules precede TCP rules. A TLS rule applies only if it names the
+    service itself, because a waypoint does not inspect TLS. Not memoised.
     """
     virtual_services = list(waypoint_virtual_services(db, ref, namespace))
     for virtual_service in virtual_services:

@@ -53,7 +53,7 @@ class AppliedState(NamedTuple):
 class DeployedObjects:
     """Applies objects as `field_manager`.
 
-    `on_change` is called with the Gateway of an object that somebody else changed.
+    `on_change` is called with the Gateway of an object that another client changed.
     """
 
     def __init__(

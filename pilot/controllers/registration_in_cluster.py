@@ -42,7 +42,7 @@ from pilot.xds.workload_registration import RegistrationError
 MERGE_PATCH = "application/merge-patch+json"
 _log = scope("wle")
 PathOf = Callable[[GroupKind, str, str], str]
-"""Returns the API path of an object by kind, namespace and name, or "" if the kind is not available."""
+"""Finds the API path of an object by kind, namespace and name, or "" if the kind is not available."""
 
 
 class ClusterRegistrationOptions(NamedTuple):

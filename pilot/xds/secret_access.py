@@ -17,12 +17,12 @@ from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 
 ALLOWED_SECONDS, DENIED_SECONDS = 300.0, 60.0
-"""Lifetimes of results. A denial expires sooner, because somebody may be about to grant the permission."""
+"""Lifetimes of results. A denial expires sooner, because the permission may be granted soon."""
 REVIEW_TIMEOUT = 10.0
 _log = scope("ads")
 
 Review = Callable[[AccountKey], Awaitable[bool]]
-"""Returns whether a service account may list the Secrets of its namespace and cluster. May raise any exception."""
+"""Reviews whether a service account may list the Secrets of its namespace and cluster. May raise any exception."""
 
 
 class SecretAccess:

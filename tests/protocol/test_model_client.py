@@ -102,7 +102,7 @@ class Game:
         for _ in range(100):
             while self.send(player) or player.client.inbox:
                 self.read(player)
-            if not any(s.held for s in player.session.subscriptions.values()):
+            if not any(s.held_names for s in player.session.subscriptions.values()):
                 return
             player.session.release()
         raise AssertionError("it never ends")

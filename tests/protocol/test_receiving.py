@@ -47,7 +47,7 @@ def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> N
     session = delta()
     for type_url in (CLUSTER, ENDPOINT):
         session.receive(request(type_url, "a"))
-    session.subscriptions[ENDPOINT].held = frozenset({"a"})
+    session.subscriptions[ENDPOINT].held_names = frozenset({"a"})
     for in_flight in (True, False):
         session.subscriptions[CLUSTER].in_flight = in_flight
         assert session.should_release is not in_flight

@@ -21,7 +21,7 @@ PLUGGED_IN_SECRET, GENERATED_MARKER = "cacerts", "istio-generated"
 """Name of the Secret with an operator's signing certificate, and the key that marks a self-signed one in it."""
 CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
-"""Returns the data of a Secret in the control plane's namespace, or {} if it does not exist. Raises SecretError."""
+"""Reads the data of a Secret in the control plane's namespace. It is {} if there is no Secret. Raises SecretError."""
 T = TypeVar("T")
 
 

@@ -55,7 +55,7 @@ def parse_jwt_rule(text: str) -> JwtRule:
 
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Returns the body at a URL. Raises OSError, TimeoutError or aiohttp.ClientError if there is none."""
+"""Fetches the body at a URL. Raises OSError, TimeoutError or aiohttp.ClientError if there is none."""
 
 
 async def fetch(url: str) -> bytes:

@@ -66,7 +66,7 @@ class Pusher:
         self._time_slicer = TimeSlicer()
         self._messages = MessageCache()
         self.secret_report = SecretReport(metrics)
-        self._held: dict[Connection, None] = {}
+        self._held_connections: dict[Connection, None] = {}
         self._due: dict[Connection, None] = {}
         self._is_holding = False
 
@@ -97,7 +97,7 @@ class Pusher:
         if not self._is_holding:
             self._is_holding = True
             asyncio.get_running_loop().call_later(HOLD, self._release)
-        self._held[connection] = None
+        self._held_connections[connection] = None
 
     def _release(self) -> None:
         now = time.monotonic()
@@ -105,7 +105,7 @@ class Pusher:
             connection.session.release()
             if connection.session.owes_anything():
                 connection.mark_dirty(now, DEPENDENT)
-        self._due, self._held = self._held, {}
+        self._due, self._held_connections = self._held_connections, {}
         self._is_holding = bool(self._due)
         if self._is_holding:
             asyncio.get_running_loop().call_later(HOLD, self._release)

@@ -1,4 +1,4 @@
-"""Limits concurrent writes, so that memory is bounded and proxies that do not read delay nobody else.
+"""Limits concurrent writes, so that memory is bounded and proxies that do not read do not delay others.
 
 The limiter has no clock: `advance` tells it how much time has passed. See docs/adr/010-slow-readers.md for the reasons.
 """

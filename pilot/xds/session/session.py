@@ -89,18 +89,18 @@ class Session(abc.ABC):
             response = self._respond(subscription, state, state_of)
             if response is not None:
                 return response
-            subscription.sent = state
+            subscription.sent_state = state
         return None
 
     def mark_sent(self, response: Response, nonce: str, now: float) -> None:
         """Note that a response is on its way with a nonce, at Unix time `now`."""
         subscription = self.subscriptions[response.type_url]
-        subscription.sent, subscription.sent_at = response.state, now
+        subscription.sent_state, subscription.sent_at = response.state, now
         if subscription.type.has_nonces:
             subscription.nonce_sent, subscription.in_flight = nonce, True
         subscription.owes_all, subscription.owed, subscription.retained = False, NO_NAMES, NO_VERSIONS
         if response.warms and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:
-            endpoints.held |= response.warms & endpoints.requested.all
+            endpoints.held_names |= response.warms & endpoints.requested.all
 
     @property
     def should_release(self) -> bool:
@@ -111,11 +111,13 @@ class Session(abc.ABC):
         response is enough.
         """
         endpoints, clusters = self.subscriptions.get(ENDPOINT), self.subscriptions.get(CLUSTER)
-        return endpoints is not None and bool(endpoints.held) and not (clusters is not None and clusters.in_flight)
+        return (
+            endpoints is not None and bool(endpoints.held_names) and not (clusters is not None and clusters.in_flight)
+        )
 
     def release(self) -> None:
         """Owe the endpoints that were held."""
-        if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held:
+        if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held_names:
             endpoints.owe(())
 
     def slices(self, response: Response, version: str, nonce: str) -> Iterator[bytes]:
@@ -163,7 +165,7 @@ class Session(abc.ABC):
         return Acknowledgement(rejected=(request.error_detail.code, message))
 
     def _respond(self, subscription: Subscription, state: TypeState, state_of: StateOf) -> Response | None:
-        changes = state.since(subscription.sent) if subscription.sent not in (None, state) else ()
+        changes = state.since(subscription.sent_state) if subscription.sent_state not in (None, state) else ()
         if subscription.wildcard:
             if not (changes or subscription.owed or subscription.owes_all):
                 return None
@@ -205,8 +207,8 @@ class Session(abc.ABC):
         missing = [name for match in matches for name in match.missing]
         if (
             subscription.type.has_placeholder
-            and subscription.sent is not None
-            and subscription.sent.groups != state.groups
+            and subscription.sent_state is not None
+            and subscription.sent_state.groups != state.groups
         ):
             clusters = state_of(CLUSTER)  # with another plan, most clusters of the missing endpoints are gone too
             missing = [

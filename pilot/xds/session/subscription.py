@@ -18,9 +18,9 @@ class Subscription:
     """The subscription of a stream to one type.
 
     requested: Names that the proxy requests, in addition to everything if `wildcard` is set.
-    sent: State that the proxy was brought to.
+    sent_state: State that the proxy was brought to.
     owes_all, owed: Resources to send although they did not change: all of them, or those with these names.
-    held: Names that become owed when the proxy has acknowledged the clusters that wait for them.
+    held_names: Names that become owed when the proxy has acknowledged the clusters that wait for them.
     retained: Names that a reconnecting client still has, with their versions if the type has any.
     dropped: Names that were missing in a request with a stale nonce.
     respond: Whether the next acknowledgement gets a complete response, because Envoy may wait for it.
@@ -28,7 +28,7 @@ class Subscription:
 
     __slots__ = (
         "dropped",
-        "held",
+        "held_names",
         "in_flight",
         "last_error",
         "nonce_acked",
@@ -38,8 +38,8 @@ class Subscription:
         "requested",
         "respond",
         "retained",
-        "sent",
         "sent_at",
+        "sent_state",
         "type",
         "wildcard",
     )
@@ -50,9 +50,9 @@ class Subscription:
         self.type, self.requested, self.wildcard, self.retained = xds_type, requested, wildcard, retained
         self.nonce_sent = self.nonce_acked = self.last_error = ""
         self.sent_at = 0.0
-        self.sent: TypeState | None = None
+        self.sent_state: TypeState | None = None
         self.owes_all = True
-        self.owed = self.held = self.dropped = NO_NAMES
+        self.owed = self.held_names = self.dropped = NO_NAMES
         self.respond = self.in_flight = False
 
     @property
@@ -79,12 +79,12 @@ class Subscription:
 
     def owe(self, names: Iterable[str]) -> None:
         """Owe these names and the held ones, as far as they are requested, whether or not they changed."""
-        self.owed = self.requested.all.intersection(self.owed.union(names, self.held))
-        self.held = NO_NAMES
+        self.owed = self.requested.all.intersection(self.owed.union(names, self.held_names))
+        self.held_names = NO_NAMES
 
     def is_behind(self, state: TypeState) -> bool:
         """Return whether there may be something to send."""
-        return state is not self.sent or self.owes_all or bool(self.owed)
+        return state is not self.sent_state or self.owes_all or bool(self.owed)
 
 
 class DeltaSubscription(Subscription):
@@ -96,7 +96,7 @@ class DeltaSubscription(Subscription):
     def wildcard_names(self) -> Collection[str]:
         """Return the names of all resources that the proxy has because of a wildcard."""
         return (
-            [name for snapshot in self.sent.snapshots for name in snapshot.by_name]
-            if self.wildcard and self.sent is not None
+            [name for snapshot in self.sent_state.snapshots for name in snapshot.by_name]
+            if self.wildcard and self.sent_state is not None
             else ()
         )

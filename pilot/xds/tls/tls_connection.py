@@ -20,7 +20,7 @@ _PREFIX = "pyistiod-peer/"
 _log = scope("tls")
 
 ReadNames = Callable[[bytes], tuple[str, ...]]
-"""Returns the names in a verified DER certificate, at least one. Raises IdentityError if it is not of the mesh."""
+"""Reads the names in a verified DER certificate, at least one. Raises IdentityError if it is not of the mesh."""
 
 
 class TlsConnection:

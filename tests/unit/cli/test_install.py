@@ -113,7 +113,7 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"istio.io/rev": "prod"}}}
     )
     again = await shell("tag", "set", "prod", "--revision", "r2")
-    assert (again.exit_code, "--overwrite moves it" in again.stderr) == (1, True)
+    assert (again.exit_code, "use --overwrite to change it" in again.stderr) == (1, True)
     printed = await shell("tag", "generate", "prod", "--revision", "r2", "--overwrite", "--webhook-name", "mine")
     assert yaml.safe_load(printed.stdout)["metadata"]["name"] == "mine"
     everywhere = await shell(

@@ -113,12 +113,12 @@ def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "status", "text"),
     [
-        ([], 2, "pilot-agent: what runs beside an Envoy"),
+        ([], 2, "pilot-agent: runs Envoy in a pod"),
         (["prox"], 1, "Error: unknown command 'prox' for pilot-agent"),
         (["proxy", "sidecar", "extra"], 1, "Error: unexpected argument 'extra'; pilot-agent proxy --help"),
         (["wait", "--timeoutSeconds", "soon"], 1, "Error: 'soon' is not an integer"),
-        (["wait", "now"], 1, "Error: wait does not know now"),
-        (["wait", "--timeoutSeconds", "0"], 1, "Error: the proxy is not ready within 0 s"),
+        (["wait", "now"], 1, "Error: wait: unknown arguments: now"),
+        (["wait", "--timeoutSeconds", "0"], 1, "Error: the proxy was not ready within 0 s"),
         (["request", "GET"], 1, "Error: request takes METHOD PATH"),
         (["request", "GET", "stats", "--debug-port", "1"], 1, "Error: GET http://localhost:1/stats: "),
     ],
@@ -137,7 +137,7 @@ def test_the_command_line_says_what_is_wrong(
         (
             "wait",
             """\
-pilot-agent wait: return once the proxy of this machine is ready
+pilot-agent wait: wait until the local proxy is ready
 
   pilot-agent wait [--timeoutSeconds 60] [--requestTimeoutMillis 500] [--periodMillis 500] [--url http://localhost:15021/healthz/ready]
 """,
@@ -145,7 +145,7 @@ pilot-agent wait: return once the proxy of this machine is ready
         (
             "request",
             """\
-pilot-agent request: ask Envoy's admin port
+pilot-agent request: send a request to Envoy's admin port
 
   pilot-agent request METHOD PATH [--debug-port 15000]
 """,

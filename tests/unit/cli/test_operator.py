@@ -132,7 +132,7 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
         "",
     )
     asked = await shell("operator", "remove", "-r", "r1", "--operatorNamespace", "mine")
-    assert (asked.exit_code, asked.stderr) == (1, "Error: there is no operator of revision r1 in the namespace mine\n")
+    assert (asked.exit_code, asked.stderr) == (1, "Error: there is no operator of revision r1 in namespace mine\n")
 
 
 async def test_remove_waits_until_the_operator_has_gone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,12 @@ class Proxies:
 
     @property
     def going(self) -> str:
-        return " ".join(name for name, write in self.writes.items() if write in self.write_limiter._writes)
+        return " ".join(name for name, write in self.writes.items() if self._is_going(name, write))
+
+    def _is_going(self, name: str, write: Write) -> bool:
+        if name in self.given_up or (name in self.tasks and self.tasks[name].cancelled()):
+            return False
+        return write.turn is None or (write.turn.done() and not write.turn.cancelled())
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -122,7 +127,7 @@ async def test_what_a_peer_has_is_counted_until_it_has_nothing() -> None:
     await proxies.begin("a3", "a4", "a5", size=25, peer="a")
     assert (proxies.going, proxies.write_limiter.waiting) == ("a2 a3 a4", 1)
     proxies.end("a2", "a3", "a4", "a5")
-    assert (proxies.write_limiter.moving.used, len(proxies.write_limiter.moving._by_peer)) == (0, 0)
+    assert proxies.write_limiter.moving.used == 0
 
 
 async def test_peers_take_turns() -> None:
@@ -334,7 +339,11 @@ async def test_few_takers_are_remembered_the_last_ones(monkeypatch: pytest.Monke
     for peer in ("one", "two", "one", "three"):
         await proxies.begin("a", peer=peer)
         proxies.end("a")
-    assert list(proxies.write_limiter._readers) == ["one", "three"]
+    await proxies.begin("a", "b")
+    await proxies.begin("forgotten", peer="two")
+    await proxies.begin("remembered", peer="three")
+    proxies.end("a")
+    assert proxies.going == "b remembered"
 
 
 async def test_only_large_responses_that_were_taken_say_how_long_others_take() -> None:
@@ -345,7 +354,11 @@ async def test_only_large_responses_that_were_taken_say_how_long_others_take() -
     proxies.end("small")
     proxies.write_limiter.finish(proxies.writes.pop("large"), succeeded=False)
     assert proxies.write_limiter.patience == LIMITS.patience
-    assert not proxies.write_limiter._readers
+    await proxies.begin("a", "b")
+    await proxies.begin("first", peer="unknown")
+    await proxies.begin("second", peer="large")
+    proxies.end("a")
+    assert proxies.going == "b first", "the peer of the failed response is unknown too"
 
 
 async def test_who_was_given_up_is_trusted_no_more() -> None:

@@ -1,4 +1,4 @@
-"""Ports of HTTP among clients that behave badly: silent ones, ones that do not read, ones that send nonsense, and a thousand at once."""
+"""HTTP ports with bad clients: silent ones, ones that do not read, ones that send nonsense, and a thousand at once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from pilot.xds.net import http
 from pilot.xds.net.http import listen
-from pilot.xds.net.http_connections import ConnectionTimeouts, Handler, HttpConnections, _Activity
+from pilot.xds.net.http_connections import ConnectionTimeouts, Handler, HttpConnections
 from pilot.xds.net.listen_address import Address
 
 BIG = b"x" * (24 << 20)
@@ -22,19 +23,22 @@ REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Port:
-    """A port whose connections are looked at when a test says so, at the time that it says."""
+    """A port that closes inactive connections when a test calls `look_at` with the time."""
+
+    server: web.Server
 
     def __init__(self, **patience: float) -> None:
         self.now = 0.0
         self.looks = 0
         self.connections = HttpConnections(ConnectionTimeouts(**{"check_interval": 1e9, **patience}), self.time)  # type: ignore[arg-type]
-        self.number, self.computed = 0, asyncio.Event()
+        self.number, self.processing, self.computed = 0, asyncio.Event(), asyncio.Event()
 
     def time(self) -> float:
         self.looks += 1
         return self.now
 
     async def computed_slowly(self) -> web.Response:
+        self.processing.set()
         await self.computed.wait()
         return web.Response()
 
@@ -55,9 +59,9 @@ class Port:
 
 
 @contextlib.asynccontextmanager
-async def serving(**patience: float) -> AsyncIterator[Port]:
+async def serving(*middlewares: Any, **patience: float) -> AsyncIterator[Port]:
     port = Port(**patience)
-    app = web.Application()
+    app = web.Application(middlewares=middlewares)
     app.router.add_get("/big", lambda request: answered(BIG))
     app.router.add_get("/small", lambda request: answered(b"ok"))
     app.router.add_get("/slow", lambda request: port.computed_slowly())
@@ -66,6 +70,7 @@ async def serving(**patience: float) -> AsyncIterator[Port]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     assert runner.server is not None
+    port.server = runner.server
     port.connections.start(runner.server)
     port.number = runner.addresses[0][1]
     try:
@@ -94,12 +99,12 @@ async def ends(reader: asyncio.StreamReader) -> bool:
 
 async def until(port: Port, count: int) -> None:
     async with asyncio.timeout(10):
-        while len(port.connections._server.connections) != count:
+        while len(port.server.connections) != count:
             await asyncio.sleep(0.005)
 
 
 class FakeConnection:
-    """A connection that is in the state that a test says, in the place of aiohttp's."""
+    """A connection of aiohttp, in a state that a test sets."""
 
     def __init__(self, waiting: int = 0, closing: bool = False) -> None:
         self.waiting, self.closing, self.aborted = waiting, closing, 0
@@ -115,20 +120,21 @@ class FakeConnection:
         self.aborted += 1
 
 
-def looking(*connections: FakeConnection, **patience: float) -> Port:
+def looking(connections: Sequence[FakeConnection], **patience: float) -> Port:
     port = Port(**patience)
-    port.connections._server = SimpleNamespace(connections=connections)
+    server: Any = SimpleNamespace(connections=connections)
+    port.connections.start(server)
     return port
 
 
-def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
+async def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
     silent, stuck, reads, going = (
         FakeConnection(),
         FakeConnection(7),
         FakeConnection(1000),
         FakeConnection(7, closing=True),
     )
-    port = looking(silent, stuck, reads, going)
+    port = looking((silent, stuck, reads, going))
     for now in (0.0, 10.0, 20.0, 29.0):
         reads.waiting -= 1
         assert port.look_at(now) == 0
@@ -145,17 +151,31 @@ def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
     assert reads.aborted == 1
 
 
-def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
-    done, answered_one, old, new = FakeConnection(), FakeConnection(), FakeConnection(), FakeConnection()
-    port = looking(done, answered_one, old, new, max_connections=2)
-    for connection, at in ((done, 0.0), (answered_one, 1.0), (old, 5.0), (new, 9.0)):
-        port.connections._activity[connection] = _Activity(0, at, False)
-    port.connections._processing.add(answered_one)
-    assert port.look_at(30.0) == 2
-    assert [one.aborted for one in (done, answered_one, old, new)] == [1, 0, 1, 0]
-    port.connections._server.connections = (answered_one, new)
-    assert port.look_at(31.0) == 0
-    assert list(port.connections._activity) == [answered_one, new], "what has gone is forgotten"
+async def test_if_there_are_too_many_those_go_that_are_idle_longest() -> None:
+    done, old, new, newest = (FakeConnection() for _ in range(4))
+    connections: list[FakeConnection] = []
+    port = looking(connections, max_connections=2)
+    for connection, at in ((done, 0.0), (old, 5.0)):
+        connections.append(connection)
+        assert port.look_at(at) == 0
+    connections += [new, newest]
+    port.look_at(9.0)
+    assert [one.aborted for one in (done, old, new, newest)] == [1, 1, 0, 0]
+    connections[:] = [new, newest]
+    assert port.look_at(10.0) == 0
+
+
+async def test_a_connection_whose_request_is_processed_is_not_idle() -> None:
+    async with serving(max_connections=0) as port:
+        _, writer = await port.open(REQUEST % b"slow")
+        await port.processing.wait()
+        reader, silent = await port.open()
+        await until(port, 2)
+        assert port.look_at(1) == 1
+        assert await ends(reader)
+        port.computed.set()
+        writer.close()
+        silent.close()
 
 
 @pytest.mark.parametrize(
@@ -187,42 +207,32 @@ async def test_a_connection_may_wait_longer_between_requests() -> None:
 async def test_what_is_being_computed_is_waited_for() -> None:
     async with serving() as port:
         _, writer = await port.open(REQUEST % b"slow")
-        await until(port, 1)
-        async with asyncio.timeout(5):
-            while not port.connections._processing:
-                await asyncio.sleep(0.005)
+        await port.processing.wait()
         assert port.look_at(0) == 0
         assert port.look_at(1000) == 0
         port.computed.set()
         writer.close()
 
 
-async def test_requests_of_one_connection_are_answered_one_by_one_and_it_is_watched_before_anything_else() -> None:
-    seen: list[bool] = []
+async def test_a_request_is_in_process_from_the_first_middleware_on() -> None:
+    waiting, go_on = asyncio.Event(), asyncio.Event()
 
     @web.middleware
     async def other(request: web.Request, handler: Handler) -> web.StreamResponse:
-        seen.append(request.protocol in port.connections._processing)
+        waiting.set()
+        await go_on.wait()
         return await handler(request)
 
-    port, app = Port(), web.Application(middlewares=[other])
-    app.router.add_get("/small", lambda request: answered(b"ok"))
-    app.router.add_get("/slow", lambda request: port.computed_slowly())
-    port.connections.add_to(app)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    port.number = runner.addresses[0][1]
-    reader, writer = await port.open(REQUEST % b"slow" + REQUEST % b"small")
-    async with asyncio.timeout(5):
-        while not seen:
-            await asyncio.sleep(0)
-        assert len(port.connections._processing) == 1
-        port.computed.set()
-        await reader.readuntil(b"ok")
-    assert (seen, port.connections._processing) == ([True, True], set())
-    writer.close()
-    await runner.cleanup()
+    async with serving(other) as port:
+        reader, writer = await port.open(REQUEST % b"small" + REQUEST % b"small")
+        await waiting.wait()
+        assert port.look_at(1000) == 0
+        go_on.set()
+        for _ in range(2):
+            await reader.readuntil(b"ok")
+        assert port.look_at(1099) == 0
+        assert port.look_at(1100) == 1
+        writer.close()
 
 
 async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None:
@@ -285,7 +295,8 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
 
 
 async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = HttpConnections(ConnectionTimeouts(check_interval=1e9))
+    now = 0.0
+    made = HttpConnections(ConnectionTimeouts(check_interval=1e9), lambda: now)
     monkeypatch.setattr(http, "HttpConnections", lambda: made)
 
     async def show(_: web.Request) -> web.Response:
@@ -298,7 +309,10 @@ async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pyte
     reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
     writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     await reader.readuntil(b"ok")
-    assert [seen.has_answered for seen in made._activity.values()] == [True], "it may wait longer now"
+    now = 99.0
+    assert made.close_inactive() == 0, "it may wait longer after its first request"
+    now = 100.0
+    assert made.close_inactive() == 1
     writer.close()
     await runner.cleanup()
 

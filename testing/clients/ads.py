@@ -88,11 +88,12 @@ class Server:
         authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
         on_push: Callable[[Pushed], None] | None = None,
+        **more: Any,
     ) -> None:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits, on_push)
-        options = AdsOptions(Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate=authenticate)
+        options = AdsOptions(Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate=authenticate, **more)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, options)
         self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""Parts of serving by themselves: what a server is made with, who is asked about, how writes and turns are timed, and what a connection keeps."""
+"""Parts of the xDS server: its options, access reviews, timers and connections."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
-from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.duration import Duration, parse_duration
@@ -20,25 +20,27 @@ from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import AccountKey, Mesh
 from pilot.settings.process import ServeSettings
 from pilot.xds import server as server_module
-from pilot.xds.ads import Ads, AdsOptions, _StreamEnd, _StreamError
+from pilot.xds.ads import _StreamEnd
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.push import pusher as pusher_module
 from pilot.xds.push.connection import Connection, event_fields
 from pilot.xds.push.discovery import Discovery
-from pilot.xds.push.message_cache import MessageCache
 from pilot.xds.push.pusher import CHECK_INTERVAL, HOLD, Pusher
 from pilot.xds.push.time_slicer import TimeSlicer
 from pilot.xds.push.write_limiter import DEFAULT_LIMITS, Write, write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
 from pilot.xds.workload_registration import RegistrationError
+from testing.clients.ads import Client, serving
+from testing.clients.fleet import CDS
 from testing.clients.scripted_stream import delta
 
 PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain="", namespace="a", metadata={})
 
 
-def connected() -> Connection:
-    return Connection(3, "key", PROXY, "10.0.0.1:99", 0.0, delta())
+def connected(identity: str = "", **metadata: str) -> Connection:
+    proxy = msgspec.structs.replace(PROXY, identity=identity, metadata=metadata)
+    return Connection(3, "key", proxy, "10.0.0.1:99", 0.0, delta())
 
 
 def hours(number: int) -> Duration:
@@ -100,7 +102,6 @@ def test_writes_have_the_limits_of_the_settings() -> None:
     given = ServeSettings(bytes_in_flight=1, stalled_bytes=2, write_timeout=parse_duration("1500ms"))
     assert write_limits(given) == DEFAULT_LIMITS._replace(moving=1, stalled=2, timeout=1.5)
     assert DEFAULT_LIMITS == (32 << 20, 128 << 20, 64 << 10, 0.15, 0.5, 4 << 20, 60.0)
-    assert MessageCache()._limit == 32 << 20
 
 
 def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None:
@@ -130,30 +131,37 @@ async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies
     told: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    db, account = Mesh(), AccountKey("east", "a", "web")
+    db, account, now = Mesh(), AccountKey("east", "a", "web"), 1000.0
     discovery = Discovery(db, Metrics(), proxy_plan)
     woken: list[Any] = []
-    discovery.wake = lambda nodes, reasons, event=0: woken.append(dict(reasons)) or 0  # type: ignore[assignment, func-returns-value]
+    discovery.wake = lambda nodes, reasons, event=0: woken.append(dict(reasons)) or 0  # type: ignore[assignment]
     discovery.commit([(db.secret_access, account, before)], {"secret": 1})
     woken.clear()
+    reviewed: list[AccountKey] = []
 
-    async def review(_: AccountKey) -> bool:
+    async def review(key: AccountKey) -> bool:
+        reviewed.append(key)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    access = SecretAccess(discovery, review, lambda: 1000.0)
-    access._start_review(account)
-    access._start_review(account)
-    assert len(access._reviewing) == 1
-    await asyncio.gather(*access._reviewing.values())
-    await asyncio.sleep(0)
-    assert (db.secret_access.peek(account), access._expires_at, access._reviewing) == (
-        kept,
-        {account: 1000.0 + seconds},
-        {},
-    )
-    assert (woken, caplog.messages) == ([{"secret": 1}], told)
+    access = SecretAccess(discovery, review, lambda: now)
+
+    async def request() -> int:
+        """Request secrets twice, and return how many reviews that caused."""
+        count = len(reviewed)
+        for _ in range(2):
+            access.on_request(connected(identity="spiffe://cluster.local/ns/a/sa/web", CLUSTER_ID="east"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return len(reviewed) - count
+
+    assert (await request(), reviewed) == (1, [account])
+    assert (db.secret_access.peek(account), woken, caplog.messages) == (kept, [{"secret": 1}], told)
+    now += seconds - 1
+    assert await request() == 0
+    now += 1
+    assert await request() == 1
 
 
 # -- time ------------------------------------------------------------------------------------------------------------------
@@ -243,10 +251,10 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
     waiting = [asyncio.create_task(turns.wait_turn()) for _ in range(200)]
     await asyncio.sleep(0)
     for seconds in (0.0, *7 * (0.5,), 1.0, 0.5):
-        left = len(turns._waiting)
         now += seconds
         rounds.pop()()
-        batches.append(left - len(turns._waiting))
+        await asyncio.sleep(0)
+        batches.append(sum(task.done() for task in waiting) - sum(batches))
         assert len(rounds) == 1
     assert batches == [1, 2, 4, 8, 16, 32, 64, 64, 1, 2]
     for task in waiting[195:]:
@@ -254,7 +262,7 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
     await asyncio.sleep(0)
     for _ in range(2):
         rounds.pop()()
-    assert (rounds, len(turns._waiting), turns._is_scheduled) == ([], 0, False)
+    assert rounds == []
     await asyncio.gather(*waiting[:195])
 
 
@@ -272,12 +280,20 @@ def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: p
     ]
 
 
-def test_what_is_kept_for_others_is_what_others_read() -> None:
-    connection = connected()
-    assert not connection.is_shared("x")
-    for readers in (1, 2, 3):
-        connection._feeds["x"] = SimpleNamespace(readers=dict.fromkeys(range(readers)))  # type: ignore[assignment]
-        assert connection.is_shared("x") is (readers > 1)
+async def test_a_type_is_shared_while_several_proxies_read_the_same() -> None:
+    async with serving() as server, Client(server) as one:
+        server.set("cds/all", a="1")
+        await one.ask("cds")
+        await one.take()
+        [connection] = server.discovery.connections()
+        assert not connection.is_shared(CDS)
+        async with Client(server) as other:
+            await other.ask("cds")
+            await other.take()
+            assert connection.is_shared(CDS)
+        await server.eventually(lambda: not connection.is_shared(CDS))
+        assert connection.nodes()
+    await server.eventually(lambda: not connection.nodes())
 
 
 def test_a_peer_is_known_by_its_identity_else_by_its_address() -> None:
@@ -349,18 +365,6 @@ def test_a_connection_that_is_finished_wakes_who_writes_to_it() -> None:
     assert (connection.finished, connection.changed.is_set()) == (True, True)
 
 
-def test_closing_gives_up_every_feed_once() -> None:
-    connection, closed = connected(), list[Any]()
-    made: Any = {name: SimpleNamespace(watched_groups=[SimpleNamespace(node=f"node of {name}")]) for name in ("x", "y")}
-    connection._feeds = made
-    assert (connection.nodes(), dict(connection.feeds())) == (("node of x", "node of y"), made)
-    feeds: Any = SimpleNamespace(close=lambda *given: closed.append(given))
-    before = [(feed, connection) for feed in made.values()]
-    for _ in range(2):
-        connection.close(feeds)
-        assert (closed, connection.nodes()) == (before, ())
-
-
 async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be_written() -> None:
     async def for_ever() -> None:
         await asyncio.Event().wait()
@@ -376,9 +380,10 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
         assert await ending.wait_for_writer() is False
 
 
-@pytest.mark.parametrize("refused", ["objects", "question"])
-async def test_who_is_refused_something_is_told_and_his_stream_ends(
-    refused: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("type_url", ["istio.io/debug/syncz", "networking.istio.io/v1/Gateway"])
+@pytest.mark.parametrize("variant", ["delta", "sotw"])
+async def test_a_denied_request_ends_its_stream_with_the_reason(
+    type_url: str, variant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = DebugRequestError(grpc.StatusCode.PERMISSION_DENIED, "not for you")
 
@@ -388,21 +393,12 @@ async def test_who_is_refused_something_is_told_and_his_stream_ends(
     async def ask(type_url: str, names: Any, identity: str) -> Any:
         raise error
 
-    ads: Any = SimpleNamespace(options=AdsOptions(answer_debug_request=ask, check_object_access=check))
-    connection = connected()
-    request = discovery_pb2.DiscoveryRequest(type_url="istio.io/debug/syncz", response_nonce="mine")
-
-    async def receive() -> None:
-        if refused == "objects":
-            Ads._check_object_access(ads, connection, request.type_url)
-        else:
-            await Ads._answer_debug_request(ads, connection, request)
-
-    with pytest.raises(_StreamError) as raised:
-        await receive()
-    assert raised.value.args == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
-    [record] = caplog.records
+    async with (
+        serving(answer_debug_request=ask, check_object_access=check) as server,
+        Client(server, variant) as client,
+    ):
+        await client.ask(type_url)
+        assert await client.ends() == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
+    [record] = [record for record in caplog.records if "denied" in record.getMessage()]
     assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
-    assert record.getMessage().startswith("ADS: denied istio.io/debug/syncz to web-0.a-3: ")
-    connection.answer_nonces.append("mine")
-    await Ads._answer_debug_request(ads, connection, request)  # what acknowledges an answer is no question
+    assert record.getMessage().startswith(f"ADS: denied {type_url} to pod.ns-")

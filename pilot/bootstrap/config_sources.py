@@ -82,7 +82,7 @@ class ConfigSources:
         return count
 
     async def watch(self) -> None:
-        """Start to watch folders. Servers are watched since `load`."""
+        """Start watching folders. Servers have been watched since `load`."""
         for folder in self.folders:
             await folder.start()
 

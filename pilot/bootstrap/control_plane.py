@@ -330,9 +330,9 @@ class ControlPlane:
         return self._in_memory_registration or NoRegistration()
 
     def _build_secret_access(self, file_clusters: set[str]) -> SecretAccess | None:
-        """Return the reviews of which accounts may read Secrets.
+        """Return the permissions of accounts to read Secrets, as reviewed by API servers.
 
-        Return None without an API server. Then every account may read those of its namespace.
+        Return None without an API server. Then every account may read the Secrets of its namespace.
         """
         if self.api_servers is None:
             self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])

@@ -31,7 +31,7 @@ _log = scope("default")
 
 
 class PeriodicJobs:
-    """Runs every job once in `seconds`.
+    """Runs each job every `seconds`.
 
     A job that fails is logged, and all jobs run again in the next period. A job that returns an iterator runs in steps,
     and the event loop handles other events in between; the next job starts when it has finished.

@@ -177,7 +177,7 @@ class CaBundleController:
             self._metrics.webhook_retried(name)
 
     async def _check_enforcement(self) -> None:
-        """Return if the webhook rejects an invalid Gateway, or if the server has no Gateways.
+        """Check that the webhook rejects an invalid Gateway, unless the server has no Gateways.
 
         Raise WebhookNotEnforcing if it admits the Gateway.
         """

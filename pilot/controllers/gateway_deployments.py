@@ -108,7 +108,7 @@ class GatewayDeploymentController:
         self._reconciler.enqueue((gateway,))
 
     def _start_informers(self) -> None:
-        """Start to watch deployed objects when the first Gateway appears."""
+        """Start watching deployed objects when the first Gateway appears."""
         if self._watched and self._informing is None and self._collection():
             self._informing = asyncio.create_task(self._run_informers(), name="watch deployed Gateways")
 

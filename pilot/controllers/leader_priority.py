@@ -58,7 +58,7 @@ class LeaderPriority:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to watch the default revision. Until it is known, there is none."""
+        """Start watching the default revision. Until it is known, there is none."""
         self._task = asyncio.create_task(self._informer.run(), name="watch the default revision")
 
     async def stop(self) -> None:

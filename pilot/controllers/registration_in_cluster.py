@@ -116,12 +116,12 @@ class ClusterRegistration:
         self._timers: set[asyncio.TimerHandle] = set()
 
     async def start(self) -> None:
-        """Start to write."""
+        """Start writing."""
         coroutines = (self._health_writer.run(), self._disconnector.run(), self._remover.run(), self._sweep())
         self._tasks = [asyncio.create_task(coroutine, name="workload entries") for coroutine in coroutines]
 
     async def stop(self) -> None:
-        """Stop to write. Proxies that move to another replica are registered there."""
+        """Stop writing. Proxies that move to another replica are registered there."""
         for timer in self._timers:
             timer.cancel()
         await cancel_tasks(*self._tasks)

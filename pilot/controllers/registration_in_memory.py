@@ -100,11 +100,11 @@ class InMemoryRegistration:
         self._put(key, {**self._entries[key], "status": {"conditions": [condition]}})
 
     async def start(self) -> None:
-        """Start to write entries into the tables."""
+        """Start writing entries into the tables."""
         self._writing = asyncio.create_task(self._write_entries(), name="workload entries in memory")
 
     async def stop(self) -> None:
-        """Stop to write and to remove entries."""
+        """Stop writing and removing entries."""
         for timer in self._expiring.values():
             timer.cancel()
         await cancel_tasks(self._writing)

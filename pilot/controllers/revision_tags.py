@@ -63,7 +63,7 @@ class RevisionTags:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start to watch."""
+        """Start watching."""
         self._tasks = [asyncio.create_task(informer.run(), name="watch revision tags") for informer in self._informers]
 
     async def stop(self) -> None:

@@ -35,12 +35,12 @@ class WatchedKeys(Generic[T]):
         return key in self._nodes
 
     def start(self) -> None:
-        """Start to watch. All keys are new."""
+        """Start watching. All keys are new."""
         self._list_node = self._db.watch(self._all_keys)
         self._update_keys(self._list_node)
 
     def stop(self) -> None:
-        """Stop to watch, and forget all keys."""
+        """Stop watching, and forget all keys."""
         for node in (*self._keys, *([self._list_node] if self._list_node is not None else [])):
             self._db.unwatch(node)
         self._nodes, self._keys, self._list_node = {}, {}, None

@@ -292,7 +292,7 @@ class Informer:
             _log.debug("%s: %d objects", self.collection.path, len(self.versions))
 
     def _set_error(self, error: str) -> None:
-        """Log an error that is new, and its end."""
+        """Set the current error. Log it if it is new, and log when it is over."""
         if error != self.error:
             if error:
                 _log.warning("%s", error)

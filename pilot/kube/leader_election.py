@@ -88,7 +88,7 @@ class LeaderElection:
             _log.exception("%s: the leader's work failed", self.name)
 
     async def _acquire(self) -> None:
-        """Return when this replica holds the lock."""
+        """Wait until this replica holds the lock."""
         self._current = None  # a leader that could not renew may have lost the lock
         while True:
             try:

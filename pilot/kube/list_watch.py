@@ -63,7 +63,7 @@ read_head = msgspec.json.Decoder(ObjectHead).decode
 def is_newer(version: str, than: str) -> bool:
     """Return whether a resource version is newer than another.
 
-    Versions are opaque, but numbers on all known servers. Versions that are not numbers are newer if they differ.
+    Versions are opaque by contract, but all known servers use numbers. Any other version is newer if it differs.
     """
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)

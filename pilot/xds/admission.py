@@ -15,7 +15,7 @@ from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.session.session import Session
 
 MAX_WAIT = 1.0
-"""Seconds that a new stream waits at most before it is rejected."""
+"""Maximum number of seconds that a new stream waits before it is rejected."""
 
 
 class Admission:

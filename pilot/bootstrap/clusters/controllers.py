@@ -190,7 +190,7 @@ class Controllers:
     # -- life cycle ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start to compete for leadership."""
+        """Start competing for leadership."""
         self._has_started.set()
         if self._identity is not None:
             self._identity.on_change += [
@@ -209,7 +209,7 @@ class Controllers:
         ]
 
     async def stop(self) -> None:
-        """Stop to write, and release all locks."""
+        """Stop writing, and release all locks."""
         await cancel_tasks(*self._tasks)
         if self._gateways is not None:
             await self._gateways.stop()

@@ -122,7 +122,7 @@ class GatewayControllers:
         return self.tags.is_ours(labels, row.labels if row is not None else None)
 
     async def start(self) -> None:
-        """Start to watch revision tags and to create GatewayClasses."""
+        """Start watching revision tags and creating GatewayClasses."""
         for status in (self._gateway_status, self._ambient_status):
             if status is not None:
                 self.tags.on_change.append(status.resync)
@@ -137,7 +137,7 @@ class GatewayControllers:
             self._tasks.append(asyncio.create_task(self._classes.run(), name="create GatewayClasses"))
 
     async def stop(self) -> None:
-        """Stop to write."""
+        """Stop writing."""
         await cancel_tasks(*self._tasks)
         await self.tags.stop()
 

@@ -49,8 +49,8 @@ class SecurityContext:
     """The parts of a process that security depends on.
 
     mesh_config: Returns the current mesh config.
-    aliases: Clusters by further names of theirs.
-    db: Has the Pods that node proxies act for.
+    aliases: Clusters by alias.
+    db: Contains the Pods that node proxies act for.
     reviewers: Token reviewers by cluster name, if there are API servers.
     root_store: Returns the store of the self-signed root, if there is an API server.
     read_secret: Reads a Secret, if there is an API server.

@@ -57,7 +57,7 @@ class Authenticator(NamedTuple):
 
 
 class Authenticators:
-    """A chain of authenticators, which is an `Authenticate`.
+    """A chain of authenticators. It is itself an `Authenticate`.
 
     The first one that accepts a caller determines its identity.
     """

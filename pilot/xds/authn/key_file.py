@@ -58,7 +58,7 @@ class KeyFile:
         return self._keys
 
     def _log_fault(self, fault: str) -> None:
-        """Log a fault of the file once."""
+        """Log a fault of the file, unless it is the last one logged."""
         if fault != self._fault:
             self._fault = fault
             _log.error("%s: cannot read the keys of tokens, the previous ones stay in force: %s", self._path, fault)

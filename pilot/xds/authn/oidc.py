@@ -22,7 +22,7 @@ from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import service_account_identity
 
 TIMEOUT = 10.0
-"""Seconds that a request to the provider may take."""
+"""Timeout in seconds of a request to the provider."""
 REFRESH = 600.0
 """Seconds after which the next token makes the keys be fetched again."""
 AT_MOST_EVERY = 10.0

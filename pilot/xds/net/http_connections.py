@@ -55,7 +55,7 @@ class HttpConnections:
         self._timer: asyncio.TimerHandle | None = None
 
     def add_to(self, app: web.Application) -> None:
-        """Add a middleware that tracks which connections have a request in process."""
+        """Add a middleware that tracks which connections have a request in progress."""
 
         @web.middleware
         async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -70,7 +70,7 @@ class HttpConnections:
         app.middlewares.insert(0, track)
 
     def start(self, server: web.Server) -> None:
-        """Start to check the connections of a server."""
+        """Start checking the connections of a server."""
         self._server = server
         self._timer = asyncio.get_running_loop().call_later(self._timeouts.check_interval, self._check)
 

@@ -122,7 +122,7 @@ class Connection:
         self.changed.set()
 
     def begin(self) -> float:
-        """Start to process changes. Return the monotonic time of the first of them."""
+        """Start processing changes. Return the monotonic time of the first of them."""
         assert self.dirty_since is not None
         since, self.dirty_since, self.busy = self.dirty_since, None, True
         if self.events:
@@ -188,7 +188,7 @@ class Connection:
         self._feeds.clear()
 
     def close_unused(self, type_url: str, feeds: Feeds[Connection]) -> None:
-        """Close what a request of this type no longer subscribes to."""
+        """Close the feeds that are no longer subscribed to after a request of this type."""
         if type_url in self._feeds and (self._plan.depends_on_names(type_url) or self._groups_of(type_url) is None):
             self._open(type_url, feeds)
 

@@ -212,7 +212,7 @@ class Discovery:
         return connection.next_response(node, self._feeds)
 
     def close_unused(self, connection: Connection, type_url: str) -> None:
-        """Close what a connection no longer subscribes to after a request of a type that needs no response."""
+        """Close the feeds that a connection no longer subscribes to, after a request that needs no response."""
         connection.close_unused(type_url, self._feeds)
 
     # -- for the debug pages -------------------------------------------------------------------------------------------

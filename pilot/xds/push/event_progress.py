@@ -44,7 +44,7 @@ class EventProgress:
         self._events: dict[int, tuple[EventOutcome, float]] = {}
 
     def begin(self, event: int, proxies: int) -> None:
-        """Start to track an event that affects some proxies."""
+        """Start tracking an event that affects some proxies."""
         if not proxies:
             return
         self._events[event] = EventOutcome(event, proxies, 0, 0, 0, 0.0), self._now()

@@ -202,7 +202,7 @@ class Pusher:
 
 
 async def join(slices: Iterator[bytes]) -> bytes:
-    """Return the slices as one. The event loop handles other events between two of them."""
+    """Return the concatenated slices. The event loop handles other events between them."""
     joined = [next(slices)]
     for piece in slices:
         joined.append(piece)

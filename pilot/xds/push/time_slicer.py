@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 class TimeSlicer:
-    """Spreads computation over rounds of the event loop.
+    """Spreads computation over iterations of the event loop.
 
-    After `slice_seconds`, the remaining tasks wait for a later round. Requests are therefore read and /ready is
+    After `slice_seconds`, the remaining tasks wait for a later iteration. Requests are therefore read and /ready is
     answered while the configurations of many proxies are computed.
     """
 

@@ -66,7 +66,7 @@ class Subscription:
 
     @property
     def wildcard_names(self) -> Collection[str]:
-        """Return the names of the resources that a wildcard matched. The variant does not report them."""
+        """Return the names of the resources that a wildcard matched, if the protocol variant reports them."""
         return ()
 
     @property

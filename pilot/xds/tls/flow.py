@@ -29,7 +29,7 @@ class Flow:
         self._pending = b""
 
     def start(self) -> None:
-        """Start to forward. This replaces any other reader of the source."""
+        """Start forwarding. This replaces any other reader of the source."""
         self._loop.add_reader(self._source, self._read)
 
     def _read(self) -> None:

@@ -31,7 +31,7 @@ MAX_HANDSHAKES = 256
 CROWDED_HANDSHAKE_TIMEOUT = 5.0
 """Handshake timeout while `MAX_HANDSHAKES` are in progress, so that peers which send nothing do not block others."""
 SLICE_SECONDS = 0.01
-"""Duration of handshakes in a round of the event loop, before other events are handled."""
+"""Seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
 ACCEPT_RETRY_DELAY = 0.5
 """Seconds without accepting connections after the system ran out of file descriptors."""
 _log = scope("tls")
@@ -57,7 +57,7 @@ class TlsFront:
     # -- the port ------------------------------------------------------------------------------------------------------
 
     async def listen(self, address: Address, context: ssl.SSLContext, read_names: ReadNames) -> int:
-        """Start to accept connections and return the port number. Raise OSError if the address is unavailable.
+        """Start accepting connections, and return the port number. Raise OSError if the address is unavailable.
 
         `read_names` returns the names in client certificates.
         """

@@ -135,7 +135,7 @@ REFUSED = {
     "-p 70000": "--envoy-port: '70000' is not a port",
     "-z x": "--inbound-capture-port: 'x' is not an integer",
     "-i 10.0.0.0/33": "--istio-service-cidr: '10.0.0.0/33' does not appear",
-    "-x *": "--istio-service-exclude-cidr: \* would exclude all networks",
+    "-x *": "--istio-service-exclude-cidr: \\* would exclude all networks",
     "-u nobody-has-this-name": "--proxy-uid: .*nobody-has-this-name",
     "-g 4294967296": "--proxy-gid: 4294967296 is not between 0 and 4294967295",
     "-m TPROXY -t -1": "--istio-inbound-tproxy-mark: -1 is not between",

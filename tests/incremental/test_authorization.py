@@ -160,7 +160,7 @@ def test_an_edit_of_a_policy_costs_the_same_with_10_and_60_others(same_namespace
         after = [guard(made, node) for node in nodes]
         assert [n for n in range(count) if before[n] != after[n]] == [7]
     assert costs[0] == costs[1]
-    assert costs[0]["built_policy"] == 2, "for requests and for connections"
+    assert costs[0]["compiled_policy"] == 2, "for requests and for connections"
     assert costs[0].total() < 25, costs[0]
 
 
@@ -170,4 +170,4 @@ def test_a_policy_of_the_mesh_is_built_once_for_all() -> None:
         guard(made, node)
     ran = cost(made, nodes, policy("all", f"action: DENY, {RULE}", "istio-system"))
     assert all(b"policy[all]" in guard(made, node) for node in nodes)
-    assert ran["built_policy"] == 2
+    assert ran["compiled_policy"] == 2

@@ -231,5 +231,5 @@ def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -
         ran.append(counted)
     assert ran[0] == ran[1]
     assert ran[0]["_virtual_host"] == 2  # its host on each of the two ports
-    assert ran[0]["planned_hosts"] == 0
+    assert ran[0]["gateway_host_keys"] == 0
     assert ran[0].total() < 40

@@ -59,7 +59,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ({"configDir": "/nowhere/at/all"}, "--configDir: /nowhere/at/all: No such file or directory"),
         ({"configDir": ""}, "--configDir is required"),
-        ({"registries": "Mock"}, "--registries: 'Mock' is not known"),
+        ({"registries": "Mock"}, "--registries: unknown registry 'Mock', expected Kubernetes"),
         ({"grpcAddr": "15010"}, "invalid argument for --grpcAddr: '15010' is not host:port or :port"),
         ({"httpAddr": "::1:80"}, "invalid argument for --httpAddr"),
         ({"httpAddr": "a:70000"}, "invalid argument for --httpAddr"),

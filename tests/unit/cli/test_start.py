@@ -80,7 +80,10 @@ def test_the_log_is_opened_before_a_wrong_variable_is_warned_of(
 def test_rules_are_put_or_taken_away(ran: list[Any]) -> None:
     always = ["--reconcile", "--force-apply=true", "-p", "15002"]
     assert [pilot_agent([command, *always]) for command in ("istio-iptables", "istio-clean-iptables")] == [0, 0]
-    assert [(settings.operation.clean, settings.proxy.outbound_port) for settings in ran] == [(False, 15002), (True, 15002)]
+    assert [(settings.operation.clean, settings.proxy.outbound_port) for settings in ran] == [
+        (False, 15002),
+        (True, 15002),
+    ]
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.generated import chart_version
 from pilot.lib.build_info import build_info
 from testing.apiserver.server import ApiServer
 from testing.kube.installations import state_of
@@ -201,7 +202,7 @@ async def test_a_tag_is_printed_as_it_would_be_set(shell: Shell) -> None:
         | {
             "istio.io/tag": "prod",
             "istio.io/rev": "r2",
-            "app.kubernetes.io/version": build_info().version,
+            "app.kubernetes.io/version": chart_version(build_info().version),
             "install.operator.istio.io/owning-resource-not-pruned": "true",
         },
     }

@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PRODUCT = ("pilot", "ca", "webhook", "gotemplate", "deploy")
 API = "pilot/config/"
 SHARED = {
+    "GatewayStatus": "of a Gateway as it is read, beside the status that is written",
     "Metrics": "of a Telemetry, beside those of the process",
     "Node": "of Kubernetes, beside that of the derivation graph",
     "Port": "of a Gateway, beside that of a service of the model",

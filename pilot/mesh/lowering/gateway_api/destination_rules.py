@@ -28,7 +28,7 @@ from pilot.mesh.lowering.gateway_api.external_backends import backend_keys, exte
 from pilot.mesh.tables.database import Mesh
 
 
-class PolicySettings(NamedTuple):
+class PolicyFields(NamedTuple):
     """The settings of one policy for a host of a target. `port` limits them to one port, 0 for all."""
 
     age: tuple[str, str, str]
@@ -52,13 +52,13 @@ def _traffic_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _tls_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
+def _tls_settings(db: Mesh, key: ObjectKey) -> tuple[PolicyFields, ...] | None:
     policy = backend_tls_policy(db, key)
     if policy is None:
         return None
     source, age = ObjectRef(BACKEND_TLS_POLICY.id, *key), (policy.created, *key)
     return tuple(
-        PolicySettings(
+        PolicyFields(
             age,
             _rule_key(key.namespace, GroupKind(target.ref.group, target.ref.kind), target.ref.name, host),
             host,
@@ -72,14 +72,14 @@ def _tls_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None
 
 
 @derived
-def _traffic_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
+def _traffic_settings(db: Mesh, key: ObjectKey) -> tuple[PolicyFields, ...] | None:
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None:
         return None
     source, age = ObjectRef(BACKEND_TRAFFIC_POLICY.id, *key), (row.created, *key)
     budget = retry_budget(row.spec.retry_constraint) if row.spec.retry_constraint is not None else None
     return tuple(
-        PolicySettings(
+        PolicyFields(
             age,
             _rule_key(key.namespace, SERVICE.id, target.ref.name, host),
             host,
@@ -98,26 +98,26 @@ def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKe
 
 
 @derived
-def _backend_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
+def _backend_settings(db: Mesh, key: ObjectKey) -> tuple[PolicyFields, ...] | None:
     external = external_backend(db, key)
     if external is None or external.tls is None:
         return None
     rule = _rule_key(key.namespace, BACKEND.id, key.name, external.host)
     return (
-        PolicySettings(
+        PolicyFields(
             (external.created, *key), rule, external.host, ObjectRef(BACKEND.id, *key), external.port, tls=external.tls
         ),
     )
 
 
-_tls_policies: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+_tls_policies: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
     "tls_policy_settings", _tls_keys, _tls_settings
 )
-_traffic_policies: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+_traffic_policies: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
     "traffic_policy_settings", _traffic_keys, _traffic_settings
 )
 
-_backends: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+_backends: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
     "backend_settings", backend_keys, _backend_settings
 )
 
@@ -125,7 +125,7 @@ _backends: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
 @hub
 def destination_rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
     """Return the DestinationRules of all backend policies and XBackends."""
-    by_rule: dict[ObjectKey, list[PolicySettings]] = {}
+    by_rule: dict[ObjectKey, list[PolicyFields]] = {}
     for settings in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
         for setting in settings:
             by_rule.setdefault(setting.rule, []).append(setting)
@@ -135,7 +135,7 @@ def destination_rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[Destina
     }
 
 
-def build_destination_rule(key: ObjectKey, settings: Sequence[PolicySettings]) -> Object[DestinationRule]:
+def build_destination_rule(key: ObjectKey, settings: Sequence[PolicyFields]) -> Object[DestinationRule]:
     """Return the DestinationRule of a host. The oldest policy wins if several set the same field."""
     ports: dict[int, ClientTLSSettings] = {}
     for setting in settings:

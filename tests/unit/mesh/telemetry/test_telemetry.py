@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.config.kinds.istio import TELEMETRY
-from pilot.debug.telemetry import LEVELS, of_proxy, telemetryz
+from pilot.debug.telemetry import LEVELS, proxy_telemetry, telemetryz
 from pilot.mesh.model.telemetry_rules import LogRule, MetricOverride, MetricRules, SpanRules
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.telemetry.telemetry import (
@@ -205,7 +205,7 @@ def test_the_page_shows_all_and_those_of_a_proxy_by_level() -> None:
         "a": ["t1", "t3"],
         "istio-system": ["t2"],
     }
-    shown = of_proxy(made.mesh, made.connect(CLIENT))
+    shown = proxy_telemetry(made.mesh, made.connect(CLIENT))
     assert [shown[level]["Name"] for level in LEVELS] == ["t2", "t3", "", "t1"]
     assert (shown["Metrics"], shown["Tracing"]) == ([{}], [{}])
     assert [(part["Root"]["Name"], part["Logging"]) for part in shown["Logging"]] == [

@@ -110,16 +110,12 @@ def _backend_settings(db: Mesh, key: ObjectKey) -> tuple[PolicyFields, ...] | No
     )
 
 
-_tls_policies: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
-    "tls_policy_settings", _tls_keys, _tls_settings
-)
+_tls_policies: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather("tls_policy_settings", _tls_keys, _tls_settings)
 _traffic_policies: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
     "traffic_policy_settings", _traffic_keys, _traffic_settings
 )
 
-_backends: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather(
-    "backend_settings", backend_keys, _backend_settings
-)
+_backends: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather("backend_settings", backend_keys, _backend_settings)
 
 
 @hub

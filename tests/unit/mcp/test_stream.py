@@ -1,7 +1,8 @@
-"""What is sent over a stream that asks for configuration objects, and what is told of it."""
+"""Requests and states of a stream that asks for configuration objects, at a server with scripted responses."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -17,102 +18,136 @@ from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import NACK_LENGTH, McpClient, McpEndpoint, McpStream
 
 TYPES = ("a/v1/A", "b/v1/B")
+QUICK = Backoff(0.001, 0.001)
+Plain = dict[str, Any]
 
 
-class Call:
-    """A stream of a server that gives some answers and ends."""
+class ScriptedServer:
+    """Each stream gets the next list of responses and then ends with UNAVAILABLE. `requests` are those of each stream."""
 
-    def __init__(self, *answers: Any) -> None:
-        self._answers = list(answers)
-        self.sent: list[dict[str, Any]] = []
+    def __init__(self, *streams: Sequence[Any]) -> None:
+        self._streams = list(streams)
+        self.requests: list[list[Plain]] = []
 
-    def stream_stream(self, method: str, serialize: Any, parse: Any) -> Any:
-        assert method == "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-        return lambda: self
-
-    async def write(self, request: Any) -> None:
-        self.sent.append(json_format.MessageToDict(request))
-
-    async def read(self) -> Any:
-        return self._answers.pop(0) if self._answers else aio.EOF  # type: ignore[attr-defined]
-
-    async def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
-
-    async def details(self) -> str:
-        return "restarting"
+    async def serve(self, _: Any, context: Any) -> None:
+        requests = list[Plain]()
+        self.requests.append(requests)
+        responses = self._streams.pop(0) if self._streams else ()
+        for _ in TYPES:
+            requests.append(json_format.MessageToDict(await context.read()))
+        for response in responses:
+            await context.write(response)
+            requests.append(json_format.MessageToDict(await context.read()))
+        if not self._streams:
+            await asyncio.Event().wait()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
 
 
-class Asker(McpStream):
-    """A stream to `call`; `told` is what is told of it, `wrong` what it says of all that it receives."""
+class Receiver:
+    """Resources and states that a stream passes on. `errors` is the result for each resource, as long as there are any."""
 
-    def __init__(self, call: Call, revision: str = "") -> None:
-        self.call, self.told, self.wrong, self.received = call, list[str](), list[str](), list[Any]()
-        client = McpClient("id", "istio-system", revision)
-        super().__init__(
-            McpEndpoint("host:1", self.nothing),
-            client,
-            TYPES,
-            self.receive,
-            self.told.append,
-            Backoff(),
-            random.Random(1),
-        )
-
-    async def nothing(self) -> None:
-        return None
+    def __init__(self, *errors: list[str]) -> None:
+        self.states, self.received = list[str](), list[Any]()
+        self._errors = list(errors)
 
     async def receive(self, type_url: str, resources: Sequence[tuple[str, bytes]]) -> Sequence[str]:
         self.received.append((type_url, list(resources)))
-        return self.wrong
-
-    @contextlib.asynccontextmanager
-    async def _channel(self, credentials: Any) -> AsyncIterator[Call]:  # type: ignore[override]
-        yield self.call
+        return self._errors.pop(0) if self._errors else []
 
 
-def answer(version: str, nonce: str, *resources: bytes) -> Any:
-    made = discovery_pb2.DiscoveryResponse(type_url=TYPES[0], version_info=version, nonce=nonce)
+@contextlib.asynccontextmanager
+async def streaming(
+    server: ScriptedServer, receiver: Receiver, revision: str = "", backoff: Backoff = QUICK
+) -> AsyncIterator[None]:
+    """Run a stream until the block ends."""
+    grpc_server = aio.server()
+    method = grpc.stream_stream_rpc_method_handler(
+        server.serve,
+        discovery_pb2.DiscoveryRequest.FromString,
+        discovery_pb2.DiscoveryResponse.SerializeToString,
+    )
+    service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+    handler = grpc.method_handlers_generic_handler(service, {"StreamAggregatedResources": method})
+    grpc_server.add_generic_rpc_handlers((handler,))
+    port = grpc_server.add_insecure_port("127.0.0.1:0")
+    await grpc_server.start()
+
+    async def plaintext() -> None:
+        return None
+
+    stream = McpStream(
+        McpEndpoint(f"127.0.0.1:{port}", plaintext),
+        McpClient("id", "istio-system", revision),
+        TYPES,
+        receiver.receive,
+        receiver.states.append,
+        backoff,
+        random.Random(1),
+    )
+    await stream.start()
+    try:
+        yield
+    finally:
+        await stream.stop()
+        await grpc_server.stop(None)
+
+
+async def until(check: Any) -> None:
+    async with asyncio.timeout(5):
+        while not check():
+            await asyncio.sleep(0.002)
+
+
+def response(version: str, nonce: str, *resources: bytes) -> Any:
+    message = discovery_pb2.DiscoveryResponse(type_url=TYPES[0], version_info=version, nonce=nonce)
     for value in resources:
-        made.resources.add(type_url="t", value=value)
-    return made
+        message.resources.add(type_url="t", value=value)
+    return message
 
 
-def node(**more: str) -> dict[str, Any]:
+def node(**more: str) -> Plain:
     return {"id": "id", "metadata": {"GENERATOR": "api", "NAMESPACE": "istio-system", **more}}
 
 
 @pytest.mark.parametrize(("revision", "more"), [("", {}), ("canary", {"ISTIO_REVISION": "canary"})])
-async def test_the_first_request_alone_says_who_asks(revision: str, more: dict[str, str]) -> None:
-    asker = Asker(Call(), revision)
-    assert await asker._subscribe() == "UNAVAILABLE restarting"
-    assert asker.call.sent == [{"typeUrl": TYPES[0], "node": node(**more)}, {"typeUrl": TYPES[1]}]
-    assert asker.told == []
+async def test_only_the_first_request_has_the_node(revision: str, more: dict[str, str]) -> None:
+    server, receiver = ScriptedServer([], []), Receiver()
+    async with streaming(server, receiver, revision):
+        await until(lambda: len(server.requests) == 2 and len(server.requests[1]) == 2)
+    assert server.requests[0] == [{"typeUrl": TYPES[0], "node": node(**more)}, {"typeUrl": TYPES[1]}]
+    assert receiver.states == ["UNAVAILABLE restarting"]
 
 
-async def test_answers_are_acknowledged_with_their_version_and_refused_with_that_of_before() -> None:
-    asker = Asker(Call(answer("1", "x", b"one", b"two")))
-    await asker._subscribe()
-    assert asker.call.sent[2:] == [{"typeUrl": TYPES[0], "versionInfo": "1", "responseNonce": "x"}]
-    assert (asker.told, asker.received) == ([""], [(TYPES[0], [("t", b"one"), ("t", b"two")])])
-    asker.wrong = ["a is wrong", "b too"]
-    refused = await asker._process(answer("2", "y"))
-    assert json_format.MessageToDict(refused) == {
+async def test_an_ack_has_the_new_version_and_a_nack_the_last_good_one() -> None:
+    first, second, third = response("1", "x", b"one", b"two"), response("2", "y"), response("3", "z")
+    server = ScriptedServer([first, second, third])
+    receiver = Receiver([], ["a is wrong", "b too"], ["x" * (NACK_LENGTH + 5)])
+    async with streaming(server, receiver):
+        await until(lambda: server.requests and len(server.requests[0]) == 5)
+    assert receiver.received[0] == (TYPES[0], [("t", b"one"), ("t", b"two")])
+    assert receiver.states[0] == ""
+    [ack, nack, long_nack] = server.requests[0][2:]
+    assert ack == {"typeUrl": TYPES[0], "versionInfo": "1", "responseNonce": "x"}
+    assert nack == {
         "typeUrl": TYPES[0],
         "versionInfo": "1",
         "responseNonce": "y",
         "errorDetail": {"code": 3, "message": "a is wrong; b too"},
     }
-    asker.wrong = ["x" * (NACK_LENGTH + 5)]
-    assert (await asker._process(answer("2", "z"))).error_detail.message == "x" * NACK_LENGTH + "… (5 more characters)"
+    assert long_nack["errorDetail"]["message"] == "x" * NACK_LENGTH + "… (5 more characters)"
 
 
-async def test_a_new_stream_knows_no_versions_and_an_answer_ends_the_waiting() -> None:
-    asker = Asker(Call(answer("1", "x")))
-    asker._attempts.next_delay()
-    await asker._subscribe()
-    assert asker._attempts.failures == 0
-    asker.call, asker.wrong = Call(answer("2", "y")), ["no"]
-    await asker._subscribe()
-    assert asker.call.sent[2]["errorDetail"] == {"code": 3, "message": "no"}
-    assert "versionInfo" not in asker.call.sent[2]
+async def test_a_new_stream_has_no_versions() -> None:
+    server, receiver = ScriptedServer([response("1", "x")], [response("2", "y")]), Receiver([], ["no"])
+    async with streaming(server, receiver):
+        await until(lambda: len(server.requests) == 2 and len(server.requests[1]) == 3)
+    nack = server.requests[1][2]
+    assert nack["errorDetail"] == {"code": 3, "message": "no"}
+    assert "versionInfo" not in nack
+
+
+async def test_after_a_response_it_reconnects_without_longer_delays() -> None:
+    streams = [[response(str(number), "x")] for number in range(10)]
+    server = ScriptedServer(*streams)
+    async with streaming(server, Receiver(), backoff=Backoff(0.02, 60.0)):
+        await until(lambda: len(server.requests) == len(streams))

@@ -16,7 +16,7 @@ from pilot.debug.pages import sections
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import DebugSettings
-from testing.mesh.debug_pages import Ask, ask, build_mesh, client, connection, pages, refusal
+from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, sources
 
 # -- the process -----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,7 @@ from aiohttp.test_utils import TestClient
 from pilot.debug.pages import sections
 from pilot.debug.profiles import PREFIX
 from pilot.settings.process import DebugSettings
-from testing.mesh.debug_pages import client, pages
 
-__all__ = ["client", "pages"]
 PATHS = [
     *(
         page.path

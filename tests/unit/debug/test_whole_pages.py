@@ -19,10 +19,9 @@ from pilot.debug.plain_json import LazyFields, parts
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import DebugSettings
-from testing.mesh.debug_pages import Ask, ask, build_mesh, client, connection, pages, refusal
+from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, sources
 
-__all__ = ["ask", "client", "pages"]
 AT = "2023-11-14T22:13:20.000000Z"
 TYPES = [BY_SHORT_NAME[name] for name in ("cds", "lds", "eds", "rds")]
 NAMED = ("cluster", "listener", "route", "endpoint")

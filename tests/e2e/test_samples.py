@@ -96,7 +96,7 @@ def test_every_command_of_the_documents_does_its_work(shop: Sample) -> None:
 
 
 def documented_commands() -> list[str]:
-    """Returns what stands after a "$" in the blocks of commands of all pages, each once. They are about the shop."""
+    """Return the commands after "$" in the console blocks of all pages, each once. They run against the shop."""
     pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md"))]
     blocks = [block for page in pages for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL)]
     return list(dict.fromkeys(line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")))

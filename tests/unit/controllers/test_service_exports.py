@@ -1,105 +1,110 @@
-"""Which Services are exported, how, and what an API server that refuses means for it."""
+"""ServiceExports that are created for Services, and requests that the API server rejects."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from pilot.controllers.service_exports import ServiceExportController
-from pilot.kube.api_errors import ApiError, Conflict, NotFound
-from pilot.kube.list_watch import NamespacedName, ObjectChange
-from testing.kube.kube_access import chance, pace
+from pilot.lib.tasks import cancel_tasks
+from testing.apiserver.request_info import Asked
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import chance, client_of, defined_server, pace, until
+from testing.mesh.objects import make
 
-TEA, CUPS = NamespacedName("shop", "tea"), NamespacedName("shop", "cups")
-
-
-class Client:
-    """Keeps what an API server is asked for, and refuses it where a test says so."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str, Any]] = []
-        self.refusal: ApiError | None = None
-
-    async def call(self, verb: str, path: str, body: bytes) -> bytes:
-        self.calls.append((verb, path, msgspec.json.decode(body)))
-        if self.refusal is not None:
-            raise self.refusal
-        return b"{}"
-
-
-class Exports:
-    """The part with a client that is a stand-in; `looked` has what it wants to look at."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.client, self.looked = Client(), list[NamespacedName]()
-        client: Any = self.client
-        self.part = ServiceExportController(
-            client, lambda namespace, name: (namespace, name) == tuple(CUPS), pace(), chance(1)
-        )
-        monkeypatch.setattr(self.part._reconciler, "enqueue", self.looked.extend)
-
-    async def receive(self, name: NamespacedName, uid: str | None) -> None:
-        raw = msgspec.json.encode({"metadata": {"uid": uid}}) if uid is not None else None
-        await self.part._receive([ObjectChange(name, raw)])
+EXPORTS = ("multicluster.x-k8s.io", "serviceexports")
+SERVICES = ("", "services")
+SPEC = "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"
 
 
 @pytest.fixture
-def exports(monkeypatch: pytest.MonkeyPatch) -> Exports:
-    return Exports(monkeypatch)
+async def server() -> AsyncIterator[ApiServer]:
+    async with defined_server() as server:
+        server.put(make("Namespace", "shop"))
+        yield server
 
 
-async def test_a_service_is_exported_once_with_itself_as_the_owner(exports: Exports) -> None:
-    await exports.receive(TEA, "1")
-    await exports.receive(TEA, "1")  # an edit
-    assert exports.looked == [TEA]
-    await exports.part._reconcile(TEA)
-    metadata = {
-        "name": "tea",
-        "namespace": "shop",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "tea", "uid": "1"}],
-    }
-    made = {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": metadata}
-    assert exports.client.calls == [
-        ("POST", "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/shop/serviceexports", made)
-    ]
+@contextlib.asynccontextmanager
+async def exporting(server: ApiServer) -> AsyncIterator[None]:
+    """Run a controller that exports all Services but shop/cups."""
+    client = client_of(server)
+    controller = ServiceExportController(client, lambda *name: name == ("shop", "cups"), pace(), chance(1))
+    task = asyncio.create_task(controller.run())
+    try:
+        yield
+    finally:
+        await cancel_tasks(task)
+        await client.close()
 
 
-async def test_a_service_that_was_made_again_is_exported_again(exports: Exports) -> None:
-    await exports.receive(TEA, "1")
-    await exports.receive(TEA, None)
-    await exports.part._reconcile(TEA)
-    assert exports.client.calls == []
-    await exports.receive(TEA, "1")
-    await exports.receive(TEA, "2")
-    assert exports.looked == [TEA, TEA, TEA]
+def put_service(server: ApiServer, name: str) -> None:
+    server.put(make("Service", name, SPEC, "shop"))
 
 
-async def test_a_service_that_stays_in_its_cluster_is_not_exported(exports: Exports) -> None:
-    await exports.receive(CUPS, "1")
-    await exports.part._reconcile(CUPS)
-    assert exports.client.calls == []
+def exports(server: ApiServer) -> dict[str, Any]:
+    return {name: stored.plain for (_, name), stored in server.store.collection(EXPORTS).objects.items()}
+
+
+def is_creation(asked: Asked) -> bool:
+    return asked.verb == "create" and asked.resource.plural == "serviceexports"
+
+
+def creations(server: ApiServer) -> int:
+    return sum(map(is_creation, server.requests))
+
+
+async def settled(server: ApiServer) -> None:
+    """Return when the controller has handled all earlier changes: it handles them in order."""
+    put_service(server, f"last-{server.store.revision}")
+    name = next(reversed(server.store.collection(SERVICES).objects))[1]
+    await until(lambda: name in exports(server))
+
+
+async def test_a_service_is_exported_once_with_itself_as_the_owner(server: ApiServer) -> None:
+    async with exporting(server):
+        put_service(server, "tea")
+        await until(lambda: "tea" in exports(server))
+        tea = server.store.collection(SERVICES).objects["shop", "tea"].plain
+        server.put({**tea, "spec": {**tea["spec"], "ports": [{"port": 81}]}})
+        await settled(server)
+    uid = tea["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "tea", "uid": uid}
+    assert exports(server)["tea"]["metadata"]["ownerReferences"] == [owner]
+    assert creations(server) == 2, "one for each Service"
+
+
+async def test_a_service_that_is_created_again_is_exported_again(server: ApiServer) -> None:
+    async with exporting(server):
+        for _ in range(2):
+            put_service(server, "tea")
+            await until(lambda: "tea" in exports(server))
+            for resource in (SERVICES, EXPORTS):
+                server.store.delete(resource, ("shop", "tea"))
+        await settled(server)
+    assert creations(server) == 3
+
+
+async def test_a_cluster_local_service_is_not_exported(server: ApiServer) -> None:
+    async with exporting(server):
+        put_service(server, "cups")
+        await settled(server)
+    assert "cups" not in exports(server)
+    assert creations(server) == 1
 
 
 @pytest.mark.parametrize(
-    ("refusal", "again"),
-    [
-        (Conflict(409, "AlreadyExists", ""), False),
-        (NotFound(404, "NotFound", ""), False),
-        (ApiError(403, "Forbidden", ""), False),
-        (ApiError(404, "Other", ""), True),
-        (ApiError(500, "InternalError", ""), True),
-    ],
+    ("code", "reason", "attempts"),
+    [(409, "AlreadyExists", 1), (404, "NotFound", 1), (403, "Forbidden", 1), (500, "InternalError", 2)],
 )
-async def test_what_is_there_or_ends_is_left_and_the_rest_tried_again(
-    exports: Exports, refusal: ApiError, again: bool
-) -> None:
-    await exports.receive(TEA, "1")
-    exports.client.refusal = refusal
-    if again:
-        with pytest.raises(ApiError):
-            await exports.part._reconcile(TEA)
-    else:
-        await exports.part._reconcile(TEA)
-    assert len(exports.client.calls) == 1
+async def test_only_unexpected_errors_are_retried(server: ApiServer, code: int, reason: str, attempts: int) -> None:
+    server.faults.refuse(code, concerns=is_creation, reason=reason)
+    async with exporting(server):
+        put_service(server, "tea")
+        await until(lambda: creations(server) == attempts)
+        await settled(server)
+    assert ("tea" in exports(server)) == (attempts == 2)
+    assert creations(server) == attempts + 1

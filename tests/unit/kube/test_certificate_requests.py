@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import json
 import pathlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 import grpc
 import pytest
@@ -18,7 +16,6 @@ from ca.pem import bundle_pem, key_pem
 from pilot.bootstrap.security.external_signer import ExternalSigner
 from pilot.bootstrap.security.signed_certificate import SignedCertificate
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.kube import certificate_requests
 from pilot.kube.api_errors import KubeError
 from pilot.kube.certificate_requests import WORKLOAD_USAGES, CertificateRequestError, request_certificate
 from pilot.lib.flags import FlagError
@@ -68,32 +65,6 @@ async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) 
         (USAGES, 3600),
         (USAGES, None),
     ]
-
-
-def line(kind: str, certificate: str = "", **status: Any) -> bytes:
-    found = {"metadata": {"name": "a"}, "status": {"certificate": certificate, **status}}
-    return json.dumps({"type": kind, "object": found}).encode()
-
-
-def test_what_a_watch_tells_of_a_request() -> None:
-    assert [
-        certificate_requests._certificate_of_event(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")
-    ] == [
-        b"abc",
-        b"abc",
-        b"",
-    ]
-    assert certificate_requests._certificate_of_event(line("MODIFIED")) == b""
-    with pytest.raises(CertificateRequestError, match="the request was deleted before the certificate was issued"):
-        certificate_requests._certificate_of_event(line("DELETED", "YWJj"))
-    with pytest.raises(CertificateRequestError, match="Denied"):
-        certificate_requests._certificate_of_event(
-            line("MODIFIED", conditions=[{"type": "Denied", "status": "True", "message": "no"}])
-        )
-    with pytest.raises(KubeError, match="too old"):
-        certificate_requests._certificate_of_event(
-            json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode()
-        )
 
 
 async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:
@@ -148,7 +119,7 @@ async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
 async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certificate_requests, "ISSUE_TIMEOUT", 0.05)
+    monkeypatch.setattr("pilot.kube.certificate_requests.ISSUE_TIMEOUT", 0.05)
     assert "did not complete csr-workload-" in await refused(server)
 
 

@@ -90,7 +90,7 @@ def test_another_intermediate_is_taken_while_envoys_stay(mesh: Mesh) -> None:
     before = mesh.envoy("web-1", FIRST)
     eventually(lambda: has(before, "one"), 30, "the proxy has its clusters")
     write_plugged_in(mesh.cacerts, SECOND)
-    eventually(lambda: "took the signing certificate" in mesh.pilot.log.read_text(), 30, "the second one is taken")
+    eventually(lambda: "loaded the signing certificate" in mesh.pilot.log.read_text(), 30, "the second one is taken")
     after = mesh.envoy("web-2", SECOND)
     eventually(lambda: has(after, "one"), 30, "a proxy of the second one has its clusters")
     mesh.write("two")

@@ -77,7 +77,7 @@ class Fleet:
         self.nodes = [programs.node(pods[number % len(pods)]) for number in range(shape.proxies)]
 
     async def connect(self, port: int, process: Any, sent: Sent | None = None) -> float:
-        """Connects everybody until all have everything, and lets them go; returns what that cost the process."""
+        """Connect everybody until all have everything, and lets them go; returns what that cost the process."""
         fleet = self._fleets.Fleet(f"127.0.0.1:{port}", self.nodes, "delta")
         if sent is not None:
             for client in fleet.clients:

@@ -44,7 +44,7 @@ def cost_of(front: Front, rows: Rows) -> float:
 
 
 def count_looks(front: Front, rows: Rows) -> int:
-    """Returns how many derivations an edit looks at."""
+    """Return how many derivations an edit looks at."""
     looks, refresh = 0, Database.refresh
 
     def counting(db: Database, node: Node) -> None:

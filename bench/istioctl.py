@@ -83,7 +83,7 @@ def _lines(text: str) -> list[str]:
 
 
 def differences(wanted: list[str], got: list[str]) -> list[str]:
-    """Returns the lines of one side that the other has no equal for: "- " wanted, "+ " got. What a transcript leaves out may be anything."""
+    """Return the lines of one side that the other has no equal for: "- " wanted, "+ " got. What a transcript leaves out may be anything."""
     is_cut = any(MORE.fullmatch(line) for line in wanted)
     left, missing = list(got), []
     for line in (line for line in wanted if not MORE.fullmatch(line)):
@@ -186,7 +186,7 @@ class Plane:
 
 
 def as_recorded(plain: dict[str, Any]) -> dict[str, Any]:
-    """Returns an object as it was when the transcripts were made: webhooks by URL, definitions of a version of the Gateway API."""
+    """Return an object as it was when the transcripts were made: webhooks by URL, definitions of a version of the Gateway API."""
     if plain["kind"].endswith("WebhookConfiguration"):
         for webhook in plain["webhooks"]:
             webhook["clientConfig"].pop("service", None)
@@ -197,7 +197,7 @@ def as_recorded(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns what Envoy's admin port says of clusters, made of their endpoints; all of them are well."""
+    """Return what Envoy's admin port says of clusters, made of their endpoints; all of them are well."""
     statuses = []
     for assignment in assignments:
         hosts = [
@@ -210,7 +210,7 @@ def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def make_files(plane: Plane, folder: pathlib.Path) -> None:
-    """Writes the files that commands name: dumps of proxies, and objects of the mesh."""
+    """Write the files that commands name: dumps of proxies, and objects of the mesh."""
     for proxy in ("booking-0.tickets", "timetable-v1-0.harbor"):
         dump = plane.get(f"/debug/config_dump?proxyID={proxy}&include_eds")
         (folder / f"{proxy.partition('.')[0]}-config-dump.json").write_bytes(dump)

@@ -52,7 +52,7 @@ class Process:
         ]
 
     async def start(self) -> None:
-        """Returns when it is ready."""
+        """Return when it is ready."""
         self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
         self.pid = self._process.pid
         while not await asyncio.to_thread(self._ready):

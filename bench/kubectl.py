@@ -28,7 +28,7 @@ BAD = GOOD.replace("resolution: DNS", "resolution: DNS, addresses: [10.0.0.0/8]"
 
 
 def run(title: str, *words: str, text: str = "", wanted: int = 0) -> bool:
-    """Runs kubectl; prints what came out in a line. Returns whether the exit status was the wanted one."""
+    """Run kubectl; prints what came out in a line. Returns whether the exit status was the wanted one."""
     done = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
     good = done.returncode == wanted
     said = (done.stderr or done.stdout).strip().splitlines()
@@ -38,7 +38,7 @@ def run(title: str, *words: str, text: str = "", wanted: int = 0) -> bool:
 
 
 def check(name: str, text: str) -> bool:
-    """Returns whether kubectl can do everything with the objects of a manifest."""
+    """Return whether kubectl can do everything with the objects of a manifest."""
     results = [
         run(
             f"{name}: apply --server-side --dry-run=server",
@@ -59,7 +59,7 @@ def check(name: str, text: str) -> bool:
 
 
 def everything() -> bool:
-    """Returns whether all of it worked."""
+    """Return whether all of it worked."""
     manifests = {path.stem: path.read_text() for path in sorted((ROOT / "deploy/manifests").glob("*.yaml"))}
     results = [check(name, text) for name, text in manifests.items()]
     results += [

@@ -162,7 +162,7 @@ class Nearness:
         return job._replace(tests=list(dict.fromkeys([*every, *job.tests])))
 
     def _chosen(self, mutant: Mutant, lines: range | None, at_most: float) -> Job:
-        """Returns the job with tests of the nearest files first, some of each in turn, then some of every other file in turn."""
+        """Return the job with tests of the nearest files first, some of each in turn, then some of every other file in turn."""
         files: dict[str, list[str]] = {}
         reaching = self._reached.reaching(mutant.path, lines)
         if not reaching and lines is None:

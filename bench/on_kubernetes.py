@@ -50,7 +50,7 @@ spec: {hosts: [%s.example.com], ports: [{number: 80, name: http, protocol: HTTP}
 
 
 def kubectl(*words: str, text: str = "", wanted: int | None = 0) -> str:
-    """Returns what kubectl says; AssertionError where its exit status is not the wanted one."""
+    """Return what kubectl says; AssertionError where its exit status is not the wanted one."""
     done = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
     said = done.stdout + done.stderr
     assert wanted is None or done.returncode == wanted, f"kubectl {' '.join(words)}: {said[-500:]}"
@@ -68,7 +68,7 @@ class Seen:
         self.missed = 0
 
     def check(self, what: str, look: Callable[[], Any], seconds: float = 30) -> None:
-        """Waits until `look` returns something that is true, and prints it."""
+        """Wait until `look` returns something that is true, and prints it."""
         began = time.monotonic()
         try:
             found = eventually(look, seconds, what)
@@ -80,7 +80,7 @@ class Seen:
 
 
 def install(port: int) -> None:
-    """Applies deploy/manifests, with webhooks that point at a port of this machine."""
+    """Apply deploy/manifests, with webhooks that point at a port of this machine."""
     kubectl(
         "apply",
         "--server-side",
@@ -111,7 +111,7 @@ def install(port: int) -> None:
 
 
 def account_config(folder: pathlib.Path) -> pathlib.Path:
-    """Returns a kubeconfig with the control plane's own service account, so that it has the rights of its roles alone."""
+    """Return a kubeconfig with the control plane's own service account, so that it has the rights of its roles alone."""
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "-o", "json"))
     token = kubectl("-n", SYSTEM, "create", "token", "istiod", "--duration=1h").strip()
     config["users"][0]["user"] = {"token": token}
@@ -145,7 +145,7 @@ class Replica(Process):
 
 
 def holders() -> dict[str, str]:
-    """Returns who holds each lock."""
+    """Return who holds each lock."""
     found = {lock: get("-n", SYSTEM, "configmap", lock) for lock in LOCKS}
     return {
         lock: json.loads(each["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"]
@@ -190,7 +190,7 @@ def look_at_webhooks(seen: Seen) -> None:
 
 
 def look_at_elections(seen: Seen, replicas: list[Replica]) -> None:
-    """Kills the replica that leads, and looks for another one that does its work."""
+    """Kill the replica that leads, and looks for another one that does its work."""
     kubectl("apply", "-f", "-", text=ENTRY % ("before", "before"))
     seen.check(
         "the leader allocates addresses",
@@ -235,7 +235,7 @@ async def look_at_tokens(seen: Seen, port: int) -> None:
 
 @contextlib.contextmanager
 def three(seen: Seen, folder: pathlib.Path, https: int) -> Iterator[list[Replica]]:
-    """Yields three replicas that are ready. The second one is there before the others and leads; the first one answers webhooks."""
+    """Yield three replicas that are ready. The second one is there before the others and leads; the first one answers webhooks."""
     config, replicas = account_config(folder), list[Replica]()
     try:
         for name, port in (("istiod-1", free_port()), ("istiod-0", https), ("istiod-2", free_port())):

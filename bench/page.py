@@ -174,7 +174,7 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
 
 
 async def cpu_of(session: Any) -> dict[str, float]:
-    """Returns the seconds of CPU that the page's thread has used, for what."""
+    """Return the seconds of CPU that the page's thread has used, for what."""
     found = {metric["name"]: metric["value"] for metric in (await session.send("Performance.getMetrics"))["metrics"]}
     return {name: found[name] for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")}
 

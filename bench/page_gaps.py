@@ -107,7 +107,7 @@ class Watch:
             threading.Thread(target=self._note, daemon=True).start()
 
     async def during(self, work: Callable[[], Any]) -> tuple[Gap, Any]:
-        """Returns the longest silence while `work` runs in a thread, and its result."""
+        """Return the longest silence while `work` runs in a thread, and its result."""
         task = asyncio.ensure_future(asyncio.to_thread(work))
         clock = cpu = 0.0
         self._last, last_cpu = time.perf_counter(), time.process_time()
@@ -134,7 +134,7 @@ class Watch:
 
 
 def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
-    """Writes services of Kubernetes with one endpoint each; every tenth has rules of users, one of which comes too late for its host."""
+    """Write services of Kubernetes with one endpoint each; every tenth has rules of users, one of which comes too late for its host."""
     for n in range(namespaces):
         found: list[Plain] = [made("v1", "Namespace", f"ns-{n}", "")]
         for s in range(services):
@@ -198,7 +198,7 @@ def serve_clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
 
 
 async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, namespaces: int) -> None:
-    """Connects proxies, every tenth by delta; then fetches each page that it is told, until it is told None."""
+    """Connect proxies, every tenth by delta; then fetches each page that it is told, until it is told None."""
     fleet = Fleet(xds)
     try:
         for number in range(proxies):
@@ -221,7 +221,7 @@ async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
 
 
 async def connect(fleet: Fleet, slot: str, of: Proxy, delta: bool) -> None:
-    """Connects a proxy and waits for its clusters; again where its stream was ended, as those of slow readers are."""
+    """Connect a proxy and waits for its clusters; again where its stream was ended, as those of slow readers are."""
     while True:
         await fleet.connect(slot, of, delta)
         follower = fleet.followers[slot]
@@ -234,7 +234,7 @@ async def connect(fleet: Fleet, slot: str, of: Proxy, delta: bool) -> None:
 
 
 def fetch(url: str) -> tuple[int, float]:
-    """Returns the size of an answer and the seconds that it took."""
+    """Return the size of an answer and the seconds that it took."""
     started = time.perf_counter()
     try:
         with urllib.request.urlopen(url, timeout=120) as answer:
@@ -245,7 +245,7 @@ def fetch(url: str) -> tuple[int, float]:
 
 
 def follow(url: str) -> tuple[int, float]:
-    """Reads a stream of events for some seconds."""
+    """Read a stream of events for some seconds."""
     started, size = time.perf_counter(), 0
     with urllib.request.urlopen(url, timeout=120) as answer:
         while time.perf_counter() - started < 5:
@@ -270,7 +270,7 @@ async def running(folder: pathlib.Path, ports: dict[str, int]) -> AsyncIterator[
 
 
 async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
-    """Returns whether every page let others have their turn in time."""
+    """Return whether every page let others have their turn in time."""
     ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
     async with running(folder, ports) as plane:
         pipe, theirs = multiprocessing.Pipe()
@@ -325,7 +325,7 @@ def look_at_health(plane: ControlPlane) -> Callable[[], Any]:
 
 
 def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, limit: float) -> bool:
-    """Prints what a page cost; returns whether that is within the limit."""
+    """Print what a page cost; returns whether that is within the limit."""
     clock, cpu = (1000 * max(of) for of in zip(*gaps, strict=True))
     print(
         f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {answer[0] / 1e6:7.2f} MB in {answer[1]:6.2f} s", flush=True

@@ -28,7 +28,7 @@ OURS = "pilot."
 
 
 async def top(go: str, url: str, work: str) -> list[str]:
-    """Returns what the tool prints of a profile, the functions with the most first."""
+    """Return what the tool prints of a profile, the functions with the most first."""
     pipe = asyncio.subprocess.PIPE
     command = (go, "tool", "pprof", "-top", url)
     process = await asyncio.create_subprocess_exec(
@@ -68,7 +68,7 @@ async def is_trace(plane: ControlPlane, seconds: int) -> bool:
 
 
 async def measure(options: argparse.Namespace, work: str) -> bool:
-    """Returns whether every profile was opened."""
+    """Return whether every profile was opened."""
     folder, shape = pathlib.Path(work) / "config", SHAPES[options.shape]
     folder.mkdir()
     write_mesh(folder, shape)

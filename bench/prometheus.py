@@ -65,13 +65,13 @@ class Asked(NamedTuple):
 
 
 def of_alerts(rules: Any) -> Iterator[Asked]:
-    """Yields what each alert compares."""
+    """Yield what each alert compares."""
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
         yield Asked(f"alert {rule['alert']}", COMPARISON.sub("", rule["expr"].strip()))
 
 
 def of_dashboard(name: str, panels: list[Any]) -> Iterator[Asked]:
-    """Yields the targets of panels, and of the panels in them."""
+    """Yield the targets of panels, and of the panels in them."""
     for panel in panels:
         yield from of_dashboard(name, panel.get("panels") or [])
         for target in panel.get("targets") or []:
@@ -80,17 +80,17 @@ def of_dashboard(name: str, panels: list[Any]) -> Iterator[Asked]:
 
 
 def metrics_of(expression: str) -> set[str]:
-    """Returns the metrics that an expression selects."""
+    """Return the metrics that an expression selects."""
     return set(NAME.findall(re.sub(r"\{[^}]*\}", " ", BARE.sub(" ", expression)))) - WORDS
 
 
 def base(name: str, known: set[str]) -> str:
-    """Returns the family of a series."""
+    """Return the family of a series."""
     return next((name.removesuffix(end) for end in SUFFIXES if name.removesuffix(end) in known), name)
 
 
 def reason(expression: str, exposed: set[str]) -> str:
-    """Returns why an expression may have no data; "" where it should have some."""
+    """Return why an expression may have no data; "" where it should have some."""
     names = metrics_of(expression)
     known = exposed | set(CATALOGUE)
     if foreign := {name for name in names if base(name, known) not in known and name not in known | set(PROMETHEUS)}:
@@ -132,12 +132,12 @@ def call_webhook(port: int, path: str, what: Any) -> None:
 
 
 def workload(number: int) -> Any:
-    """Returns a Pod that gets its proxy; every other time one that cannot, as its annotation says nothing that there is."""
+    """Return a Pod that gets its proxy; every other time one that cannot, as its annotation says nothing that there is."""
     return pod(annotations={"traffic.sidecar.istio.io/includeInboundPorts": "all of them"} if number % 2 else {})
 
 
 def write_service(folder: pathlib.Path, number: int) -> None:
-    """Changes a Service of Kubernetes."""
+    """Change a Service of Kubernetes."""
     ports = [{"name": "http", "port": 80, "targetPort": 8000 + number % 1000}]
     spec = {"clusterIP": "10.96.0.9", "ports": ports}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "ns-0"}, "spec": spec}
@@ -146,7 +146,7 @@ def write_service(folder: pathlib.Path, number: int) -> None:
 
 
 def wrong(number: int) -> Any:
-    """Returns an object that the webhook refuses every other time."""
+    """Return an object that the webhook refuses every other time."""
     routes = [{"route": [{"destination": {"host": "s1.ns-0.example"}, "weight": -1 if number % 2 else 1}]}]
     return made("VirtualService", "checked", "ns-0", {"hosts": ["s1.ns-0.example"], "http": routes})
 
@@ -226,7 +226,7 @@ class Prometheus(Process):
 
 
 def judge(prometheus: Prometheus, asked: list[Asked], exposed: set[str], verbose: bool) -> bool:
-    """Prints what has no data; returns whether nothing should have had some."""
+    """Print what has no data; returns whether nothing should have had some."""
     good, found = True, 0
     for place, expression in asked:
         result = prometheus.get("query", query=expression)["result"]
@@ -242,7 +242,7 @@ def judge(prometheus: Prometheus, asked: list[Asked], exposed: set[str], verbose
 
 
 def rules_hold(prometheus: Prometheus) -> bool:
-    """Returns whether Prometheus could evaluate every rule; prints those that it could not, and the alerts that fire."""
+    """Return whether Prometheus could evaluate every rule; prints those that it could not, and the alerts that fire."""
     rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     for rule in rules:
         if rule["health"] != "ok":
@@ -253,7 +253,7 @@ def rules_hold(prometheus: Prometheus) -> bool:
 
 
 async def measure(options: argparse.Namespace, work: pathlib.Path) -> bool:
-    """Returns whether all that should have data has some."""
+    """Return whether all that should have data has some."""
     rules = MONITORING / "alerts.yaml"
     checked = await asyncio.create_subprocess_exec(options.promtool, "check", "rules", str(rules))
     is_valid = await checked.wait() == 0

@@ -107,7 +107,7 @@ class Counting(Batch):
 
 
 def documents(document: str, size: int) -> str:
-    """Returns as many of the documents as make a file of that many bytes."""
+    """Return as many of the documents as make a file of that many bytes."""
     parts: list[str] = []
     length = 0
     while length < size:
@@ -117,18 +117,18 @@ def documents(document: str, size: int) -> str:
 
 
 def right_documents() -> str:
-    """Returns 10 MB of right objects."""
+    """Return 10 MB of right objects."""
     return documents(ENTRY, 10_000_000).replace(MISSPELT, RIGHT)
 
 
 def items(count: int) -> str:
-    """Returns one list of misspelt objects."""
+    """Return one list of misspelt objects."""
     indented = (ENTRY.format(i, "NONE", MISSPELT).replace("\n", "\n  ").rstrip(" ") for i in range(count))
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}" for item in indented)
 
 
 def json_list(size: int, more: str = RIGHT, indent: int | None = None) -> str:
-    """Returns a list of objects as JSON, of at least that many bytes; `more` is at the end of each."""
+    """Return a list of objects as JSON, of at least that many bytes; `more` is at the end of each."""
     item = (
         json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", more)), indent=indent)
         .replace("entry-0", "entry-%d")

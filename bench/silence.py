@@ -46,7 +46,7 @@ def run_client(port: int, variant: str, kind: str, names: int) -> None:
 
 
 async def longest_silence(until: asyncio.Future[None]) -> tuple[float, float]:
-    """Returns seconds by the clock, and of CPU."""
+    """Return seconds by the clock, and of CPU."""
     longest, last, longest_cpu, last_cpu = 0.0, time.perf_counter(), 0.0, time.thread_time()
     while not until.done():
         await asyncio.sleep(0.001)

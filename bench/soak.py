@@ -86,7 +86,7 @@ async def settled_nodes(mesh: RealMesh) -> int:
 
 
 async def keep_evidence(mesh: RealMesh, number: int) -> None:
-    """Writes what the control plane says of itself into the folder of a round, and has it log its tasks."""
+    """Write what the control plane says of itself into the folder of a round, and has it log its tasks."""
     folder = mesh.work / f"round-{number}"
     folder.mkdir()
     for page in EVIDENCE:

@@ -56,7 +56,7 @@ def made(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
 
 
 def edit(folder: pathlib.Path, number: int, shape: Shape) -> None:
-    """Changes the limit of one service."""
+    """Change the limit of one service."""
     spec = {"host": "s0.ns-0.example", "trafficPolicy": {"connectionPool": {"tcp": {"maxConnections": 10 + number}}}}
     temporary = folder.parent / "rule.new"
     temporary.write_text(json.dumps(made("DestinationRule", "rule", "ns-0", spec)))

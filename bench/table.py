@@ -112,7 +112,7 @@ class Server:
             return False
 
     def settle(self) -> None:
-        """Waits until it rests: what it does once after the start is no part of what proxies cost."""
+        """Wait until it rests: what it does once after the start is no part of what proxies cost."""
         until = time.monotonic() + 30
         used = self._used()
         while time.monotonic() < until:
@@ -122,7 +122,7 @@ class Server:
                 return
 
     def _used(self) -> float:
-        """Returns the CPU-seconds of all threads."""
+        """Return the CPU-seconds of all threads."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

@@ -271,7 +271,7 @@ FRONTS: dict[str, Callable[[ssl.SSLContext, str], Awaitable[int]]] = {
 
 
 async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
-    """Serves until standard input ends; prints the port."""
+    """Serve until standard input ends; prints the port."""
     server, key, certificate = make_server(sizes), (folder / "key.pem").read_bytes(), (folder / "cert.pem").read_bytes()
     if variant == "plain":
         port = server.add_insecure_port("127.0.0.1:0")

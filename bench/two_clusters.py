@@ -11,7 +11,7 @@ IN_BOTH = ("service-", "node-", "namespace-")
 
 
 def split(home: pathlib.Path, west: pathlib.Path) -> None:
-    """Moves every second Pod of a service, with its part of the EndpointSlice, to the other cluster, which has all Services too.
+    """Move every second Pod of a service, with its part of the EndpointSlice, to the other cluster, which has all Services too.
 
     A slice that is written again as a whole names Pods that the first cluster does not have: they are not endpoints there.
     """
@@ -34,6 +34,6 @@ def _split_slice(file: pathlib.Path, other: pathlib.Path) -> None:
 
 
 def _moves(pod: str) -> bool:
-    """Returns whether a Pod, `<app>-<number>`, has an odd number."""
+    """Return whether a Pod, `<app>-<number>`, has an odd number."""
     number = pod.rpartition("-")[2]
     return number.isdecimal() and int(number) % 2 == 1

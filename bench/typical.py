@@ -17,7 +17,7 @@ _LUA = "function envoy_on_request(handle)\n  handle:headers():add('x-typical', '
 
 
 def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Returns the forty objects; `namespaces` and `apps` are those of the shape, each app is a service of each namespace."""
+    """Return the forty objects; `namespaces` and `apps` are those of the shape, each app is a service of each namespace."""
     return [*telemetries(namespaces, apps), *envoy_filters(namespaces, apps)]
 
 
@@ -25,7 +25,7 @@ def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
 
 
 def telemetries(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Returns one for the mesh, nine for whole namespaces, and ten for a workload each."""
+    """Return one for the mesh, nine for whole namespaces, and ten for a workload each."""
     mesh = {
         "accessLogging": [{"providers": [{"name": "envoy"}], "filter": {"expression": "response.code >= 400"}}],
         "metrics": [{"providers": [{"name": "prometheus"}], "overrides": [_tag("request_host", "request.host")]}],
@@ -73,7 +73,7 @@ def _telemetry(name: str, namespace: str, spec: Plain) -> Plain:
 
 
 def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Returns the one for a tenth of the namespaces, and nineteen for a workload each, of six sorts."""
+    """Return the one for a tenth of the namespaces, and nineteen for a workload each, of six sorts."""
     tenth = namespaces[: max(1, len(namespaces) // 10)]
     out = [_envoy_filter("tenth", ROOT, {}, [patch for name in tenth for patch in _of_tenth(name)])]
     for number in range(COUNT - 1):
@@ -86,7 +86,7 @@ def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:
 
 
 def _of_tenth(namespace: str) -> Iterator[Plain]:
-    """Yields what the proxies of a namespace are given: a Lua filter and TCP keepalive for the requests that they serve."""
+    """Yield what the proxies of a namespace are given: a Lua filter and TCP keepalive for the requests that they serve."""
     proxy = {"metadata": {"NAMESPACE": namespace}}
     manager = {"filterChain": {"filter": {"name": _HTTP_MANAGER, "subFilter": {"name": "envoy.filters.http.router"}}}}
     yield _patch(

@@ -51,7 +51,7 @@ class Mesh:
         self.typical = typical(*_names_of(load, name))
 
     def write(self, with_typical: bool) -> pathlib.Path:
-        """Writes the objects into a folder, which it returns."""
+        """Write the objects into a folder, which it returns."""
         folder = self.work / f"{self.name}-{'with' if with_typical else 'without'}"
         shutil.rmtree(folder, ignore_errors=True)
         written = [
@@ -70,7 +70,7 @@ class Mesh:
         return folder
 
     def event(self, name: str, serial: int) -> tuple[dict[str, Any], bytes, int]:
-        """Returns the object of an event, the token that its pushes carry, and how many proxies get it."""
+        """Return the object of an event, the token that its pushes carry, and how many proxies get it."""
         namespace = serial % self.shape.namespaces
         make = {
             "endpoint": lambda: self.programs.endpoint_event(self.shape, namespace, 1, serial),
@@ -86,7 +86,7 @@ class Mesh:
         )
 
     def edits(self, count: int) -> Iterator[tuple[dict[str, Any], bytes, int]]:
-        """Yields edits of the EnvoyFilter that patches a virtual host for one workload."""
+        """Yield edits of the EnvoyFilter that patches a virtual host for one workload."""
         plain = next(
             o for o in self.typical if any(p["applyTo"] == "VIRTUAL_HOST" for p in o["spec"].get("configPatches", ()))
         )
@@ -110,7 +110,7 @@ class Plane:
         self.idle = 0.0
 
     async def connect(self) -> float:
-        """Connects all proxies, anew where they were; returns what that cost."""
+        """Connect all proxies, anew where they were; returns what that cost."""
         if self.fleet is not None:
             await self.fleet.close()
             await asyncio.sleep(1)
@@ -122,13 +122,13 @@ class Plane:
         return float(self.process.cpu()) - before
 
     async def rest(self) -> None:
-        """Measures what it costs when nothing happens: over two rounds of what is done every ten seconds, which is more than a small event costs."""
+        """Measure what it costs when nothing happens: over two rounds of what is done every ten seconds, which is more than a small event costs."""
         before, started = self.process.cpu(), time.monotonic()
         await asyncio.sleep(20)
         self.idle = (self.process.cpu() - before) / (time.monotonic() - started)
 
     async def change(self, plain: dict[str, Any], token: bytes, expected: int) -> float:
-        """Writes an object; returns what that cost until all proxies that it concerns have it."""
+        """Write an object; returns what that cost until all proxies that it concerns have it."""
         row = await self._load.event(self.fleet, self.process, self.sink, plain, token, expected, self.idle, LIMIT)
         return float(row["cpu_s"])
 
@@ -143,7 +143,7 @@ def turns(number: int) -> tuple[bool, bool]:
 
 
 async def measure(of: Mesh, options: argparse.Namespace) -> dict[str, Pair]:
-    """Returns the costs of each event."""
+    """Return the costs of each event."""
     found: dict[str, Pair] = {name: {False: [], True: []} for name in EVENTS}
     folders, planes = {side: of.write(side) for side in (False, True)}, dict[bool, Plane]()
     try:
@@ -175,7 +175,7 @@ async def measure(of: Mesh, options: argparse.Namespace) -> dict[str, Pair]:
 
 
 def show(name: str, found: dict[str, Pair]) -> bool:
-    """Prints the medians; returns whether all ratios are what is promised."""
+    """Print the medians; returns whether all ratios are what is promised."""
     print(f"| {name} | without | with | ratio | of the least | n |\n|---|---|---|---|---|---|")
     kept = True
     for event, costs in found.items():

@@ -43,7 +43,7 @@ async def scrape(session: aiohttp.ClientSession, base: str) -> None:
 
 
 async def open_page(session: aiohttp.ClientSession, base: str) -> None:
-    """Reads the events of the page, and asks for the mesh as the page does: where its picture or its proxies are others, not too often."""
+    """Read the events of the page, and asks for the mesh as the page does: where its picture or its proxies are others, not too often."""
     due, stale, known = 0.0, True, set[str]()
     async with session.get(f"{base}/debug/dashboard/events", timeout=aiohttp.ClientTimeout(total=None)) as events:
         async for line in events.content:
@@ -74,7 +74,7 @@ async def watching(base: str) -> AsyncIterator[None]:
 
 
 async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watched: bool, serial: int) -> list[float]:
-    """Returns the CPU-seconds of each part, and of all of them."""
+    """Return the CPU-seconds of each part, and of all of them."""
     plane = Plane(of, folder, options.command)
     try:
         async with watching(f"http://127.0.0.1:{plane.server.monitoring}") if watched else contextlib.nullcontext():
@@ -96,7 +96,7 @@ async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watc
 
 
 async def measure(of: Mesh, options: argparse.Namespace) -> bool:
-    """Prints what was found of a shape; returns whether it is what is promised."""
+    """Print what was found of a shape; returns whether it is what is promised."""
     folder, found = of.write(False), dict[bool, list[list[float]]]()
     for number in range(options.rounds):
         for watched in turns(number):

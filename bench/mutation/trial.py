@@ -137,7 +137,7 @@ class Trials:
         return CAUGHT if exit_code is None else exit_code
 
     def _try(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
-        """Runs the tests in the fork; returns the status with which it exits."""
+        """Run the tests in the fork; returns the status with which it exits."""
         try:
             os.setsid()
             for stream in (1, 2):

@@ -20,7 +20,7 @@ from testing.kube.kube_access import write_kubeconfig
 
 
 async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path], bare: bool = False) -> None:
-    """Serves until a signal. The kubeconfig is there when the server listens."""
+    """Serve until a signal. The kubeconfig is there when the server listens."""
     certificate = make_certificate()  # clients send no tokens without TLS
     with tempfile.TemporaryDirectory() as folder:
         server = ApiServer(tls=certificate.context(pathlib.Path(folder)))

@@ -33,7 +33,7 @@ class Webhooks:
         self.calls: list[tuple[str, Plain]] = []
 
     async def mutate(self, asked: Asked, old: Plain | None, new: Plain | None) -> Plain | None:
-        """Returns the object as the mutating webhooks want it. Refusal where one denies it, or cannot be asked and has to be."""
+        """Return the object as the mutating webhooks want it. Refusal where one denies it, or cannot be asked and has to be."""
         for webhook in self._concerned("mutatingwebhookconfigurations", asked, new or old or {}):
             response = await self._ask(webhook, asked, old, new)
             if new is not None and response.get("patch"):
@@ -41,7 +41,7 @@ class Webhooks:
         return new
 
     async def validate(self, asked: Asked, old: Plain | None, new: Plain | None) -> Plain | None:
-        """Returns the object as it is. Refusal where a validating webhook denies it, or cannot be asked and has to be."""
+        """Return the object as it is. Refusal where a validating webhook denies it, or cannot be asked and has to be."""
         for webhook in self._concerned("validatingwebhookconfigurations", asked, new or old or {}):
             await self._ask(webhook, asked, old, new)
         return new

@@ -17,7 +17,7 @@ _SPEC: Mapping[str, Mapping[str, Any]] = {
 
 
 async def default(asked: Asked, old: Plain | None, new: Plain | None) -> Plain | None:
-    """Returns an object with the defaults of its kind."""
+    """Return an object with the defaults of its kind."""
     defaults = _SPEC.get(asked.resource.kind)
     if new is None or not defaults or asked.subresource:
         return new

@@ -11,7 +11,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 def discovery(path: str, resources: Resources) -> dict[str, Any] | None:
-    """Returns the document at a path; None where there is none."""
+    """Return the document at a path; None where there is none."""
     parts = tuple(part for part in path.split("/") if part)
     match parts:
         case ("version",):

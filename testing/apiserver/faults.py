@@ -47,7 +47,7 @@ class Faults:
         retry_after: int | None = None,
         reason: str = "",
     ) -> None:
-        """Refuses the next requests that it concerns."""
+        """Refuse the next requests that it concerns."""
         self._refusals += [
             (concerns, Refusal(code, f"refused by a fault ({code})", reason, retry_after=retry_after))
         ] * times
@@ -57,7 +57,7 @@ class Faults:
         self._delays += [(concerns, seconds)] * times
 
     def end_watches(self, how: End, concerns: Concerns = everything) -> int:
-        """Ends the open watches that it concerns; returns how many they are."""
+        """End the open watches that it concerns; returns how many they are."""
         ended = [watch for watch in self.watches if concerns(watch.asked)]
         for watch in ended:
             watch.end = how
@@ -71,7 +71,7 @@ class Faults:
             watch.woken.set()
 
     def forget(self) -> None:
-        """Takes back the refusals and delays that nobody has met."""
+        """Take back the refusals and delays that nobody has met."""
         self._refusals.clear()
         self._delays.clear()
 
@@ -88,7 +88,7 @@ class Faults:
                 raise refusal
 
     def disturb(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the lines of a watch that are told together, some of them twice and in another order where there is disorder."""
+        """Return the lines of a watch that are told together, some of them twice and in another order where there is disorder."""
         if self.disorder is None:
             return lines
         told = [line for line in lines for _ in range(self.disorder.choice((1, 1, 2)))]
@@ -97,5 +97,5 @@ class Faults:
 
     @property
     def spent(self) -> bool:
-        """Returns whether every refusal and delay has been met."""
+        """Return whether every refusal and delay has been met."""
         return not self._refusals and not self._delays

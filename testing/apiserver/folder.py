@@ -37,7 +37,7 @@ class Arguments(NamedTuple):
 
 
 def read_arguments(words: list[str]) -> Arguments:
-    """Returns what is started, and on which folder."""
+    """Return what is started, and on which folder."""
     at = words.index("--configDir")
     return Arguments(words[:at] + words[at + 2 :], pathlib.Path(words[at + 1]))
 
@@ -51,7 +51,7 @@ class Folder:
         self._there: dict[Identity, Plain] = {}
 
     def load(self) -> bool:
-        """Returns whether any file was another than before."""
+        """Return whether any file was another than before."""
         seen = {}
         for file in sorted(self._path.rglob("*.y*ml")):
             with contextlib.suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ class Folder:
         return True
 
     async def follow(self) -> None:
-        """Loads what changes until it is cancelled; what cannot be read is told of on the standard error."""
+        """Load what changes until it is cancelled; what cannot be read is told of on the standard error."""
         while True:
             await asyncio.sleep(PAUSE)
             try:
@@ -87,7 +87,7 @@ def _identity(plain: Plain) -> Identity:
 
 
 async def run(given: Arguments) -> int:
-    """Returns the exit status of the command, which ends at SIGTERM and SIGINT."""
+    """Return the exit status of the command, which ends at SIGTERM and SIGINT."""
     certificate = make_certificate()  # clients send no tokens without TLS
     with tempfile.TemporaryDirectory() as place:
         server = ApiServer(tls=certificate.context(pathlib.Path(place)))

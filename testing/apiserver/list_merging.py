@@ -28,7 +28,7 @@ Key = tuple[tuple[str, Any], ...]
 
 
 def item_keys(field: str, items: Sequence[Any], built_in: bool) -> tuple[str, ...]:
-    """Returns the names of the fields that tell the items of a list apart; () for a list that is one value."""
+    """Return the names of the fields that tell the items of a list apart; () for a list that is one value."""
     if not items or not all(isinstance(item, dict) for item in items) or not (built_in or field == "conditions"):
         return ()
     if field == "ports":
@@ -39,10 +39,10 @@ def item_keys(field: str, items: Sequence[Any], built_in: bool) -> tuple[str, ..
 
 
 def is_set(field: str) -> bool:
-    """Returns whether the items of a list stand for themselves, each once."""
+    """Return whether the items of a list stand for themselves, each once."""
     return field in _SETS
 
 
 def key_of(item: Mapping[str, Any], names: Sequence[str]) -> Key:
-    """Returns what tells an item apart; the protocol of a port is TCP where it does not say."""
+    """Return what tells an item apart; the protocol of a port is TCP where it does not say."""
     return tuple((name, item.get(name, "TCP" if name == "protocol" else None)) for name in names)

@@ -24,7 +24,7 @@ class Lists:
         self._numbers = itertools.count(1)
 
     def answer(self, asked: Asked, accept: str) -> bytes:
-        """Returns the JSON of a list, or of its next page. Refusal with 410 where its pages are no more to be had."""
+        """Return the JSON of a list, or of its next page. Refusal with 410 where its pages are no more to be had."""
         form = Form(asked.resource, asked.version, accept, "List")
         limit = int(asked.query.get("limit") or 0)
         revision, items = self._go_on(asked) if asked.query.get("continue") else self._begin(asked)

@@ -34,7 +34,7 @@ Managers = dict[Manager, Fields]
 
 
 def fields_of(plain: Mapping[str, Any], built_in: bool) -> Fields:
-    """Returns the fields that an object sets, but those that say which object it is."""
+    """Return the fields that an object sets, but those that say which object it is."""
     metadata = {k: v for k, v in (plain.get("metadata") or {}).items() if k not in _IDENTITY}
     rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
     return frozenset(
@@ -68,7 +68,7 @@ def _list_leaves(field: str, items: list[Any], path: Path, built_in: bool) -> It
 
 
 def value_at(plain: Any, path: Path) -> Any:
-    """Returns what is at a path; None where nothing is."""
+    """Return what is at a path; None where nothing is."""
     for kind, part in path:
         if kind == "f":
             plain = plain.get(part) if isinstance(plain, dict) else None
@@ -83,7 +83,7 @@ def value_at(plain: Any, path: Path) -> Any:
 
 
 def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
-    """Returns the live value with that of a configuration laid over it."""
+    """Return the live value with that of a configuration laid over it."""
     if isinstance(live, dict) and isinstance(config, dict):
         merged = {name: merge(live.get(name), value, built_in, name) for name, value in config.items()}
         return {**live, **merged}
@@ -98,7 +98,7 @@ def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
 
 
 def _ordered(old: Iterable[Any], new: Collection[Any]) -> list[Any]:
-    """Returns the keys of both: those of a configuration in its order, others before the one that they stood before."""
+    """Return the keys of both: those of a configuration in its order, others before the one that they stood before."""
     waiting, found = deque(new), dict[Any, None]()
     for key in old:
         while key in new and key not in found:
@@ -108,7 +108,7 @@ def _ordered(old: Iterable[Any], new: Collection[Any]) -> list[Any]:
 
 
 def remove(plain: dict[str, Any], path: Path) -> None:
-    """Takes away what is at a path; what is not there stays away."""
+    """Take away what is at a path; what is not there stays away."""
     *parents, (kind, part) = path
     holder = value_at(plain, tuple(parents)) if parents else plain
     if kind == "f" and isinstance(holder, dict):
@@ -123,7 +123,7 @@ def remove(plain: dict[str, Any], path: Path) -> None:
 def apply(
     live: dict[str, Any] | None, config: dict[str, Any], manager: Manager, force: bool, built_in: bool
 ) -> dict[str, Any]:
-    """Returns the object after a manager has applied a configuration. Refusal with 409 where others have set fields to something else."""
+    """Return the object after a manager has applied a configuration. Refusal with 409 where others have set fields to something else."""
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
     wanted = fields_of(config, built_in)
     disputed = {
@@ -145,7 +145,7 @@ def apply(
 
 
 def updated(live: Mapping[str, Any] | None, new: dict[str, Any], manager: Manager, built_in: bool) -> dict[str, Any]:
-    """Returns an object that somebody wrote, with what he changed as his."""
+    """Return an object that somebody wrote, with what he changed as his."""
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
     there = fields_of(new, built_in)
     changed = frozenset(path for path in there if live is None or value_at(live, path) != value_at(new, path))
@@ -179,7 +179,7 @@ def _conflict(disputed: Mapping[Manager, Fields]) -> Refusal:
 
 
 def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list[dict[str, Any]]:
-    """Returns the managers as `metadata.managedFields`."""
+    """Return the managers as `metadata.managedFields`."""
     return [
         {
             "manager": manager.name,
@@ -194,7 +194,7 @@ def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list
 
 
 def read_managers(entries: Iterable[Mapping[str, Any]]) -> Managers:
-    """Returns the managers that `metadata.managedFields` names."""
+    """Return the managers that `metadata.managedFields` names."""
     return {
         Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): frozenset(
             _paths(entry.get("fieldsV1") or {}, ())
@@ -216,7 +216,7 @@ def _tree(fields: Fields) -> dict[str, Any]:
 
 
 def _without_dots(node: dict[str, Any]) -> dict[str, Any]:
-    """Returns a tree whose leaves are empty; a dot stays where a node is a field and has fields in it."""
+    """Return a tree whose leaves are empty; a dot stays where a node is a field and has fields in it."""
     return {} if set(node) == {"."} else {k: _without_dots(v) if k != "." else {} for k, v in node.items()}
 
 

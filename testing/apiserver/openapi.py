@@ -13,7 +13,7 @@ _PARAMETERS = [
 
 
 def openapi(path: str, resources: Resources) -> dict[str, Any] | None:
-    """Returns the document at a path below /openapi/v3; None where there is none."""
+    """Return the document at a path below /openapi/v3; None where there is none."""
     prefix = "/openapi/v3"
     if path == prefix:
         versions = {_base(resource, version) for resource in resources for version in resource.versions}

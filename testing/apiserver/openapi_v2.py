@@ -12,14 +12,14 @@ MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 def openapi_v2(resources: Resources) -> bytes:
-    """Returns the document."""
+    """Return the document."""
     info = _field(1, b"Kubernetes") + _field(2, b"v1.34.0")
     paths = b"".join(_field(2, _path(resource, version)) for resource in resources for version in resource.versions)
     return _field(1, b"2.0") + _field(2, info) + _field(8, paths)
 
 
 def _path(resource: Resource, version: str) -> bytes:
-    """Returns a named path, with what a patch of an object there may say."""
+    """Return a named path, with what a patch of an object there may say."""
     path = f"{resource.path('{namespace}' if resource.namespaced else '', version)}/{{name}}"
     about = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {version}\n"
     extension = _field(1, b"x-kubernetes-group-version-kind") + _field(2, _field(2, about.encode()))
@@ -28,12 +28,12 @@ def _path(resource: Resource, version: str) -> bytes:
 
 
 def _query(name: str) -> bytes:
-    """Returns a parameter of the query: an item that is a parameter that is not the body."""
+    """Return a parameter of the query: an item that is a parameter that is not the body."""
     return _field(1, _field(2, _field(3, _field(2, b"query") + _field(4, name.encode()) + _field(6, b"string"))))
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """Returns a field of a message, in protobuf's form for what has a length."""
+    """Return a field of a message, in protobuf's form for what has a length."""
     return bytes([number << 3 | 2]) + _varint(len(value)) + value
 
 

@@ -12,7 +12,7 @@ class PatchFault(Exception):
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Returns the target changed by a merge patch."""
+    """Return the target changed by a merge patch."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     target = target if isinstance(target, dict) else {}
@@ -25,7 +25,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Iterable[dict[str, Any]]) -> Any:
-    """Returns the target changed by a JSON patch. PatchFault where a place is not there, or a test fails."""
+    """Return the target changed by a JSON patch. PatchFault where a place is not there, or a test fails."""
     root = {"": target}
     for operation in operations:
         path = operation["path"]

@@ -21,7 +21,7 @@ class PortForwards:
         self.ports: dict[tuple[str, str, int], Place] = {}
 
     async def answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
-        """Serves one client until it goes. Without a WebSocket it is refused."""
+        """Serve one client until it goes. Without a WebSocket it is refused."""
         socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=0)
         if not socket.can_prepare(request):
             return web.Response(status=400, text="port-forwarding is served over WebSockets\n")

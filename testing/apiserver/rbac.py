@@ -11,7 +11,7 @@ from testing.apiserver.tokens import Allows
 
 
 def by_roles(store: Store) -> Allows:
-    """Returns what says whether the roles that are in the store now grant a request."""
+    """Return what says whether the roles that are in the store now grant a request."""
 
     def allows(user: str, groups: Sequence[str], asked: Mapping[str, Any]) -> bool:
         return any(_grants(rule, asked) for rule in _rules(store, user, groups, asked.get("namespace") or ""))

@@ -24,27 +24,27 @@ class Form:
         self._head = encode({"apiVersion": self.api_version, "kind": self.kind})[:-1] + b","
 
     def object(self, stored: Stored) -> bytes:
-        """Returns the JSON of an object."""
+        """Return the JSON of an object."""
         return self._head + self._rest(stored)
 
     def item(self, stored: Stored) -> bytes:
-        """Returns the JSON of an object in a list, where objects of built-in kinds do not say what they are."""
+        """Return the JSON of an object in a list, where objects of built-in kinds do not say what they are."""
         return (b"{" if self._own else self._head) + self._rest(stored)
 
     def _rest(self, stored: Stored) -> bytes:
         return encode({"metadata": stored.plain["metadata"]})[1:] if self._metadata_alone else stored.rest
 
     def list(self, items: Iterable[Stored], metadata: Plain) -> bytes:
-        """Returns the JSON of a list."""
+        """Return the JSON of a list."""
         head = encode({"kind": f"{self.kind}List", "apiVersion": self.api_version, "metadata": metadata})[:-1]
         return head + b',"items":[' + b",".join(map(self.item, items)) + b"]}"
 
     def event(self, kind: str, stored: Stored) -> bytes:
-        """Returns the line of a watch that tells of an object."""
+        """Return the line of a watch that tells of an object."""
         return b'{"type":"' + kind.encode() + b'","object":' + self.object(stored) + b"}\n"
 
     def bookmark(self, revision: int, end_of_first: bool = False) -> bytes:
-        """Returns the line of a watch that tells up to which revision everything has been told."""
+        """Return the line of a watch that tells up to which revision everything has been told."""
         annotations = {"annotations": {"k8s.io/initial-events-end": "true"}} if end_of_first else {}
         metadata = {"resourceVersion": str(revision), "creationTimestamp": None, **annotations}
         return (

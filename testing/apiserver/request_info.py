@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
 
 def parse(method: str, path: str, query: Mapping[str, str], resources: Resources) -> Asked:
-    """Returns what is asked for. Refusal with 404 where nothing is served at that path."""
+    """Return what is asked for. Refusal with 404 where nothing is served at that path."""
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"]:
         group, rest = "", parts[1:]

@@ -26,11 +26,11 @@ class Resource(NamedTuple):
         return self.group, self.plural
 
     def api_version(self, version: str = "") -> str:
-        """Returns the apiVersion of objects in that version; without one in that which is stored."""
+        """Return the apiVersion of objects in that version; without one in that which is stored."""
         return f"{self.group}/{version or self.versions[0]}".removeprefix("/")
 
     def path(self, namespace: str = "", version: str = "") -> str:
-        """Returns the path of the collection, in one namespace or over all of them."""
+        """Return the path of the collection, in one namespace or over all of them."""
         base = f"/apis/{self.api_version(version)}" if self.group else f"/api/{self.api_version(version)}"
         return f"{base}/namespaces/{namespace}/{self.plural}" if namespace else f"{base}/{self.plural}"
 
@@ -125,7 +125,7 @@ class Resources:
         return resource if resource is not None and (not version or version in resource.versions) else None
 
     def of_object(self, plain: Mapping[str, Any]) -> Resource:
-        """Returns the resource of an object by its apiVersion and kind; KeyError where none is served."""
+        """Return the resource of an object by its apiVersion and kind; KeyError where none is served."""
         group = plain["apiVersion"].rpartition("/")[0]
         for resource in self:
             if (resource.group, resource.kind) == (group, plain["kind"]):
@@ -140,7 +140,7 @@ class Resources:
 
 
 def of_definition(definition: Mapping[str, Any]) -> Resource:
-    """Returns the resource that a CustomResourceDefinition defines."""
+    """Return the resource that a CustomResourceDefinition defines."""
     spec = definition["spec"]
     served = [version for version in spec["versions"] if version.get("served", True)]
     served.sort(key=lambda version: not version.get("storage", False))

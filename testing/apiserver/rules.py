@@ -14,7 +14,7 @@ import cel
 
 
 def broken_rules(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the messages of the rules of a schema that a value breaks; a rule that cannot be evaluated is broken."""
+    """Yield the messages of the rules of a schema that a value breaks; a rule that cannot be evaluated is broken."""
     for rule in schema.get("x-kubernetes-validations", ()):
         try:
             holds = _compiled(rule["rule"]).execute(_context(value))

@@ -22,7 +22,7 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
 async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain | None:
-    """Returns the object with defaults and without unknown fields. Refusal with 422 where it is not what the schema says, with 400 where unknown
+    """Return the object with defaults and without unknown fields. Refusal with 422 where it is not what the schema says, with 400 where unknown
     fields are to be refused."""
     schema = asked.resource.schemas.get(asked.version)
     if new is None or not schema:
@@ -62,7 +62,7 @@ async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain |
 
 
 def wrong_places(plain: Plain, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields where an object is not what a schema says, and why."""
+    """Yield where an object is not what a schema says, and why."""
     return _check(
         {key: value for key, value in plain.items() if key not in ("apiVersion", "kind", "metadata")}, schema, ""
     )

@@ -14,7 +14,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 
 def selector(labels: str, fields: str) -> Selects | None:
-    """Returns whether an object is selected, as a function; None where everything is. Refusal where a selector makes no sense."""
+    """Return whether an object is selected, as a function; None where everything is. Refusal where a selector makes no sense."""
     tests = [
         *(_label(term.strip()) for term in _COMMA.split(labels) if term.strip()),
         *(_field(t.strip()) for t in fields.split(",") if t.strip()),
@@ -62,7 +62,7 @@ def _at(o: Any, path: str) -> str:
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Returns whether a label selector, as objects have them, selects labels; one that is absent or empty selects everything."""
+    """Return whether a label selector, as objects have them, selects labels; one that is absent or empty selects everything."""
     selector = selector or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False

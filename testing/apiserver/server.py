@@ -35,7 +35,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _refuse(_: Any, transport: asyncio.Transport) -> None:
-    """Ends a connection that was accepted in the moment in which a server stopped: nobody would answer on it."""
+    """End a connection that was accepted in the moment in which a server stopped: nobody would answer on it."""
     transport.abort()
 
 
@@ -59,7 +59,7 @@ class ApiServer:
     # -- without HTTP --------------------------------------------------------------------------------------------------
 
     def put(self, plain: Mapping[str, Any]) -> Stored:
-        """Stores an object as it is, its status and its times included."""
+        """Store an object as it is, its status and its times included."""
         resource = self.resources.of_object(plain)
         metadata = dict(plain["metadata"])
         if resource.namespaced:
@@ -70,24 +70,24 @@ class ApiServer:
         )
 
     def apply(self, text: str) -> None:
-        """Stores the objects of a YAML text."""
+        """Store the objects of a YAML text."""
         for plain in yaml.safe_load_all(text):
             if plain:
                 self.put(plain)
 
     def delete(self, plain: Mapping[str, Any]) -> None:
-        """Takes an object away."""
+        """Take an object away."""
         resource = self.resources.of_object(plain)
         namespace = plain["metadata"].get("namespace", "default") if resource.namespaced else ""
         self.store.delete(resource.id, (namespace, plain["metadata"]["name"]))
 
     def remove(self, plain: Mapping[str, Any]) -> None:
-        """Takes an object away, if it is there."""
+        """Take an object away, if it is there."""
         with contextlib.suppress(KeyError):
             self.delete(plain)
 
     def get(self, group: str, plural: str, namespace: str, name: str) -> Plain | None:
-        """Returns an object; None where there is none."""
+        """Return an object; None where there is none."""
         stored = self.store.get((group, plural), (namespace, name))
         return stored.plain if stored is not None else None
 
@@ -102,7 +102,7 @@ class ApiServer:
         return self._runner is not None
 
     async def start(self) -> None:
-        """Listens on a port of its own, the same one after each stop."""
+        """Listen on a port of its own, the same one after each stop."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01)
@@ -111,7 +111,7 @@ class ApiServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Ends all connections; nobody is answered from now on."""
+        """End all connections; nobody is answered from now on."""
         self.faults.end_watches("abort")
         if self._runner is not None:
             for site in list(self._runner.sites):
@@ -187,7 +187,7 @@ class ApiServer:
     # -- what follows from objects -------------------------------------------------------------------------------------
 
     def _defined(self, resource: tuple[str, str], event: Event) -> None:
-        """Serves what definitions define, and empties a namespace that is gone."""
+        """Serve what definitions define, and empties a namespace that is gone."""
         if resource == CRDS and event.after is not None:
             self.resources.add(of_definition(event.after.plain))
         elif resource == CRDS and event.before is not None:

@@ -28,7 +28,7 @@ _FIN = 1
 
 
 def _dictionary() -> bytes:
-    """Returns the text that both sides begin compressing headers with, as the protocol lays it down."""
+    """Return the text that both sides begin compressing headers with, as the protocol lays it down."""
     words = [word.replace("_", " ").encode() for word in _WORDS.split()]
     codes, *named = _CODES.split("|")
     return (
@@ -76,7 +76,7 @@ class Frames:
         self._deflate = zlib.compressobj(zdict=_dictionary())
 
     def take(self, data: bytes) -> Iterator[Happened]:
-        """Yields what whole frames say."""
+        """Yield what whole frames say."""
         self._buffer += data
         while len(self._buffer) >= 8:
             length = int.from_bytes(self._buffer[5:8], "big")
@@ -88,12 +88,12 @@ class Frames:
                 yield happened
 
     def reply(self, stream: int) -> bytes:
-        """Returns the frame that accepts a stream."""
+        """Return the frame that accepts a stream."""
         block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
         return _control(_SYN_REPLY, struct.pack(">I", stream) + block)
 
     def data(self, stream: int, data: bytes, ended: bool = False) -> bytes:
-        """Returns the frame that carries bytes."""
+        """Return the frame that carries bytes."""
         return struct.pack(">IB", stream, _FIN if ended else 0) + len(data).to_bytes(3, "big") + data
 
     def _read(self, frame: bytes) -> Happened | None:

@@ -38,7 +38,7 @@ class Refusal(Exception):
         self.retry_after, self.details = retry_after, details or {}
 
     def status(self) -> dict[str, Any]:
-        """Returns the Status object."""
+        """Return the Status object."""
         details = self.details | ({"retryAfterSeconds": self.retry_after} if self.retry_after is not None else {})
         return {
             "kind": "Status",

@@ -63,7 +63,7 @@ class Store:
         return datetime.datetime.fromtimestamp(self._now(), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def put(self, resource: tuple[str, str], plain: Mapping[str, Any]) -> Stored:
-        """Stores an object under a new revision; one that equals what is stored stays as it is."""
+        """Store an object under a new revision; one that equals what is stored stays as it is."""
         collection = self._collections[resource]
         metadata = plain["metadata"]
         name = metadata.get("namespace", ""), metadata["name"]
@@ -83,7 +83,7 @@ class Store:
         return after
 
     def delete(self, resource: tuple[str, str], name: Name) -> Stored:
-        """Takes an object away; KeyError where there is none."""
+        """Take an object away; KeyError where there is none."""
         collection = self._collections[resource]
         before = collection.objects.pop(name)
         self.revision += 1
@@ -93,7 +93,7 @@ class Store:
         return last
 
     def compact(self) -> None:
-        """Forgets all events: a watch that has not been told of them, and a page of a list that began before them, is told 410 Gone."""
+        """Forget all events: a watch that has not been told of them, and a page of a list that began before them, is told 410 Gone."""
         for collection in self._collections.values():
             if collection.events:
                 collection.compacted = collection.events[-1].revision

@@ -15,7 +15,7 @@ _ORDER, _FROM_LIST, _RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", 
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """Returns the target changed by a strategic merge patch."""
+    """Return the target changed by a strategic merge patch."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if patch.get("$patch") == "replace" or not isinstance(target, dict):
@@ -61,7 +61,7 @@ def _merge_lists(field: str, target: list[Any], patch: list[Any], order: list[An
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value without what speaks to the merge alone."""
+    """Return a value without what speaks to the merge alone."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items() if not k.startswith("$") and v is not None}
     return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -21,7 +21,7 @@ class Certificate(NamedTuple):
     key: bytes
 
     def context(self, folder: pathlib.Path) -> ssl.SSLContext:
-        """Returns the context of a server, through files in a folder."""
+        """Return the context of a server, through files in a folder."""
         (folder / "tls.crt").write_bytes(self.chain)
         (folder / "tls.key").write_bytes(self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,7 +30,7 @@ class Certificate(NamedTuple):
 
     @property
     def data(self) -> str:
-        """Returns the certificate as kubeconfigs have it."""
+        """Return the certificate as kubeconfigs have it."""
         return base64.b64encode(self.chain).decode()
 
 

@@ -46,7 +46,7 @@ class Tokens:
     def service_account(
         self, namespace: str, name: str, token: str, audience: str = "istio-ca", pod: str = ""
     ) -> Token:
-        """Makes a token of a service account, bound to a pod where one is named."""
+        """Make a token of a service account, bound to a pod where one is named."""
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
         extra = (
             {"authentication.kubernetes.io/pod-name": [pod], "authentication.kubernetes.io/pod-uid": [f"uid-of-{pod}"]}
@@ -59,7 +59,7 @@ class Tokens:
         return self.known[token]
 
     def request(self, asked: Asked, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a TokenRequest with a token of the service account that it is made for."""
+        """Return a TokenRequest with a token of the service account that it is made for."""
         spec = given.get("spec", {})
         name = f"token-{len(self.known)}-{asked.namespace}-{asked.name}"
         token = self.service_account(asked.namespace, asked.name, name)
@@ -71,7 +71,7 @@ class Tokens:
         }
 
     def user_of(self, header: str) -> User:
-        """Returns who calls. Refusal with 401 where the token is not known or expired."""
+        """Return who calls. Refusal with 401 where the token is not known or expired."""
         kind, _, text = header.partition(" ")
         token = self.known.get(text) if kind.lower() == "bearer" else None
         if token is None or token.expired:
@@ -79,7 +79,7 @@ class Tokens:
         return token.user
 
     def check(self, user: User, asked: Asked) -> None:
-        """Refuses with 403 what a user may not do."""
+        """Refuse with 403 what a user may not do."""
         resource = asked.resource
         attributes = {
             "verb": asked.verb,
@@ -96,7 +96,7 @@ class Tokens:
             raise Refusal(403, message + where)
 
     def review(self, asked: Asked, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a TokenReview or SubjectAccessReview with its answer."""
+        """Return a TokenReview or SubjectAccessReview with its answer."""
         spec = given.get("spec", {})
         status = self._authenticated(spec) if asked.resource.kind == "TokenReview" else self._allowed(spec)
         return {**given, "metadata": {}, "status": status}

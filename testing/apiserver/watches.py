@@ -24,7 +24,7 @@ class Watches:
         self._store, self._faults = store, faults
 
     async def answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
-        """Sends events until the time that was asked for is over, the client goes, or a fault ends it."""
+        """Send events until the time that was asked for is over, the client goes, or a fault ends it."""
         first = asked.flag("sendInitialEvents")
         if first and (self._faults.no_watch_lists or asked.query.get("resourceVersionMatch") != "NotOlderThan"):
             raise Refusal(
@@ -92,7 +92,7 @@ class _Stream:
         self.position = revision if not self.begins else store.revision
 
     def lines(self) -> Iterator[bytes]:
-        """Yields what is new."""
+        """Yield what is new."""
         if self.begins:
             self.begins = False
             self.position = self._store.revision
@@ -113,7 +113,7 @@ class _Stream:
         self.position = max(self.position, self._store.revision)
 
     def _tells(self, event: Event) -> str:
-        """Returns what an event is to this watch; "" where it is none."""
+        """Return what an event is to this watch; "" where it is none."""
         before, after = self._sees(event.before), self._sees(event.after)
         return "MODIFIED" if before and after else "ADDED" if after else "DELETED" if before else ""
 

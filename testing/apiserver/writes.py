@@ -28,7 +28,7 @@ class Writes:
         self._numbers = itertools.count(1)
 
     async def create(self, asked: Asked, given: Plain, managed: bool = False) -> Plain:
-        """Stores a new object; Refusal with 409 where there is one of its name. `managed`: it says already who has set its fields."""
+        """Store a new object; Refusal with 409 where there is one of its name. `managed`: it says already who has set its fields."""
         new = self._identified(asked, given)
         metadata = new["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
@@ -51,11 +51,11 @@ class Writes:
         return self._kept(named, new if managed else self._managed(named, None, new))
 
     async def update(self, asked: Asked, given: Plain) -> Plain:
-        """Replaces an object, or its status alone."""
+        """Replace an object, or its status alone."""
         return await self._change(asked, self._identified(asked, given))
 
     async def patch(self, asked: Asked, patch: Any, content_type: str) -> Plain:
-        """Changes an object as a patch says."""
+        """Change an object as a patch says."""
         if content_type == APPLY:
             return await self._apply(asked, patch)
         old = self._current(asked)
@@ -73,7 +73,7 @@ class Writes:
         return await self._change(asked, new)
 
     async def _apply(self, asked: Asked, config: Plain) -> Plain:
-        """Applies a configuration; an object that is not there is made."""
+        """Apply a configuration; an object that is not there is made."""
         name = asked.query.get("fieldManager")
         if not name:
             raise Refusal(
@@ -89,7 +89,7 @@ class Writes:
         return await self._change(asked, new, managed=True)
 
     async def delete(self, asked: Asked, options: Mapping[str, Any]) -> Plain:
-        """Takes an object away, or marks it where it has finalizers."""
+        """Take an object away, or marks it where it has finalizers."""
         old = self._current(asked)
         wanted = options.get("preconditions") or {}
         for field in ("uid", "resourceVersion"):
@@ -105,7 +105,7 @@ class Writes:
         return self._store.delete(asked.resource.id, asked.key).plain
 
     async def _change(self, asked: Asked, new: Plain, managed: bool = False) -> Plain:
-        """Puts a changed object in place of the current one."""
+        """Put a changed object in place of the current one."""
         old = self._current(asked)
         wanted = new["metadata"].get("resourceVersion")
         if wanted and wanted != old["metadata"]["resourceVersion"]:
@@ -131,7 +131,7 @@ class Writes:
         return self._kept(asked, new if managed else self._managed(asked, old, new))
 
     def _managed(self, asked: Asked, old: Plain | None, new: Plain) -> Plain:
-        """Returns an object with the writer as the manager of what he has changed."""
+        """Return an object with the writer as the manager of what he has changed."""
         manager = Manager(asked.query.get("fieldManager") or "unknown", "Update", asked.subresource)
         return updated(old, new, manager, not asked.resource.schemas)
 
@@ -150,7 +150,7 @@ class Writes:
         return new or {}
 
     def _identified(self, asked: Asked, given: Plain) -> Plain:
-        """Returns a copy of an object that says what it is; Refusal where it says something else than the path."""
+        """Return a copy of an object that says what it is; Refusal where it says something else than the path."""
         if (
             given.get("kind") != asked.resource.kind
             or str(given.get("apiVersion", "")).rpartition("/")[0] != asked.resource.group

@@ -41,7 +41,7 @@ def open_channel(address: str) -> Any:
 
 @derived
 def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
-    """Returns the contents of the row "type/scope" of the table `mesh`, by name. A content "fail" raises as a bug does."""
+    """Return the contents of the row "type/scope" of the table `mesh`, by name. A content "fail" raises as a bug does."""
     contents: dict[str, str] = db.mesh.get(f"{short_type}/{scope}") or {}
     if "fail" in contents.values():
         raise ZeroDivisionError(short_type)

@@ -70,7 +70,7 @@ class Operated:
         await self.server.stop()
 
     async def start(self, lease: str = "") -> None:
-        """Starts the operator."""
+        """Start the operator."""
         settings = OperatorSettings()
         watch = dataclasses.replace(
             settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s")
@@ -89,7 +89,7 @@ class Operated:
         self._running = asyncio.create_task(self.operator.run())
 
     async def stop(self) -> None:
-        """Ends the operator as SIGTERM does."""
+        """End the operator as SIGTERM does."""
         if self.operator is not None and self._running is not None:
             self.operator.stop()
             await self._running
@@ -98,7 +98,7 @@ class Operated:
     # -- IstioOperators ------------------------------------------------------------------------------------------------
 
     async def write(self, namespace: str, name: str, spec: Any, **metadata: Any) -> None:
-        """Writes an IstioOperator as a user does, whatever goes wrong at the server meanwhile."""
+        """Write an IstioOperator as a user does, whatever goes wrong at the server meanwhile."""
         body = {
             "apiVersion": KIND.api_version,
             "kind": KIND.name,
@@ -119,7 +119,7 @@ class Operated:
                 await asyncio.sleep(0.01)
 
     async def remove(self, namespace: str, name: str) -> None:
-        """Deletes an IstioOperator as a user does."""
+        """Delete an IstioOperator as a user does."""
         path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators/{name}"
         while self.custom(namespace, name) is not None:
             try:
@@ -137,11 +137,11 @@ class Operated:
         return found
 
     async def is_healthy(self, namespace: str, name: str) -> None:
-        """Waits until an IstioOperator is healthy."""
+        """Wait until an IstioOperator is healthy."""
         await self.has_status(namespace, name, "HEALTHY")
 
     async def has_status(self, namespace: str, name: str, status: str) -> None:
-        """Waits until an IstioOperator has a status."""
+        """Wait until an IstioOperator has a status."""
         try:
             await until(lambda: self.status(namespace, name).get("status") == status, 60)
         except TimeoutError:
@@ -156,11 +156,11 @@ class Operated:
         }
 
     async def change(self, plain: Plain, patch: Plain) -> None:
-        """Changes an object as somebody does who should not."""
+        """Change an object as somebody does who should not."""
         await self.user.call("PATCH", self._path(plain), body=json.dumps(patch).encode(), content_type=APPLY_JSON)
 
     async def take(self, plain: Plain) -> None:
-        """Deletes an object as somebody does who should not."""
+        """Delete an object as somebody does who should not."""
         await self.user.call("DELETE", self._path(plain))
 
     def _path(self, plain: Plain) -> str:

@@ -51,7 +51,7 @@ class Counted:
 
 
 async def token_of(context: Any) -> list[str]:
-    """Returns the identity that a caller's token says; Refused without one."""
+    """Return the identity that a caller's token says; Refused without one."""
     for name, value in context.invocation_metadata():
         if name == "authorization" and value.startswith("Bearer spiffe://"):
             return [value.removeprefix("Bearer ")]
@@ -89,7 +89,7 @@ class SecureFront:
             await self._server.stop(None)
 
     def write_root(self, folder: pathlib.Path) -> pathlib.Path:
-        """Returns the file of roots that it wrote."""
+        """Return the file of roots that it wrote."""
         path = folder / "root-cert.pem"
         path.write_bytes(self.authority.signer.roots_pem)
         return path
@@ -100,7 +100,7 @@ class SecureFront:
 
 
 def own_certificate(signer: Signer) -> tuple[bytes, bytes]:
-    """Returns the private key and the chain of the control plane itself."""
+    """Return the private key and the chain of the control plane itself."""
     key = ec_key(900)
     now = datetime.datetime.now(datetime.UTC)
     leaf = signer.issue(SigningRequest(key.public_key(), False), [NAME], datetime.timedelta(days=1), now)
@@ -109,7 +109,7 @@ def own_certificate(signer: Signer) -> tuple[bytes, bytes]:
 
 
 async def until(check: Callable[[], Any], seconds: float = 20) -> Any:
-    """Returns the first true result of `check`, which is asked after each turn of the event loop; AssertionError after `seconds`."""
+    """Return the first true result of `check`, which is asked after each turn of the event loop; AssertionError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not (found := check()):
             await asyncio.sleep(0.01)

@@ -251,7 +251,7 @@ def look(world: World, nodes: Mapping[str, str]) -> Seen:
 
 
 def edit(world: World, changed: Plain) -> bool:
-    """Applies a filter, or takes it away; returns False where it is refused as a whole."""
+    """Apply a filter, or takes it away; returns False where it is refused as a whole."""
     try:
         rows = rows_of([changed])
     except AssertionError:

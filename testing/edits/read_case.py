@@ -28,24 +28,24 @@ class ReadCase(NamedTuple):
     edits: Sequence[Rows]
 
     def tried(self) -> dict[Site, bool]:
-        """Returns whether each site of the read is noticed, by proxies or in what users are told."""
+        """Return whether each site of the read is noticed, by proxies or in what users are told."""
         survey = Survey()
         survey.follow(enumerate((self.mesh, *self.edits)), FLAGS)
         return {site: survey.noticed(site) for site in survey.sites if site.name == self.read}
 
 
 def of(*objects: Plain, cluster: str = OWN.cluster) -> Rows:
-    """Returns the rows of objects."""
+    """Return the rows of objects."""
     return rows_of(objects, cluster)
 
 
 def held(*names: str) -> dict[tuple[str, Any], Any]:
-    """Returns the rows of slots, each at its first variant."""
+    """Return the rows of slots, each at its first variant."""
     return {key: row for name in names for key, row in rows_at(NUMBERS[name], 0).items()}
 
 
 def mesh(*parts: Rows, config: str = "{}") -> dict[tuple[str, Any], Any]:
-    """Returns the rows of a mesh: these, and what its mesh config says in YAML."""
+    """Return the rows of a mesh: these, and what its mesh config says in YAML."""
     decoded, problems = decode_mesh_config([yaml.safe_load(config)])
     assert decoded is not None, problems
     settings = {("MeshConfig", "mesh"): decoded, ("MeshConfig", "networks"): MeshNetworks()}

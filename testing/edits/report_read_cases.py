@@ -34,13 +34,13 @@ SAFE = (
 
 
 def refused(proxy: str, *names: str) -> Rows:
-    """Returns the row of what a proxy refuses, which follows from these VirtualServices."""
+    """Return the row of what a proxy refuses, which follows from these VirtualServices."""
     objects = tuple(ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", name) for name in names)
     return {("Refusal", NackKey(proxy, "type.googleapis.com/x")): Nack(proxy, "x", "no such field", objects)}
 
 
 def exported(to: str) -> Rows:
-    """Returns a Service that is for another namespace."""
+    """Return a Service that is for another namespace."""
     return of(
         make(
             "Service",
@@ -52,7 +52,7 @@ def exported(to: str) -> Rows:
 
 
 def registered(name: str) -> Rows:
-    """Returns a WorkloadEntry that was registered for a WorkloadGroup."""
+    """Return a WorkloadEntry that was registered for a WorkloadGroup."""
     return of(make("WorkloadEntry", name, "{address: 10.1.0.70}", annotations="{istio.io/autoRegistrationGroup: gone}"))
 
 
@@ -62,7 +62,7 @@ def pool(port: str) -> Rows:
 
 
 def entrance(ip: str) -> Rows:
-    """Returns the Service that the mesh config names, with an address from outside."""
+    """Return the Service that the mesh config names, with an address from outside."""
     status = {"loadBalancer": {"ingress": [{"ip": ip}]}}
     return of(
         make("Service", "entrance", "{type: LoadBalancer, ports: [{name: http, port: 80}]}", "edge", status=status)
@@ -70,7 +70,7 @@ def entrance(ip: str) -> Rows:
 
 
 def default_class(controller: str) -> Rows:
-    """Returns a GatewayClass of the name that is there without any object."""
+    """Return a GatewayClass of the name that is there without any object."""
     return of(*cluster_wide("GatewayClass", "istio", API, f"controllerName: {controller}").variants)
 
 

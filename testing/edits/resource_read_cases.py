@@ -30,7 +30,7 @@ WAYPOINT_USER = "istio.io/use-waypoint: wp"
 
 
 def front(listeners: str = PORT, more: str = "", annotations: Mapping[str, str] | None = None) -> Rows:
-    """Returns a Gateway whose routers its Service `front` leads to."""
+    """Return a Gateway whose routers its Service `front` leads to."""
     spec = f"gatewayClassName: istio, listeners: [{listeners}]{more}"
     return of(
         gateway_object(
@@ -40,20 +40,20 @@ def front(listeners: str = PORT, more: str = "", annotations: Mapping[str, str] 
 
 
 def waypoint(**metadata: Any) -> Rows:
-    """Returns the Gateway of the waypoint `wp`."""
+    """Return the Gateway of the waypoint `wp`."""
     return of(
         gateway_object("Gateway", "wp", f"gatewayClassName: istio-waypoint, listeners: [{FOR_ALL}]", "a", **metadata)
     )
 
 
 def waypoint_class(traffic: str) -> Rows:
-    """Returns the class of waypoints, which says what they are for where they do not."""
+    """Return the class of waypoints, which says what they are for where they do not."""
     (made,) = cluster_wide("GatewayClass", "istio-waypoint", API, "controllerName: istio.io/mesh-controller").variants
     return of({**made, "metadata": {**made["metadata"], "labels": {FOR: traffic}}})
 
 
 def waypoints() -> Rows:
-    """Returns two waypoints of another control plane, so that each is where its status says."""
+    """Return two waypoints of another control plane, so that each is where its status says."""
     addresses = {"wp": "10.96.0.48", "second": "10.96.0.49"}
     spec = f"gatewayClassName: foreign, listeners: [{FOR_ALL}]"
     made = (
@@ -64,7 +64,7 @@ def waypoints() -> Rows:
 
 
 def web(cluster: str, labels: str) -> Rows:
-    """Returns a Service that has an address of its own in each cluster."""
+    """Return a Service that has an address of its own in each cluster."""
     ip = "10.96.0.1" if cluster == OWN.cluster else "10.97.0.1"
     spec = f"{{clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{name: http, port: 80}}]}}"
     return of(make("Service", "web", spec, labels=labels), cluster=cluster)
@@ -118,7 +118,7 @@ def user(labels: str = "{}") -> Rows:
 
 
 def entry_endpoint(name: str, labels: str) -> Rows:
-    """Returns a ServiceEntry with an endpoint that has labels."""
+    """Return a ServiceEntry with an endpoint that has labels."""
     endpoint = f"{{address: 10.60.0.9, labels: {labels}}}"
     return of(
         make(
@@ -141,7 +141,7 @@ def selecting(app: str) -> Rows:
 
 
 def unmatched(*addresses: str) -> Rows:
-    """Returns an EndpointSlice that has none of the ports of its Service."""
+    """Return an EndpointSlice that has none of the ports of its Service."""
     return of(endpoint_slice("web", *addresses, ports="[{name: other, port: 9}]", name="web-9"))
 
 

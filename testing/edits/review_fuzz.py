@@ -86,7 +86,7 @@ class Fuzz:
         self._good = (review(full), review(pod()), review(ENTRY))
 
     def body(self) -> bytes:
-        """Returns the next body."""
+        """Return the next body."""
         plain = json.loads(json.dumps(self._choose.choice(self._good)))
         if self._choose.random() < 0.7:
             for _ in range(self._choose.randint(1, 4)):

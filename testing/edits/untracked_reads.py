@@ -192,7 +192,7 @@ Look = Callable[[World], Any]
 
 
 def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
-    """Returns what proxies get, and what users are told: the problems of every object, and every status."""
+    """Return what proxies get, and what users are told: the problems of every object, and every status."""
     problems = {
         (check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)
     }

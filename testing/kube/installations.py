@@ -59,7 +59,7 @@ def objects_of(server: ApiServer, client: ApiClient | None = None, dry_run: bool
 
 
 async def install(objects: ObjectClient, plan: InstallPlan) -> InstallOutcome:
-    """Installs a plan, and nothing may go wrong."""
+    """Install a plan, and nothing may go wrong."""
     outcome = await Installer(objects, WAITS).install(plan)
     assert outcome.failures == (), [failure[1:] for failure in outcome.failures]
     assert outcome.warnings == ()

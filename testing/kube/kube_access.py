@@ -26,7 +26,7 @@ PATIENCE = RequestTimeouts(connect=1.0, response=1.0, watch=60.0)
 
 @contextlib.asynccontextmanager
 async def defined_server() -> AsyncIterator[ApiServer]:
-    """Yields a running API server that knows all kinds."""
+    """Yield a running API server that knows all kinds."""
     made = ApiServer()
     for plain in definitions():
         made.put(plain)
@@ -79,7 +79,7 @@ def write_kubeconfig(server: ApiServer, path: pathlib.Path, roots: str = "") -> 
 
 
 async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Waits until something is so; fails where it does not come to be."""
+    """Wait until something is so; fails where it does not come to be."""
     async with asyncio.timeout(seconds):
         while not check():
             await asyncio.sleep(0.002)

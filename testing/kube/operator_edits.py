@@ -70,7 +70,7 @@ class Life:
                 return gateways(self._choose, *TEAMS) if key[1] == "edges" else gateways(self._choose, SYSTEM)
 
     async def begin(self) -> None:
-        """Writes all of them."""
+        """Write all of them."""
         for key in ((SYSTEM, "first"), ("team-a", "second"), ("team-b", "edges"), (SYSTEM, "gates")):
             await self._write(key, self._drawn(key))
 
@@ -79,7 +79,7 @@ class Life:
         await self._o.write(*key, spec)
 
     async def edit(self) -> None:
-        """Changes something by chance: an IstioOperator, an object that one installed, or what goes wrong."""
+        """Change something by chance: an IstioOperator, an object that one installed, or what goes wrong."""
         choose, draw = self._choose, self._choose.random()
         if draw < 0.25:
             key = choose.choice(sorted(self.said))
@@ -95,7 +95,7 @@ class Life:
             await self._disturb()
 
     async def _meddle(self) -> None:
-        """Changes or deletes an object that is installed."""
+        """Change or deletes an object that is installed."""
         there = [
             plain for _, plain in sorted(self._o.installed().items()) if plain["metadata"].get("namespace") != FOREIGN
         ]
@@ -157,7 +157,7 @@ class Life:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def settle(self, seconds: float = 60.0) -> None:
-        """Ends all faults, and waits until everything is as it should be; says what is not."""
+        """End all faults, and waits until everything is as it should be; says what is not."""
         self._o.server.faults.forget()
         wanted = self._wanted()
         try:

@@ -77,6 +77,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtual(work: Coroutine[Any, Any, T]) -> T:
-    """Returns what a coroutine returns, however long it waits."""
+    """Return what a coroutine returns, however long it waits."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

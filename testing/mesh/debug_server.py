@@ -76,7 +76,7 @@ def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] 
 
 
 async def with_health(shown: Sources) -> Sources:
-    """Returns sources whose health was looked at."""
+    """Return sources whose health was looked at."""
     health = HealthFindings(shown.db, shown.fleet, list(shown.problems()))
     await health.look()
     return dataclasses.replace(shown, health=lambda: health.found)

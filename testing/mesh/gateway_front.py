@@ -15,7 +15,7 @@ GATEWAY = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}],
 
 
 def route(number: int, path: str = "/") -> Rows:
-    """Returns an HTTPRoute with a host of its own."""
+    """Return an HTTPRoute with a host of its own."""
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
     return rows_of(
         [gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], hostnames: [h{number}.com], {rules}")]
@@ -69,5 +69,5 @@ class Front:
                 self.mesh.watch(watched, key)
 
     def pieces(self) -> list[bytes]:
-        """Returns what an answer with all route configurations is put together from."""
+        """Return what an answer with all route configurations is put together from."""
         return [piece for group in self.groups for resource in group.value.values() for piece in resource.pieces]

@@ -31,7 +31,7 @@ _KNOWN = {
 
 
 def wrong_paths(value: Any, schema: Schema) -> list[str]:
-    """Returns the paths of what a schema does not allow."""
+    """Return the paths of what a schema does not allow."""
     return list(_wrong(value, schema, schema, "$"))
 
 

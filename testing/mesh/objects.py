@@ -18,7 +18,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _parse(text: str) -> Any:
-    """Returns what YAML says, read by libyaml where that is there: a large mesh is made of tens of thousands of such texts."""
+    """Return what YAML says, read by libyaml where that is there: a large mesh is made of tens of thousands of such texts."""
     return yaml.load(text, _LOADER)
 
 

@@ -58,7 +58,7 @@ class Journal:
         return make
 
     def given(self, name: str) -> list[tuple[Any, ...]]:
-        """Returns what every one of a name was given, in the order in which they were made."""
+        """Return what every one of a name was given, in the order in which they were made."""
         return [one.given for one in self.made if one.name == name]
 
     def _maker(self, name: str) -> Callable[..., StandIn]:
@@ -78,6 +78,6 @@ class Journal:
         return found
 
     def take_calls(self) -> list[tuple[Any, ...]]:
-        """Returns the calls since it was asked last."""
+        """Return the calls since it was asked last."""
         found, self.calls = self.calls, []
         return found

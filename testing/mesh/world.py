@@ -101,7 +101,7 @@ class World:
         return key
 
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
-        """Returns all that the proxy would get, by type URL and name."""
+        """Return all that the proxy would get, by type URL and name."""
         found: dict[str, dict[str, Resource]] = {}
         plan = proxy_plan(self.mesh, node_id)
         asked = {url: groups for url, names in self.asks.items() if (groups := plan.groups_of(url, names))}
@@ -119,7 +119,7 @@ class World:
         return found
 
     def value(self, fn: Derived[..., T], *args: Any) -> T:
-        """Returns a derived value, the last good one where it fails, and keeps it up to date from now on."""
+        """Return a derived value, the last good one where it fails, and keeps it up to date from now on."""
         node = self._followed.get((fn, args))
         if node is None:
             node = self._followed[fn, args] = self.mesh.watch(fn, *args)

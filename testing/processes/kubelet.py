@@ -36,7 +36,7 @@ class Kubelet:
         self.started: dict[str, Process] = {}
 
     def run_init(self) -> None:
-        """Runs the init containers, one after the other. RuntimeError where one fails."""
+        """Run the init containers, one after the other. RuntimeError where one fails."""
         for container in self.pod["spec"]["initContainers"]:
             done = subprocess.run(
                 self._command(container),
@@ -52,7 +52,7 @@ class Kubelet:
                 raise RuntimeError(f"{container['name']} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def start(self, name: str) -> Process:
-        """Starts a container."""
+        """Start a container."""
         container = next(c for c in self.pod["spec"]["containers"] if c["name"] == name)
         folder = self._make_root(container)
         made = Process(
@@ -78,7 +78,7 @@ class Kubelet:
         return enter
 
     def _command(self, container: Plain) -> list[str]:
-        """Returns the command of a container of the proxy's image, whose entrance is pilot-agent."""
+        """Return the command of a container of the proxy's image, whose entrance is pilot-agent."""
         variables = self._environ(container)
         arguments = [re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], word) for word in container["args"]]
         return [sys.executable, "-m", "pilot.cli.pilot_agent", *arguments]
@@ -116,7 +116,7 @@ class Kubelet:
         ).encode()
 
     def _make_root(self, container: Plain) -> pathlib.Path:
-        """Makes the folder that stands for the container's file system: its volumes, which are its user's, and nothing else that it may write."""
+        """Make the folder that stands for the container's file system: its volumes, which are its user's, and nothing else that it may write."""
         folder = self.root / container["name"]
         folder.mkdir()
         context = container["securityContext"]

@@ -195,7 +195,7 @@ class PatchedEdge:
     # -- what Envoy has ----------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Waits until Envoy has everything, and takes down what it has."""
+        """Wait until Envoy has everything, and takes down what it has."""
 
         def whole() -> bool:
             self.envoy.check_alive()

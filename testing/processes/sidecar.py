@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None)
 
 
 def drop_capabilities() -> None:
-    """Takes every capability from what this process will execute; for `preexec_fn`."""
+    """Take every capability from what this process will execute; for `preexec_fn`."""
     for capability in range(LAST_CAPABILITY):
         _libc.prctl(PR_CAPBSET_DROP, capability)
 

@@ -59,7 +59,7 @@ class Backend:
             daemon_threads = True
 
             def server_bind(self) -> None:
-                """Takes the address as the name: a resolver that is not there would be asked for another one, for ten seconds."""
+                """Take the address as the name: a resolver that is not there would be asked for another one, for ten seconds."""
                 socketserver.TCPServer.server_bind(self)
                 self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 

@@ -80,7 +80,7 @@ class Registry:
         return self.replies.get(path, Reply(b"not found", 404))
 
     def push(self, repository: str, tag: str, layer: bytes, kind: str = ARCHIVE) -> str:
-        """Adds an image of one layer; its digest."""
+        """Add an image of one layer; its digest."""
         body = json.dumps(
             {"mediaType": MANIFEST, "layers": [{"mediaType": kind, "digest": digest(layer), "size": len(layer)}]}
         ).encode()
@@ -88,7 +88,7 @@ class Registry:
         return self._publish(repository, tag, body)
 
     def push_index(self, repository: str, tag: str, *images: tuple[str, str]) -> str:
-        """Adds a list of images, each by platform and digest; its digest."""
+        """Add a list of images, each by platform and digest; its digest."""
         entries = [
             {"digest": d, "platform": dict(zip(("os", "architecture"), p.split("/"), strict=True))} for p, d in images
         ]

@@ -61,20 +61,20 @@ class McpServer:
         await self._server.stop(None)
 
     def put(self, plain: Mapping[str, Any]) -> str:
-        """Stores an object; returns its type URL."""
+        """Store an object; returns its type URL."""
         of = type_of(plain)
         metadata = dict(plain["metadata"])
         self.objects.setdefault(str(of), {})[name_of(plain)] = wire.encode_object(of, metadata, plain.get("spec") or {})
         return str(of)
 
     def delete(self, plain: Mapping[str, Any]) -> str:
-        """Takes an object away; returns its type URL."""
+        """Take an object away; returns its type URL."""
         of = str(type_of(plain))
         del self.objects[of][name_of(plain)]
         return of
 
     def push(self, *types: str) -> None:
-        """Sends all objects of these types to everybody who asked for them."""
+        """Send all objects of these types to everybody who asked for them."""
         for queue, asked in self._changed.items():
             for of in types:
                 if of in asked:

@@ -42,7 +42,7 @@ class TableBackend(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Runs in the connection's own thread."""
+        """Run in the connection's own thread."""
         first = request.recv(1, socket.MSG_PEEK)
         if first and first[0] == HANDSHAKE:
             request = self._context.wrap_socket(request, server_side=True)

@@ -137,7 +137,7 @@ class JsonCollector:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def spans(self) -> list[dict[str, Any]]:
-        """Returns the spans of all requests, with their attributes as a mapping."""
+        """Return the spans of all requests, with their attributes as a mapping."""
         found = [
             span
             for r in self.requests

@@ -1,4 +1,4 @@
-"""Which service accounts may read Secrets, by an API server: asked as they are, and through a whole control plane."""
+"""Reviews of access to Secrets, by the API server and through a whole control plane."""
 
 from __future__ import annotations
 
@@ -33,20 +33,25 @@ WEB = CA.issue("web.example.com")
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in definitions():
-        made.put(plain)
-    made.tokens.allows = only_edge
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    for definition in definitions():
+        api_server.put(definition)
+    api_server.tokens.authorizer = only_edge
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
-def only_edge(user: str, _: Sequence[str], what: Mapping[str, Any]) -> bool:
-    return (user, what["verb"], what["resource"], what["namespace"]) == (ONLY_EDGE, "list", "secrets", "edge")
+def only_edge(user: str, _: Sequence[str], attributes: Mapping[str, Any]) -> bool:
+    return (user, attributes["verb"], attributes["resource"], attributes["namespace"]) == (
+        ONLY_EDGE,
+        "list",
+        "secrets",
+        "edge",
+    )
 
 
-async def test_the_api_server_says_which_account_may_list_secrets(server: ApiServer) -> None:
+async def test_only_permitted_accounts_can_list_secrets(server: ApiServer) -> None:
     client = client_of(server)
     try:
         assert await can_list_secrets(client, "edge", "edge")
@@ -60,7 +65,7 @@ async def test_the_api_server_says_which_account_may_list_secrets(server: ApiSer
         await client.close()
 
 
-async def test_of_another_cluster_its_files_are_believed_and_nothing_else(server: ApiServer) -> None:
+async def test_remote_accounts_are_allowed_only_for_configured_clusters(server: ApiServer) -> None:
     client = client_of(server)
     try:
         review = SecretAccessReview(client, "own", ["own", "west"])
@@ -72,23 +77,25 @@ async def test_of_another_cluster_its_files_are_believed_and_nothing_else(server
         await client.close()
 
 
-async def test_a_gateway_gets_its_secret_if_its_account_may_read_it(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_gateway_receives_a_secret_only_if_its_account_may_read_it(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     server.apply(yaml.safe_dump(tls_secret("web", WEB, ca_crt=CA.pem)))
     ca, path = tmp_path / "ca", write_kubeconfig(server, tmp_path / "config")
     now = datetime.datetime.now(datetime.UTC)
     FolderStore(str(ca)).save(make_root("cluster.local", datetime.timedelta(days=1), now, 2048))
     root = Root.load(ca)
-    async with running(kubeconfig=str(path), caDir=str(ca), secureGRPCAddr="127.0.0.1:0") as it:
-        await until(lambda: it.plane.ready or it.task.done())
-        port = it.plane.ports["secure xDS"].number
+    async with running(kubeconfig=str(path), caDir=str(ca), secureGRPCAddr="127.0.0.1:0") as process:
+        await until(lambda: process.plane.ready or process.task.done())
+        port = process.plane.ports["secure xDS"].number
         for account, expected in (
             ("edge", {"kubernetes://web", "kubernetes://web-cacert"}),
             ("other", {"kubernetes://web-cacert"}),
         ):
-            shown = Shown(*root.issue(f"spiffe://cluster.local/ns/edge/sa/{account}"))
+            certificate = Shown(*root.issue(f"spiffe://cluster.local/ns/edge/sa/{account}"))
             node = f"router~10.0.0.7~{account}-0.edge~edge.svc.cluster.local"
             async with SecureClient(
-                port, root.pem, shown, node_id=node, NAMESPACE="edge", SERVICE_ACCOUNT=account
+                port, root.pem, certificate, node_id=node, NAMESPACE="edge", SERVICE_ACCOUNT=account
             ) as client:
                 await client.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
                 response = await client.take()

@@ -1,4 +1,4 @@
-"""What is read from API servers and from the sources of a mesh config, by the settings, and how all of it becomes one first commit."""
+"""Resources read from API servers and mesh config sources, and their combination into one first commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from testing.mesh.part_recorder import Journal, StandIn
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
-READ = [SimpleNamespace(id=one) for one in (ENTRY, SECRET, ENTRIES)]
+READ = [SimpleNamespace(id=kind) for kind in (ENTRY, SECRET, ENTRIES)]
 PACE = WatchOptions(Backoff(1.0, 2.0))
 
 
@@ -44,11 +44,11 @@ def target() -> IngestTarget:
     return IngestTarget(mesh, read, batch, ledger, ProblemStore(), Metrics())
 
 
-# -- which API server --------------------------------------------------------------------------------------------------
+# -- API server selection ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("environ", "flags", "has_folders", "found"),
+    ("environ", "flags", "has_folders", "expected"),
     [
         ({}, (), False, None),
         ({}, ("--kubeconfig=a",), True, ("a", "")),
@@ -59,19 +59,19 @@ def target() -> IngestTarget:
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, (), False, "pod"),
     ],
 )
-def test_an_api_server_is_reached_by_a_kubeconfig_or_as_a_pod(
-    environ: dict[str, str], flags: tuple[str, ...], has_folders: bool, found: Any
+def test_credentials_come_from_a_kubeconfig_or_the_pod(
+    environ: dict[str, str], flags: tuple[str, ...], has_folders: bool, expected: Any
 ) -> None:
     credentials = find_credentials(load(list(flags), environ).settings.kubernetes, has_folders)
     if isinstance(credentials, KubeconfigFile):
-        assert (credentials._path, credentials._context) == found
+        assert (credentials._path, credentials._context) == expected
     else:
-        assert (credentials is not None and type(credentials) is InCluster and "pod") == (found or False)
+        assert (credentials is not None and type(credentials) is InCluster and "pod") == (expected or False)
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "a"])
 @pytest.mark.parametrize(("has_mesh", "has_networks"), [(True, False), (False, True)])
-def test_files_of_the_mesh_config_that_are_not_there_are_maps_where_there_is_an_api_server(
+def test_missing_mesh_files_fall_back_to_config_maps_with_an_api_server(
     tmp_path: pathlib.Path, kubeconfig: str, has_mesh: bool, has_networks: bool
 ) -> None:
     mesh, networks = tmp_path / "mesh", tmp_path / "networks"
@@ -86,11 +86,11 @@ def test_files_of_the_mesh_config_that_are_not_there_are_maps_where_there_is_an_
     )
 
 
-# -- what is read of it ------------------------------------------------------------------------------------------------
+# -- reads -------------------------------------------------------------------------------------------------------------
 
 
 class Api:
-    """The API servers of a control plane, of stand-ins."""
+    """The API servers of a control plane, with stand-ins for their parts."""
 
     def __init__(
         self, journal: Journal, environ: dict[str, str] | None = None, *flags: str, run_remote: Any = None
@@ -115,8 +115,8 @@ class Api:
 
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    made = Journal()
-    made.take_over(
+    recorder = Journal()
+    recorder.take_over(
         monkeypatch,
         kubernetes,
         "ApiClient",
@@ -126,54 +126,69 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         "RemoteClusters",
         "RemoteCluster",
     )
-    made.take_over(monkeypatch, kubernetes, "TokenReviewers", "SecretStore")
-    for name in ("ApiClient", "RemoteClusters"):  # what the others ask of them
+    recorder.take_over(monkeypatch, kubernetes, "TokenReviewers", "SecretStore")
+    for name in ("ApiClient", "RemoteClusters"):  # other parts read attributes of these two
         patched = getattr(kubernetes, name)
         monkeypatch.setattr(kubernetes, name, _with_clusters(patched))
-    return made
+    return recorder
 
 
-def _with_clusters(make: Any) -> Any:
-    def made(*given: Any) -> StandIn:
-        one: StandIn = make(*given)
-        one.__dict__.update(clusters={"west": "a cluster"})
-        return one
+def _with_clusters(factory: Any) -> Any:
+    def create(*args: Any) -> StandIn:
+        stand_in: StandIn = factory(*args)
+        stand_in.__dict__.update(clusters={"west": "a cluster"})
+        return stand_in
 
-    return made
+    return create
 
 
-def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
-    it = Api(
+def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
+    api = Api(
         journal, {"REVISION": "blue", "CLUSTER_ID": "Kubernetes"}, "--kubernetesApiQPS=5", "--kubernetesApiBurst=9"
     )
     client, source = journal.made[1], journal.one("KubeSource")
     assert journal.one("Throttle").given == (5.0, 9)
-    assert client.given == (it.credentials, journal.one("Throttle"))
-    assert it.kubernetes.client is client
-    given = source.given
-    assert given[:6] == (client, it.target.batch, it.target.ledger, 7, DocumentOrigin("Kubernetes", True, "blue"), READ)
-    assert (given[6]._replace(on_failure=PACE.on_failure), given[8]) == (PACE, "")
-    given[6].on_failure()
-    assert (
-        'controller_sync_errors_total{cluster="Kubernetes"} 1' in it.target.metrics.exposition().decode().splitlines()
+    assert client.given == (api.credentials, journal.one("Throttle"))
+    assert api.kubernetes.client is client
+    source_args = source.given
+    assert source_args[:6] == (
+        client,
+        api.target.batch,
+        api.target.ledger,
+        7,
+        DocumentOrigin("Kubernetes", True, "blue"),
+        READ,
     )
-    maps = journal.one("MeshConfigMaps").given
-    assert maps == (
+    assert (source_args[6]._replace(on_failure=PACE.on_failure), source_args[8]) == (PACE, "")
+    source_args[6].on_failure()
+    assert (
+        'controller_sync_errors_total{cluster="Kubernetes"} 1' in api.target.metrics.exposition().decode().splitlines()
+    )
+    maps_args = journal.one("MeshConfigMaps").given
+    assert maps_args == (
         client,
         "istio-system",
         ["istio-blue"],
         [MESH_ROW, NETWORKS_ROW],
-        it.target.batch,
-        it.target.problems,
+        api.target.batch,
+        api.target.problems,
         PACE,
-        given[7],
+        source_args[7],
     )
     remote, options = journal.one("RemoteClusters").given, Options("Kubernetes", "istio-system", (), 30.0, "")
-    assert remote == (client, options, it.kubernetes._join, it.target.problems, PACE, given[7], it.target.metrics)
+    assert remote == (
+        client,
+        options,
+        api.kubernetes._join,
+        api.target.problems,
+        PACE,
+        source_args[7],
+        api.target.metrics,
+    )
     assert journal.one("TokenReviewers").given == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
 
 
-def test_settings_of_what_is_read_reach_who_reads(journal: Journal, tmp_path: pathlib.Path) -> None:
+def test_settings_reach_the_sources(journal: Journal, tmp_path: pathlib.Path) -> None:
     (tmp_path / "mesh").write_text("")
     environ = {
         "ISTIO_WATCH_NAMESPACE": "shop",
@@ -204,32 +219,32 @@ def test_settings_of_what_is_read_reach_who_reads(journal: Journal, tmp_path: pa
         ),
     ],
 )
-async def test_of_other_clusters_some_kinds_can_be_left_out(
+async def test_settings_exclude_kinds_from_remote_clusters(
     journal: Journal, environ: dict[str, str], kinds: list[GroupKind]
 ) -> None:
-    it, told = Api(journal, environ), list[Any]()
+    api, calls = Api(journal, environ), list[Any]()
 
-    async def beside(cluster: str, client: Any) -> None:
-        told.append((cluster, client))
+    async def run_remote(cluster: str, client: Any) -> None:
+        calls.append((cluster, client))
 
     credentials: Any = object()
-    it.kubernetes._join("west", credentials)
-    own, source = [one for one in journal.made if one.name == "KubeSource"]
-    client = [one for one in journal.made if one.name == "ApiClient"][-1]
-    assert [kind.id for kind in own.given[5]] == [ENTRY, SECRET, ENTRIES]
-    assert source.given[:5] == (client, it.target.batch, it.target.ledger, 8, DocumentOrigin("west", False, ""))
+    api.kubernetes._join("west", credentials)
+    local_source, source = [part for part in journal.made if part.name == "KubeSource"]
+    client = [part for part in journal.made if part.name == "ApiClient"][-1]
+    assert [kind.id for kind in local_source.given[5]] == [ENTRY, SECRET, ENTRIES]
+    assert source.given[:5] == (client, api.target.batch, api.target.ledger, 8, DocumentOrigin("west", False, ""))
     assert [kind.id for kind in source.given[5]] == kinds
     assert client.given[0] is credentials
-    given = journal.one("RemoteCluster").given
-    assert given == (client, source, PACE, source.given[7], it.target.metrics.cluster_status, None)
-    Api(journal, environ, run_remote=beside).kubernetes._join("east", credentials)
+    args = journal.one("RemoteCluster").given
+    assert args == (client, source, PACE, source.given[7], api.target.metrics.cluster_status, None)
+    Api(journal, environ, run_remote=run_remote).kubernetes._join("east", credentials)
     other: Any = journal.made[-1]
     await other.given[5]()
-    assert told == [("east", other.given[0])]
+    assert calls == [("east", other.given[0])]
 
 
 @pytest.mark.parametrize(
-    ("environ", "elsewhere"),
+    ("environ", "separate_client"),
     [
         ({}, False),
         ({"EXTERNAL_ISTIOD": "true"}, False),
@@ -237,74 +252,72 @@ async def test_of_other_clusters_some_kinds_can_be_left_out(
         ({"EXTERNAL_ISTIOD": "true", "LOCAL_CLUSTER_SECRET_WATCHER": "true"}, True),
     ],
 )
-def test_secrets_of_clusters_are_read_where_the_process_runs_if_settings_say_so(
-    journal: Journal, environ: dict[str, str], elsewhere: bool
+def test_external_istiod_reads_cluster_secrets_where_it_runs_if_configured(
+    journal: Journal, environ: dict[str, str], separate_client: bool
 ) -> None:
-    it = Api(journal, environ)
+    api = Api(journal, environ)
     client = journal.one("RemoteClusters").given[0]
-    assert (client is not it.kubernetes.client) is elsewhere
-    assert not elsewhere or isinstance(client.given[0], InCluster)
+    assert (client is not api.kubernetes.client) is separate_client
+    assert not separate_client or isinstance(client.given[0], InCluster)
 
 
 @pytest.mark.parametrize(
     ("environ", "names"),
     [({}, ("istio-ca-secret",)), ({"USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, ("istio-ca-secret", "cacerts"))],
 )
-async def test_a_root_is_kept_in_a_secret_of_the_own_namespace(
+async def test_root_is_stored_in_a_secret_of_the_local_namespace(
     journal: Journal, environ: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    it = Api(journal, {**environ, "POD_NAMESPACE": "mesh"})
-    store: Any = it.kubernetes.root_store()
-    assert store.given == (it.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
+    api = Api(journal, {**environ, "POD_NAMESPACE": "mesh"})
+    store: Any = api.kubernetes.root_store()
+    assert store.given == (api.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
 
 
-async def test_a_secret_is_read_from_the_own_namespace(journal: Journal) -> None:
-    it, answers, asked = Api(journal, {"POD_NAMESPACE": "mesh"}), list[Any](), list[tuple[str, str]]()
+async def test_secret_is_read_from_the_local_namespace(journal: Journal) -> None:
+    api, responses, requests = Api(journal, {"POD_NAMESPACE": "mesh"}), list[Any](), list[tuple[str, str]]()
 
     async def call(method: str, path: str) -> bytes:
-        asked.append((method, path))
-        answer = answers.pop()
-        if isinstance(answer, Exception):
-            raise answer
-        return bytes(answer)
+        requests.append((method, path))
+        response = responses.pop()
+        if isinstance(response, Exception):
+            raise response
+        return bytes(response)
 
-    client: Any = it.kubernetes.client
+    client: Any = api.kubernetes.client
     client.call = call
-    answers[:] = [b'{"data": {"a": "Yg=="}}', b"{}"][::-1]
-    assert await it.kubernetes.read_secret("cacerts") == {"a": b"b"}
-    assert await it.kubernetes.read_secret("cacerts") == {}
-    assert asked == [("GET", "/api/v1/namespaces/mesh/secrets/cacerts")] * 2
-    answers[:] = [NotFound(404, "NotFound", "no")]
-    assert await it.kubernetes.read_secret("cacerts") == {}
-    answers[:] = [KubeError("503 busy")]
+    responses[:] = [b'{"data": {"a": "Yg=="}}', b"{}"][::-1]
+    assert await api.kubernetes.read_secret("cacerts") == {"a": b"b"}
+    assert await api.kubernetes.read_secret("cacerts") == {}
+    assert requests == [("GET", "/api/v1/namespaces/mesh/secrets/cacerts")] * 2
+    responses[:] = [NotFound(404, "NotFound", "no")]
+    assert await api.kubernetes.read_secret("cacerts") == {}
+    responses[:] = [KubeError("503 busy")]
     with pytest.raises(SecretError, match=r"^Secret cacerts: 503 busy$"):
-        await it.kubernetes.read_secret("cacerts")
+        await api.kubernetes.read_secret("cacerts")
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_what_is_read_first_is_the_mesh_config_and_what_is_waited_for_last_are_other_clusters(
-    journal: Journal, reads: bool
-) -> None:
+async def test_mesh_config_syncs_first_and_remote_clusters_last(journal: Journal, reads: bool) -> None:
     def reads_configuration() -> bool:
-        journal.lines.append("asked")
+        journal.lines.append("reads_configuration")
         return reads
 
-    it = Api(journal)
-    given: list[Any] = []
-    source: Any = it.kubernetes.source
+    api = Api(journal)
+    starts: list[Any] = []
+    source: Any = api.kubernetes.source
 
     async def start(configuration: bool) -> None:
-        given.append(configuration)
+        starts.append(configuration)
         journal.lines.append("KubeSource.start")
 
     source.start = start
-    await it.kubernetes.start(reads_configuration)
-    assert given == [reads]
+    await api.kubernetes.start(reads_configuration)
+    assert starts == [reads]
     assert journal.lines == [
         "credentials",
         "MeshConfigMaps.start",
         "MeshConfigMaps.synced",
-        "asked",
+        "reads_configuration",
         "KubeSource.start",
         "RemoteClusters.start",
         "KubeSource.synced",
@@ -312,38 +325,38 @@ async def test_what_is_read_first_is_the_mesh_config_and_what_is_waited_for_last
     ]
     journal.lines.clear()
     closed: list[str] = []
-    for client in {it.kubernetes.client, it.kubernetes._secrets_client}:
+    for client in {api.kubernetes.client, api.kubernetes._secrets_client}:
         client.close = lambda: _done(closed)  # type: ignore[method-assign]
-    await it.kubernetes.stop()
+    await api.kubernetes.stop()
     assert journal.lines == ["RemoteClusters.stop", "KubeSource.stop", "MeshConfigMaps.stop"]
-    assert closed == ["closed"] * 2, "closing twice does no harm"
+    assert closed == ["closed"] * 2, "both clients are closed"
 
 
 async def _done(closed: list[str]) -> None:
     closed.append("closed")
 
 
-async def test_access_that_cannot_be_used_ends_the_start(journal: Journal) -> None:
-    it = Api(journal)
+async def test_unusable_credentials_abort_the_start(journal: Journal) -> None:
+    api = Api(journal)
 
-    async def load_wrong() -> None:
+    async def fail_to_load() -> None:
         raise ConfigurationError("kubeconfig: nonsense")
 
-    it.credentials.load = load_wrong
+    api.credentials.load = fail_to_load
     with pytest.raises(StartError, match=r"^kubeconfig: nonsense$"):
-        await it.kubernetes.start(lambda: True)
+        await api.kubernetes.start(lambda: True)
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing_running(journal: Journal) -> None:
-    it, closed = Api(journal), list[str]()
-    client: Any = it.kubernetes.client
+async def test_cancelled_start_leaves_nothing_running(journal: Journal) -> None:
+    api, closed = Api(journal), list[str]()
+    client: Any = api.kubernetes.client
     client.close = lambda: _done(closed)
 
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
-    it.credentials.load = cancelled
+    api.credentials.load = cancelled
     with pytest.raises(asyncio.CancelledError):
-        await it.kubernetes.start(lambda: True)
+        await api.kubernetes.start(lambda: True)
     assert journal.lines == ["RemoteClusters.stop", "KubeSource.stop", "MeshConfigMaps.stop"]
     assert closed

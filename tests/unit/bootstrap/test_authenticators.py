@@ -1,4 +1,4 @@
-"""Who a caller is: by its certificate, by a token, or nobody."""
+"""Caller identities from certificates and tokens."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def caller(token: str = "", certified: tuple[str, ...] = (), **headers: str) -> 
 def tokens(reviewer: KeyFile | None = None, users: Mapping[str, Review] | None = None) -> ServiceAccountTokens:
     async def review(token: str, audiences: Sequence[str]) -> Review:
         assert audiences == ("istio-ca",)
-        found = (users or {}).get(token)
-        if found is None:
+        result = (users or {}).get(token)
+        if result is None:
             raise IdentityError("the API server does not know it")
-        return found
+        return result
 
     return ServiceAccountTokens({"": reviewer.review if reviewer else review}, ("istio-ca",), lambda: "cluster.local")
 
 
-async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pathlib.Path) -> None:
+async def test_first_matching_authenticator_decides(tmp_path: pathlib.Path) -> None:
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
     authenticate = build_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     assert await authenticate(caller(token("other", "account"), (WEB, "web.shop.svc"))) == (WEB, "web.shop.svc")
@@ -48,8 +48,8 @@ async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pat
         await authenticate(caller())
 
 
-async def test_cve_2022_39388_an_address_proves_nothing(tmp_path: pathlib.Path) -> None:
-    """Neither where a caller comes from, loopback included, nor a header that says where, makes it somebody."""
+async def test_cve_2022_39388_addresses_do_not_authenticate(tmp_path: pathlib.Path) -> None:
+    """Neither the peer address, loopback included, nor a header that names an address authenticates a caller."""
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
     authenticate = build_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     headers = {"x-forwarded-client-cert": f"By=x;URI={WEB}", "x-forwarded-for": "10.0.0.1", "x-real-ip": "10.0.0.1"}
@@ -58,14 +58,14 @@ async def test_cve_2022_39388_an_address_proves_nothing(tmp_path: pathlib.Path) 
             await authenticate(Caller(address, headers))
 
 
-TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";URI={WEB};DNS=web.shop.svc;DNS=web'
+FORWARDED = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";URI={WEB};DNS=web.shop.svc;DNS=web'
 
 
 @pytest.mark.parametrize(
     ("header", "names"),
     [
         (f"By=x;URI={WEB}", (WEB,)),
-        (TOLD, ("web.shop", WEB, "web.shop.svc", "web")),
+        (FORWARDED, ("web.shop", WEB, "web.shop.svc", "web")),
         (f"URI={WEB}, uri=spiffe://td/ns/a/sa/b;URI={WEB}", (WEB, "spiffe://td/ns/a/sa/b")),
         ('Subject="nonsense";URI="spiffe://td/ns/a/sa/b";Cert="x\\"y"', ("spiffe://td/ns/a/sa/b",)),
         ('Subject="";URI=spiffe://td/ns/a/sa/b', ("spiffe://td/ns/a/sa/b",)),
@@ -73,7 +73,7 @@ TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";U
         ('DNS="the \\"web\\" of shop"', ('the "web" of shop',)),
     ],
 )
-async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ...]) -> None:
+async def test_trusted_gateway_forwards_certificate_names(header: str, names: tuple[str, ...]) -> None:
     authenticate = build_authenticate(
         AuthenticationSettings(trusted_gateways=("192.0.2.0/24", " 2001:db8::/32 ")), {}, lambda: "cluster.local"
     )
@@ -97,7 +97,7 @@ async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ..
         (f"URI={WEB};nonsense", "is malformed at character"),
     ],
 )
-async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) -> None:
+async def test_forwarded_header_without_names_is_rejected(header: str, reason: str) -> None:
     authenticate = build_authenticate(
         AuthenticationSettings(trusted_gateways=("192.0.2.0/24",)), {}, lambda: "cluster.local"
     )
@@ -105,13 +105,13 @@ async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) 
         await authenticate(Caller("192.0.2.7:5000", {"x-forwarded-client-cert": header}))
 
 
-def test_gateways_are_blocks_of_addresses() -> None:
+def test_invalid_gateway_cidr_is_rejected() -> None:
     with pytest.raises(FlagError, match="TRUSTED_GATEWAY_CIDR: 'gateway' does not appear to be"):
         build_authenticate(AuthenticationSettings(trusted_gateways=("gateway",)), {}, lambda: "cluster.local")
 
 
 @pytest.mark.parametrize(
-    ("said", "own", "found"),
+    ("options", "own_token", "expected"),
     [
         ({"token_issuer": "https://a", "provider_audience": "istio"}, None, ("https://a", ("istio",))),
         ({}, token(iss="https://own", aud=["first", "second"]), ("https://own", ("first",))),
@@ -123,18 +123,18 @@ def test_gateways_are_blocks_of_addresses() -> None:
         ({}, None, None),
     ],
 )
-def test_outside_of_kubernetes_a_provider_vouches_for_who_asks_for_certificates(
-    tmp_path: pathlib.Path, said: dict[str, str], own: str | None, found: tuple[str, tuple[str, ...]] | None
+def test_token_provider_applies_outside_kubernetes(
+    tmp_path: pathlib.Path, options: dict[str, str], own_token: str | None, expected: tuple[str, tuple[str, ...]] | None
 ) -> None:
     path = tmp_path / "istio-token"
-    if own is not None:
-        path.write_text(own)
-    settings = AuthenticationSettings(**said)  # type: ignore[arg-type]
-    assert find_provider(settings, False, str(path)) == (found if found is None else JwtRule(*found))
+    if own_token is not None:
+        path.write_text(own_token)
+    settings = AuthenticationSettings(**options)  # type: ignore[arg-type]
+    assert find_provider(settings, False, str(path)) == (expected if expected is None else JwtRule(*expected))
     assert find_provider(settings, True, str(path)) is None
 
 
-async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_known() -> None:
+async def test_provider_is_tried_last_and_only_with_authentication() -> None:
     rule = JwtRule("https://issuer.invalid", ("istio",))
     assert with_provider(no_authentication, rule, lambda: "td") is no_authentication
     authenticate = build_authenticate(AuthenticationSettings(), {}, lambda: "td")
@@ -148,7 +148,7 @@ async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_know
         await both(caller())
 
 
-async def test_without_authentication_everybody_is_nobody() -> None:
+async def test_disabled_authentication_yields_no_identity() -> None:
     assert (
         await build_authenticate(AuthenticationSettings(enabled=False), {}, lambda: "cluster.local")(
             caller("x", (WEB,))
@@ -158,7 +158,7 @@ async def test_without_authentication_everybody_is_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("bearer", "reason"),
     [
         (token(exp=1), "expired"),
         (token(aud=["somebody-else"]), "for somebody-else, not for istio-ca"),
@@ -173,82 +173,82 @@ async def test_without_authentication_everybody_is_nobody() -> None:
         ("nonsense", "invalid token"),
     ],
 )
-async def test_a_token_that_a_key_file_does_not_accept(tmp_path: pathlib.Path, made: str, reason: str) -> None:
-    known = KeyFile(str(write_keys(tmp_path / "keys.json")), "https://kubernetes.default.svc.cluster.local")
+async def test_key_file_rejects_invalid_tokens(tmp_path: pathlib.Path, bearer: str, reason: str) -> None:
+    key_file = KeyFile(str(write_keys(tmp_path / "keys.json")), "https://kubernetes.default.svc.cluster.local")
     with pytest.raises(IdentityError, match=reason):
-        await tokens(known).identify(caller(made))
+        await tokens(key_file).identify(caller(bearer))
 
 
-async def test_a_token_that_is_bound_to_a_pod_names_it(tmp_path: pathlib.Path) -> None:
-    known = KeyFile(str(write_keys(tmp_path / "keys.json")), "")
-    bound = token(**{"kubernetes.io": {"namespace": "shop", "pod": {"name": "web-1", "uid": "u-1"}}})
-    review = await known.review(bound, ("istio-ca",))
+async def test_bound_token_names_its_pod(tmp_path: pathlib.Path) -> None:
+    key_file = KeyFile(str(write_keys(tmp_path / "keys.json")), "")
+    bound_token = token(**{"kubernetes.io": {"namespace": "shop", "pod": {"name": "web-1", "uid": "u-1"}}})
+    review = await key_file.review(bound_token, ("istio-ca",))
     prefix = "authentication.kubernetes.io/pod-"
     assert (review.groups, review.extra) == ((GROUP,), {f"{prefix}name": ("web-1",), f"{prefix}uid": ("u-1",)})
-    assert (await known.review(token(**{"kubernetes.io": {"pod": "web-1"}}), ("istio-ca",))).extra == {}
+    assert (await key_file.review(token(**{"kubernetes.io": {"pod": "web-1"}}), ("istio-ca",))).extra == {}
 
 
-async def test_another_key_file_counts_with_the_next_token_and_a_broken_one_does_not(tmp_path: pathlib.Path) -> None:
+async def test_key_file_is_reloaded_unless_broken(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "keys.json"
-    known = KeyFile(str(path), "")
+    key_file = KeyFile(str(path), "")
     with pytest.raises(IdentityError, match="no key of the set"):
-        await known.review(token(), ("istio-ca",))
+        await key_file.review(token(), ("istio-ca",))
     write_keys(path)
-    assert (await known.review(token(), ("istio-ca",))).username == "system:serviceaccount:shop:web"
+    assert (await key_file.review(token(), ("istio-ca",))).username == "system:serviceaccount:shop:web"
     path.write_text("{")
-    assert len(known.keys()) == 1
+    assert len(key_file.keys()) == 1
     write_keys(path, jwk(other_key(), "two"))
     with pytest.raises(IdentityError, match="no key of the set"):
-        await known.review(token(), ("istio-ca",))
+        await key_file.review(token(), ("istio-ca",))
     assert (
-        await known.review(sign(claims(), other_key(), kid="two"), ("istio-ca",))
+        await key_file.review(sign(claims(), other_key(), kid="two"), ("istio-ca",))
     ).username == "system:serviceaccount:shop:web"
     path.unlink()
-    assert len(known.keys()) == 1
+    assert len(key_file.keys()) == 1
 
 
-async def test_a_broken_key_file_is_told_of_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    def told() -> list[str]:
+async def test_broken_key_file_is_logged_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    def warnings() -> list[str]:
         return [record.getMessage() for record in caplog.records if "stay in force" in record.getMessage()]
 
     path = write_keys(tmp_path / "keys.json")
-    known = KeyFile(str(path), "")
-    known.keys()
-    assert told() == []
+    key_file = KeyFile(str(path), "")
+    key_file.keys()
+    assert warnings() == []
     path.write_text("{")
-    known.keys()
-    known.keys()
-    assert len(told()) == 1
+    key_file.keys()
+    key_file.keys()
+    assert len(warnings()) == 1
     path.unlink()
-    known.keys()
-    known.keys()
-    assert len(told()) == 2
-    assert told()[1].startswith(f"{path}: cannot read the keys of tokens, the previous ones stay in force: ")
+    key_file.keys()
+    key_file.keys()
+    assert len(warnings()) == 2
+    assert warnings()[1].startswith(f"{path}: cannot read the keys of tokens, the previous ones stay in force: ")
 
 
-async def test_tokens_of_other_clusters_and_of_other_users_are_refused() -> None:
-    known = tokens(
+async def test_tokens_of_other_clusters_and_groups_are_rejected() -> None:
+    authenticator = tokens(
         users={
             "a": Review("system:serviceaccount:shop:web", (GROUP,)),
             "b": Review("system:serviceaccount:shop:web", ("others",)),
         }
     )
-    assert await known.identify(caller("a")) == (WEB,)
+    assert await authenticator.identify(caller("a")) == (WEB,)
     with pytest.raises(IdentityError, match="there is no token reviewer for cluster 'remote'"):
-        await known.identify(caller("a", clusterid="remote"))
+        await authenticator.identify(caller("a", clusterid="remote"))
     with pytest.raises(IdentityError, match="not in the group"):
-        await known.identify(caller("b"))
+        await authenticator.identify(caller("b"))
     with pytest.raises(IdentityError, match="does not know it"):
-        await known.identify(caller("c"))
+        await authenticator.identify(caller("c"))
 
 
-def test_the_own_cluster_has_several_names(tmp_path: pathlib.Path) -> None:
+def test_local_cluster_has_several_names(tmp_path: pathlib.Path) -> None:
     settings = AuthenticationSettings(token_keys=str(tmp_path / "keys.json"))
     assert set(find_reviewers(settings, "one", {"first": "one", "second": "two"}, {})) == {"", "one", "first"}
 
 
 @pytest.mark.parametrize("name", ["a.b", "a-b.c", "0", "a" * 253])
-def test_a_service_account_may_have_dots(name: str) -> None:
+def test_service_account_name_may_have_dots(name: str) -> None:
     assert service_account_identity(f"system:serviceaccount:shop:{name}", "td") == f"spiffe://td/ns/shop/sa/{name}"
 
 
@@ -272,7 +272,7 @@ def test_a_service_account_may_have_dots(name: str) -> None:
         "system:serviceaccount:" + "a" * 64 + ":web",
     ],
 )
-def test_other_names_are_no_service_accounts(user: str) -> None:
+def test_other_usernames_are_rejected(user: str) -> None:
     with pytest.raises(IdentityError, match="is not a service account"):
         service_account_identity(user, "cluster.local")
 
@@ -281,5 +281,5 @@ def test_other_names_are_no_service_accounts(user: str) -> None:
     ("header", "expected"),
     [("Bearer a.b", "a.b"), ("bearer a", ""), ("Basic a", ""), ("Bearer ", ""), (b"Bearer a", ""), ("", "")],
 )
-def test_bearer_tokens(header: str | bytes, expected: str) -> None:
+def test_bearer_token_parsing(header: str | bytes, expected: str) -> None:
     assert Caller(PROXY, {"authorization": header}).token == expected

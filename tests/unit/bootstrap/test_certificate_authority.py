@@ -1,4 +1,4 @@
-"""The certificate authority of a process: which signer it starts with by its settings, and what keeps that up to date."""
+"""Certificate authority of a process: the initial signer and its renewal."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NOW = datetime.datetime.now(datetime.UTC)
 FIRST, SECOND = root(1, now=NOW), root(2, now=NOW)
 
 
-class Kept:
-    """A store of one signer; a save that fails leaves what another replica has saved."""
+class StubStore:
+    """A store of one signer. A failed save leaves the signer that another replica saved."""
 
     def __init__(self, signer: Signer | None = None, theirs: Signer | None = None, fails: bool = False) -> None:
         self.signer, self._theirs, self._fails = signer, theirs, fails
@@ -45,29 +45,29 @@ class Kept:
         self.signer = signer
 
 
-class Started:
-    """Authorities whose new roots are all `FIRST`, and what was asked on the way."""
+class AuthorityHarness:
+    """Authorities whose generated roots are all `FIRST`, with a record of calls."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.metrics, self.made, self.rotations, self.reloads = Metrics(), list[Any](), list[Any](), list[Any]()
-        started = self
+        self.metrics, self.generated, self.rotations, self.reloads = Metrics(), list[Any](), list[Any](), list[Any]()
+        harness = self
 
-        def make_root(*given: Any) -> Signer:
-            started.made.append(given)
+        def make_root(*args: Any) -> Signer:
+            harness.generated.append(args)
             return FIRST
 
         class Rotation:
-            def __init__(self, *given: Any) -> None:
-                started.rotations.append(given)
+            def __init__(self, *args: Any) -> None:
+                harness.rotations.append(args)
 
-            async def run(self, **named: Any) -> None:
-                started.rotations.append(sorted(named) and named["jitter"]())
+            async def run(self, **kwargs: Any) -> None:
+                harness.rotations.append(sorted(kwargs) and kwargs["jitter"]())
                 await asyncio.Event().wait()
 
         class Reload:
-            def __init__(self, *given: Any) -> None:
-                self.given, self.crl, self.lines = given, b"", list[str]()
-                started.reloads.append(self)
+            def __init__(self, *args: Any) -> None:
+                self.args, self.crl, self.lines = args, b"", list[str]()
+                harness.reloads.append(self)
 
             async def start(self) -> None:
                 self.lines.append("start")
@@ -86,17 +86,17 @@ class Started:
         return CertificateAuthority(settings, lambda: "td", self.metrics, **given)
 
     def metric(self, name: str) -> float | None:
-        [*found] = [
+        [*values] = [
             float(line.split()[1])
             for line in self.metrics.exposition().decode().splitlines()
             if line.startswith(f"{name} ")
         ]
-        return found[0] if found else None
+        return values[0] if values else None
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    return Started(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> AuthorityHarness:
+    return AuthorityHarness(monkeypatch)
 
 
 def issuing(authority: CertificateAuthority) -> Authority:
@@ -104,17 +104,17 @@ def issuing(authority: CertificateAuthority) -> Authority:
     return authority.authority
 
 
-async def test_before_the_start_nothing_is_signed(started: Started, tmp_path: pathlib.Path) -> None:
-    authority = started.authority(tmp_path)
-    with pytest.raises(SigningError, match="has not started") as caught:
+async def test_signing_before_the_start_is_rejected(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
+    authority = harness.authority(tmp_path)
+    with pytest.raises(SigningError, match="has not started") as error:
         await authority.sign(csr(), [IDENTITY], 60, "")
-    assert caught.value.code == "CA_NOT_READY"
+    assert error.value.code == "CA_NOT_READY"
     assert (authority.roots_pem(), authority.crl) == (b"", b"")
     await authority.stop()
 
 
-async def test_a_root_of_its_own_is_made_kept_and_renewed(
-    started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+async def test_self_signed_root_is_generated_stored_and_rotated(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
     environ = {
@@ -125,13 +125,13 @@ async def test_a_root_of_its_own_is_made_kept_and_renewed(
         "CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE": "30",
         "MAX_WORKLOAD_CERT_TTL": "3h",
     }
-    authority = started.authority(tmp_path, environ)
+    authority = harness.authority(tmp_path, environ)
     await authority.start()
-    [(domain, ttl, now, bits)] = started.made
+    [(domain, ttl, now, bits)] = harness.generated
     assert (domain, ttl, bits) == ("td", datetime.timedelta(hours=100), 4096)
     assert abs(now - datetime.datetime.now(datetime.UTC)) < datetime.timedelta(minutes=5)
-    [(renewed, store, *terms)] = started.rotations
-    assert (renewed, type(store)) == (authority.authority, MemoryStore)
+    [(target, store, *terms)] = harness.rotations
+    assert (target, type(store)) == (authority.authority, MemoryStore)
     assert terms == [datetime.timedelta(hours=100), datetime.timedelta(minutes=5), 30]
     assert store.load() is FIRST
     assert authority.roots_pem() == FIRST.roots_pem
@@ -144,42 +144,42 @@ async def test_a_root_of_its_own_is_made_kept_and_renewed(
         await authority.sign(csr(), [IDENTITY], 3 * 3600 + 1, "")
     [pair] = authority.pairs(["a.example.com"])
     assert pair.chain.startswith(b"-----BEGIN CERTIFICATE")
-    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
+    assert harness.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
         FIRST.certificate.not_valid_after_utc.timestamp()
     )
-    assert started.metric("citadel_server_cert_chain_expiry_timestamp") is None
+    assert harness.metric("citadel_server_cert_chain_expiry_timestamp") is None
     await authority.stop()
 
 
-@pytest.mark.parametrize(("jitter", "ran"), [("true", []), ("false", 1.0)])
-async def test_the_first_look_at_the_root_comes_after_a_random_time_unless_settings_say_otherwise(
-    started: Started, tmp_path: pathlib.Path, jitter: str, ran: object
+@pytest.mark.parametrize(("jitter", "first_run"), [("true", []), ("false", 1.0)])
+async def test_first_rotation_check_is_jittered_by_default(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, jitter: str, first_run: object
 ) -> None:
-    authority = started.authority(tmp_path, {"CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR": jitter})
+    authority = harness.authority(tmp_path, {"CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR": jitter})
     await authority.start()
     await asyncio.sleep(0)
-    assert started.rotations[1] == ran
+    assert harness.rotations[1] == first_run
     async with asyncio.timeout(10):
         await authority.stop()
     assert [task for task in asyncio.all_tasks() if task.get_name() == "root rotation"] == []
 
 
 @pytest.mark.parametrize("has_api_server", [True, False])
-async def test_a_root_is_kept_in_the_named_folder_else_at_the_api_server(
-    started: Started, tmp_path: pathlib.Path, has_api_server: bool, caplog: pytest.LogCaptureFixture
+async def test_root_is_stored_in_the_folder_or_at_the_api_server(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, has_api_server: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    given: Any = {"root_store": Kept} if has_api_server else {}
-    kept = tmp_path / "kept"
-    authority = started.authority(tmp_path, {"PILOT_SELF_SIGNED_CA_DIR": str(kept)}, **given)
+    options: Any = {"root_store": StubStore} if has_api_server else {}
+    folder = tmp_path / "root"
+    authority = harness.authority(tmp_path, {"PILOT_SELF_SIGNED_CA_DIR": str(folder)}, **options)
     await authority.start()
-    assert isinstance(started.rotations[0][1], FolderStore)
-    assert (kept / "ca-cert.pem").read_bytes() == certificate_pem(FIRST.certificate)
+    assert isinstance(harness.rotations[0][1], FolderStore)
+    assert (folder / "ca-cert.pem").read_bytes() == certificate_pem(FIRST.certificate)
     assert caplog.messages == ["generated a self-signed root certificate"]
     await authority.stop()
-    other = started.authority(tmp_path, {}, **given)
+    other = harness.authority(tmp_path, {}, **options)
     await other.start()
-    assert isinstance(started.rotations[-1][1], Kept if has_api_server else MemoryStore)
+    assert isinstance(harness.rotations[-1][1], StubStore if has_api_server else MemoryStore)
     assert caplog.messages[1] == (
         "generated a self-signed root certificate"
         if has_api_server
@@ -188,90 +188,94 @@ async def test_a_root_is_kept_in_the_named_folder_else_at_the_api_server(
     await other.stop()
 
 
-async def test_a_root_that_is_kept_is_taken(started: Started, tmp_path: pathlib.Path) -> None:
-    authority = started.authority(tmp_path, root_store=lambda: Kept(SECOND))
+async def test_stored_root_is_used(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
+    authority = harness.authority(tmp_path, root_store=lambda: StubStore(SECOND))
     await authority.start()
-    assert (issuing(authority).signer.certificate, started.made) == (SECOND.certificate, [])
+    assert (issuing(authority).signer.certificate, harness.generated) == (SECOND.certificate, [])
     await authority.stop()
 
 
-async def test_the_root_of_another_replica_that_was_faster_is_taken(started: Started, tmp_path: pathlib.Path) -> None:
-    authority = started.authority(tmp_path, root_store=lambda: Kept(theirs=SECOND, fails=True))
+async def test_root_of_a_faster_replica_is_used(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
+    authority = harness.authority(tmp_path, root_store=lambda: StubStore(theirs=SECOND, fails=True))
     await authority.start()
     assert issuing(authority).signer.certificate == SECOND.certificate
     await authority.stop()
 
 
-async def test_a_root_that_cannot_be_kept_ends_the_start(started: Started, tmp_path: pathlib.Path) -> None:
+async def test_failure_to_store_the_root_aborts_the_start(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
     with pytest.raises(StartError, match=r"^certificate authority: somebody was faster$"):
-        await started.authority(tmp_path, root_store=lambda: Kept(fails=True)).start()
+        await harness.authority(tmp_path, root_store=lambda: StubStore(fails=True)).start()
 
 
-async def test_further_roots_of_the_folder_are_told_each_once(started: Started, tmp_path: pathlib.Path) -> None:
+async def test_additional_roots_are_deduplicated(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
     (tmp_path / "root-cert.pem").write_bytes(SECOND.roots_pem + FIRST.roots_pem)
-    authority = started.authority(tmp_path)
+    authority = harness.authority(tmp_path)
     await authority.start()
     assert issuing(authority).signer.roots == (FIRST.certificate, SECOND.certificate)
     await authority.stop()
 
 
-async def test_a_change_of_the_signer_is_told_and_counted(started: Started, tmp_path: pathlib.Path) -> None:
-    authority, told = started.authority(tmp_path), list[str]()
-    authority.on_change += [lambda: told.append("one"), lambda: told.append("two")]
+async def test_signer_change_runs_callbacks_and_updates_the_metric(
+    harness: AuthorityHarness, tmp_path: pathlib.Path
+) -> None:
+    authority, calls = harness.authority(tmp_path), list[str]()
+    authority.on_change += [lambda: calls.append("one"), lambda: calls.append("two")]
     await authority.start()
     later = sign_root(FIRST.key, FIRST.certificate.subject, datetime.timedelta(days=200), NOW)
     issuing(authority).renew(later)
-    assert told == ["one", "two"]
-    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
+    assert calls == ["one", "two"]
+    assert harness.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
         later.certificate.not_valid_after_utc.timestamp()
     )
     await authority.stop()
 
 
-# -- plugged in --------------------------------------------------------------------------------------------------------
+# -- plugged-in signers ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("several", [True, False])
-async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
-    started: Started, tmp_path: pathlib.Path, several: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("multiroot", [True, False])
+async def test_plugged_in_signer_wins_and_is_watched(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, multiroot: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
     signer = intermediate(FIRST, 1, 400 * datetime.timedelta(days=1))
     write_plugged_in(tmp_path, signer)
     (tmp_path / "ca-crl.pem").write_bytes(b"revoked")
-    authority, told = (
-        started.authority(tmp_path, {"ISTIO_MULTIROOT_MESH": str(several).lower()}, root_store=lambda: Kept(SECOND)),
+    authority, revocations = (
+        harness.authority(
+            tmp_path, {"ISTIO_MULTIROOT_MESH": str(multiroot).lower()}, root_store=lambda: StubStore(SECOND)
+        ),
         list[bytes](),
     )
-    authority.on_change.append(lambda: told.append(authority.crl))
+    authority.on_change.append(lambda: revocations.append(authority.crl))
     await authority.start()
-    assert (issuing(authority).signer.certificate, authority.crl, started.rotations) == (
+    assert (issuing(authority).signer.certificate, authority.crl, harness.rotations) == (
         signer.certificate,
         b"revoked",
         [],
     )
     assert caplog.messages == [f"certificates are issued with the signing certificate in {tmp_path}"]
-    [reload] = started.reloads
-    assert (reload.given[:4], reload.lines) == ((str(tmp_path), authority.authority, b"revoked", several), ["start"])
-    chain = started.metric("citadel_server_cert_chain_expiry_timestamp")
+    [reload] = harness.reloads
+    assert (reload.args[:4], reload.lines) == ((str(tmp_path), authority.authority, b"revoked", multiroot), ["start"])
+    chain = harness.metric("citadel_server_cert_chain_expiry_timestamp")
     assert chain == pytest.approx(signer.certificate.not_valid_after_utc.timestamp())
     reload.crl = b"more"
-    reload.given[4]()
-    assert (authority.crl, told) == (b"more", [b"more"])
+    reload.args[4]()
+    assert (authority.crl, revocations) == (b"more", [b"more"])
     await authority.stop()
     assert reload.lines == ["start", "stop"]
 
 
 @pytest.mark.parametrize(
-    ("keeps", "marked", "plugged_in"), [("true", True, False), ("true", False, True), ("false", True, True)]
+    ("use_cacerts", "has_marker", "plugged_in"), [("true", True, False), ("true", False, True), ("false", True, True)]
 )
-async def test_what_this_authority_itself_keeps_there_is_no_plugged_in_signer(
-    started: Started, tmp_path: pathlib.Path, keeps: str, marked: bool, plugged_in: bool
+async def test_generated_cacerts_are_not_a_plugged_in_signer(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, use_cacerts: str, has_marker: bool, plugged_in: bool
 ) -> None:
     write_plugged_in(tmp_path, SECOND)
-    if marked:
+    if has_marker:
         (tmp_path / "istio-generated").write_text("")
-    authority = started.authority(tmp_path, {"USE_CACERTS_FOR_SELF_SIGNED_CA": keeps})
+    authority = harness.authority(tmp_path, {"USE_CACERTS_FOR_SELF_SIGNED_CA": use_cacerts})
     await authority.start()
     assert (issuing(authority).signer.certificate == SECOND.certificate) is plugged_in
     await authority.stop()
@@ -281,62 +285,68 @@ class Secrets:
     """The Secrets of an API server."""
 
     def __init__(self, data: Mapping[str, bytes] | Exception) -> None:
-        self.data, self.asked = data, list[str]()
+        self.data, self.requests = data, list[str]()
 
     async def read(self, name: str) -> Mapping[str, bytes]:
-        self.asked.append(name)
+        self.requests.append(name)
         if isinstance(self.data, Exception):
             raise self.data
         return self.data
 
 
-def files_of(folder: pathlib.Path, signer: Signer) -> dict[str, bytes]:
+def write_signer(folder: pathlib.Path, signer: Signer) -> dict[str, bytes]:
     folder.mkdir()
     write_plugged_in(folder, signer)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-async def test_files_of_the_secret_are_written_before_the_folder_is_read(
-    started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_secret_is_written_to_the_folder_before_loading(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    secrets, folder, opened = Secrets(files_of(tmp_path / "made", SECOND)), tmp_path / "etc" / "cacerts", list[str]()
-    real = certificate_authority.os.open  # type: ignore[attr-defined]
+    secrets, folder, names = (
+        Secrets(write_signer(tmp_path / "files", SECOND)),
+        tmp_path / "etc" / "cacerts",
+        list[str](),
+    )
+    real_open = certificate_authority.os.open  # type: ignore[attr-defined]
 
-    def noted(path: Any, flags: int, mode: int) -> int:
-        opened.append(pathlib.Path(path).name)
-        return int(real(path, flags, mode))
+    def open_and_record(path: Any, flags: int, mode: int) -> int:
+        names.append(pathlib.Path(path).name)
+        return int(real_open(path, flags, mode))
 
-    monkeypatch.setattr("os.open", noted)
-    authority = started.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=secrets.read)
+    monkeypatch.setattr("os.open", open_and_record)
+    authority = harness.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=secrets.read)
     await authority.start()
     assert issuing(authority).signer.certificate == SECOND.certificate
-    assert secrets.asked == ["cacerts"]
-    assert [name for name in opened if name.endswith(".pem")][-1] == "ca-key.pem", "its key says that all is there"
+    assert secrets.requests == ["cacerts"]
+    assert [name for name in names if name.endswith(".pem")][-1] == "ca-key.pem", (
+        "the key is written last, because it marks the set as complete"
+    )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == secrets.data
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert caplog.messages[0] == f"wrote Secret cacerts to {folder}"
     await authority.stop()
-    await started.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=secrets.read).start()
-    assert secrets.asked == ["cacerts"], "the second start finds a key there"
+    await harness.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=secrets.read).start()
+    assert secrets.requests == ["cacerts"], "the second start reuses the key"
 
 
-async def test_without_the_setting_no_secret_is_read(started: Started, tmp_path: pathlib.Path) -> None:
-    secrets = Secrets(files_of(tmp_path / "made", SECOND))
-    for environ, given in (({}, {"read_secret": secrets.read}), ({"USE_REMOTE_CERTS": "true"}, {})):
-        authority = started.authority(tmp_path / "cacerts", environ, **given)
+async def test_secret_is_read_only_with_the_setting(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
+    secrets = Secrets(write_signer(tmp_path / "files", SECOND))
+    for environ, options in (({}, {"read_secret": secrets.read}), ({"USE_REMOTE_CERTS": "true"}, {})):
+        authority = harness.authority(tmp_path / "cacerts", environ, **options)
         await authority.start()
         assert issuing(authority).signer.certificate == FIRST.certificate
         await authority.stop()
-    assert secrets.asked == []
+    assert secrets.requests == []
 
 
-async def test_where_there_is_no_such_secret_nothing_is_written(
-    started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+async def test_missing_secret_writes_nothing(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    authority = started.authority(tmp_path / "cacerts", {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets({}).read)
+    authority = harness.authority(tmp_path / "cacerts", {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets({}).read)
     await authority.start()
     assert not (tmp_path / "cacerts").exists()
     assert caplog.messages == [
@@ -346,10 +356,10 @@ async def test_where_there_is_no_such_secret_nothing_is_written(
 
 
 @pytest.mark.parametrize("error", [SecretError("Secret cacerts: 503"), PermissionError(13, "Permission denied")])
-async def test_a_secret_that_cannot_be_read_ends_the_start(
-    started: Started, tmp_path: pathlib.Path, error: Exception
+async def test_unreadable_secret_aborts_the_start(
+    harness: AuthorityHarness, tmp_path: pathlib.Path, error: Exception
 ) -> None:
     with pytest.raises(
         StartError, match=r"^cannot get the signing certificate from the API server: .*(503|Permission denied)"
     ):
-        await started.authority(tmp_path, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(error).read).start()
+        await harness.authority(tmp_path, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(error).read).start()

@@ -1,4 +1,4 @@
-"""A whole control plane in this process, on a clock that the test moves."""
+"""A whole control plane in this process, with a virtual clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Running(NamedTuple):
 
     @property
     def port(self) -> int:
-        """Where proxies connect; `Client` asks for it."""
+        """Port of the xDS listener, as `Client` expects it."""
         return self.plane.ports["xDS"].number
 
     async def get(self, path: str, port: str = "HTTP") -> tuple[int, str]:
@@ -61,9 +61,9 @@ async def until(check: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(folder: pathlib.Path, **flags: str) -> AsyncIterator[Running]:
-    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+    options = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
     clock = VirtualClock()
-    plane = ControlPlane(load([f"--{name}={value}" for name, value in given.items()], {}).settings, clock)
+    plane = ControlPlane(load([f"--{name}={value}" for name, value in options.items()], {}).settings, clock)
     task = asyncio.create_task(plane.run())
     try:
         await until(lambda: plane.ready or task.done())
@@ -74,114 +74,114 @@ async def running(folder: pathlib.Path, **flags: str) -> AsyncIterator[Running]:
             await task
 
 
-async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_quiet_moment(
+async def test_first_load_commits_at_once_and_later_changes_are_debounced(
     tmp_path: pathlib.Path,
 ) -> None:
     (tmp_path / "one.yaml").write_text(SERVICE)
-    async with running(tmp_path) as it:
-        db = it.plane.db
-        assert len(SERVICE_ENTRY.table(db)) == 1, "committed although the clock has not moved"
-        idle = it.clock.waiting
+    async with running(tmp_path) as process:
+        db = process.plane.db
+        assert len(SERVICE_ENTRY.table(db)) == 1, "the first commit does not wait for the debounce"
+        idle = process.clock.waiting
         (tmp_path / "two.yaml").write_text(SERVICE.replace("one", "two"))
-        await until(lambda: it.clock.waiting > idle)
+        await until(lambda: process.clock.waiting > idle)
         assert len(SERVICE_ENTRY.table(db)) == 1
-        it.clock.advance(0.2)
+        process.clock.advance(0.2)
         assert len(SERVICE_ENTRY.table(db)) == 2
-        assert await it.metric("pilot_services 2")
-        assert await it.metric("pilot_debounce_time_count 2")
-        assert await it.metric('pilot_inbound_updates{type="config"} 2')
+        assert await process.metric("pilot_services 2")
+        assert await process.metric("pilot_debounce_time_count 2")
+        assert await process.metric('pilot_inbound_updates{type="config"} 2')
 
 
-def test_no_timer_rings_before_the_first_load_is_committed() -> None:
-    clock, rung = VirtualClock(), []
-    held = PausedClock(clock)
-    held.call_later(1.0, lambda: rung.append("early")).cancel()
-    held.call_later(1.0, lambda: rung.append("early"))
+def test_paused_clock_runs_no_timer_before_resume() -> None:
+    clock, calls = VirtualClock(), []
+    paused = PausedClock(clock)
+    paused.call_later(1.0, lambda: calls.append("early")).cancel()
+    paused.call_later(1.0, lambda: calls.append("early"))
     assert clock.waiting == 0
-    assert held.time() == clock.time()
-    held.resume()
-    held.call_later(1.0, lambda: rung.append("late"))
+    assert paused.time() == clock.time()
+    paused.resume()
+    paused.call_later(1.0, lambda: calls.append("late"))
     clock.advance(2.0)
-    assert rung == ["late"]
+    assert calls == ["late"]
 
 
-async def test_a_derivation_that_fails_is_counted_and_logged(
+async def test_failed_derivation_is_counted_and_logged(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     @derived
     def broken(db: Database, key: str) -> int:
         raise ZeroDivisionError(key)
 
-    async with running(tmp_path) as it:
+    async with running(tmp_path) as process:
         with caplog.at_level(logging.ERROR, "pilot"):
-            it.plane.db.watch(broken, "why")
-        name = str(it.plane.db.watch(broken, "why").fn)
-        assert await it.metric(f'pilot_derivation_failures{{derivation="{name}"}} 1')
+            process.plane.db.watch(broken, "why")
+        name = str(process.plane.db.watch(broken, "why").fn)
+        assert await process.metric(f'pilot_derivation_failures{{derivation="{name}"}} 1')
     assert "cannot derive" in caplog.text
     assert "ZeroDivisionError: why" in caplog.text
 
 
-async def test_a_users_mistake_is_logged_counted_and_shown(
+async def test_invalid_object_is_logged_counted_and_listed(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "bad.yaml").write_text(SERVICE.replace("number: 80", "number: 99999"))
     with caplog.at_level(logging.WARNING, "pilot"):
-        async with running(tmp_path) as it:
-            assert await it.metric('pilot_total_rejected_configs{name="shop/one",type="serviceentry"} 1')
-            assert "bad.yaml" in (await it.get("/debug/problemz"))[1]
+        async with running(tmp_path) as process:
+            assert await process.metric('pilot_total_rejected_configs{name="shop/one",type="serviceentry"} 1')
+            assert "bad.yaml" in (await process.get("/debug/problemz"))[1]
     assert "bad.yaml" in caplog.text
 
 
-async def test_the_sweep_forgets_proxies_that_are_gone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(tmp_path) as it:
-        monkeypatch.setattr(it.plane.discovery, "_linger", 0.0)
-        async with Client(it) as client:
+async def test_sweep_removes_disconnected_proxies(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as process:
+        monkeypatch.setattr(process.plane.discovery, "_linger", 0.0)
+        async with Client(process) as client:
             await client.ask("cds")
             await client.take()
-            assert len(it.plane.db.proxies) == 1
-            it.clock.advance(SWEEP_SECONDS)
-            assert len(it.plane.db.proxies) == 1, "it is still here"
-        await until(lambda: not it.plane.discovery.connections())
-        it.clock.advance(SWEEP_SECONDS * 0.9)
-        assert len(it.plane.db.proxies) == 1
-        it.clock.advance(SWEEP_SECONDS)
-        assert len(it.plane.db.proxies) == 0
+            assert len(process.plane.db.proxies) == 1
+            process.clock.advance(SWEEP_SECONDS)
+            assert len(process.plane.db.proxies) == 1, "connected proxies stay"
+        await until(lambda: not process.plane.discovery.connections())
+        process.clock.advance(SWEEP_SECONDS * 0.9)
+        assert len(process.plane.db.proxies) == 1
+        process.clock.advance(SWEEP_SECONDS)
+        assert len(process.plane.db.proxies) == 0
 
 
-async def test_not_ready_while_it_drains_and_a_busy_proxy_gets_the_time_to_finish(tmp_path: pathlib.Path) -> None:
+async def test_draining_is_not_ready_and_waits_for_busy_proxies(tmp_path: pathlib.Path) -> None:
     (tmp_path / "one.yaml").write_text(SERVICE)
-    async with running(tmp_path, shutdownDuration="1h") as it:
-        assert (await it.get("/ready"))[0] == 200
-        async with Client(it) as client:
+    async with running(tmp_path, shutdownDuration="1h") as process:
+        assert (await process.get("/ready"))[0] == 200
+        async with Client(process) as client:
             await client.ask("cds")
             await client.take()
-            (connection,) = it.plane.discovery.connections()
+            (connection,) = process.plane.discovery.connections()
             await until(lambda: connection.is_idle)
             connection.busy = True
-            it.plane.end()
-            await until(lambda: not it.plane.ready)
-            assert (await it.get("/ready"))[0] == 503
-            assert (await it.get("/debug/adsz"))[0] == 200, "who still is connected can be seen"
+            process.plane.end()
+            await until(lambda: not process.plane.ready)
+            assert (await process.get("/ready"))[0] == 503
+            assert (await process.get("/debug/adsz"))[0] == 200, "debug pages stay available while draining"
             assert not client.call.done()
             connection.busy = False
             assert (await client.ends())[0] is grpc.StatusCode.OK
         async with asyncio.timeout(30):
-            await it.task
+            await process.task
         with pytest.raises(aiohttp.ClientConnectionError):
-            await it.get("/ready")
+            await process.get("/ready")
 
 
-async def test_a_start_that_fails_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
+async def test_failed_start_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
     flags = [f"--configDir={tmp_path / 'missing'}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)]
     plane = ControlPlane(load(flags, {}).settings)
     with pytest.raises(StartError, match="--configDir"):
         await plane.run()
-    assert plane.ports["HTTP"].number > 0, "it listened first of all"
+    assert plane.ports["HTTP"].number > 0, "the HTTP port opens first"
     with pytest.raises(OSError, match="onnect"):
         await asyncio.open_connection("127.0.0.1", plane.ports["HTTP"].number)
 
 
-async def test_an_end_before_everything_has_started_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
+async def test_early_end_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
     plane = ControlPlane(
         load(
             [f"--configDir={tmp_path}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}
@@ -191,47 +191,47 @@ async def test_an_end_before_everything_has_started_leaves_no_port_open(tmp_path
     async with asyncio.timeout(30):
         await plane.run()
     assert not plane.ready
-    assert plane.ports["xDS"].number == 0, "it never listened"
+    assert plane.ports["xDS"].number == 0, "the xDS port never opened"
 
 
-async def test_problems_between_objects_are_listed_and_counted_once_it_is_quiet(tmp_path: pathlib.Path) -> None:
+async def test_problems_between_objects_are_listed_and_counted_after_debounce(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rule.yaml").write_text("""
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: lost, namespace: shop}
 spec: {host: one.example.com}
 """)
-    async with running(tmp_path) as it:
-        assert list(it.plane.problems) == []
-        it.clock.advance(2)
-        assert [p.code for p in it.plane.problems] == ["host-not-found"]
-        assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 1')
-        assert "one.example.com" in (await it.get("/debug/problemz"))[1]
-        idle = it.clock.waiting
+    async with running(tmp_path) as process:
+        assert list(process.plane.problems) == []
+        process.clock.advance(2)
+        assert [p.code for p in process.plane.problems] == ["host-not-found"]
+        assert await process.metric('pilot_config_problems{code="host-not-found",severity="warning"} 1')
+        assert "one.example.com" in (await process.get("/debug/problemz"))[1]
+        idle = process.clock.waiting
         (tmp_path / "one.yaml").write_text(SERVICE)
-        await until(lambda: it.clock.waiting > idle)
-        it.clock.advance(2)
-        assert list(it.plane.problems) == []
-        assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 0')
+        await until(lambda: process.clock.waiting > idle)
+        process.clock.advance(2)
+        assert list(process.plane.problems) == []
+        assert await process.metric('pilot_config_problems{code="host-not-found",severity="warning"} 0')
 
 
-async def test_configuration_stands_still_while_streams_drain(
+async def test_configuration_is_not_read_while_streams_drain(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def following() -> list[str]:
+    def reader_tasks() -> list[str]:
         return sorted(
             name
             for task in asyncio.all_tasks()
             if (name := task.get_name()).startswith((f"read {tmp_path}", f"watch {tmp_path}"))
         )
 
-    seen: list[list[str]] = []
+    snapshots: list[list[str]] = []
 
     async def drain(*_: object) -> None:
-        seen.append(following())
+        snapshots.append(reader_tasks())
 
     monkeypatch.setattr(ports, "drain", drain)
     monkeypatch.setattr(secure_port, "drain", drain)
     async with running(tmp_path):
-        assert following() == [f"read {tmp_path}", f"watch {tmp_path}"]
-    assert seen == [[], []], "each of two ports drains"
+        assert reader_tasks() == [f"read {tmp_path}", f"watch {tmp_path}"]
+    assert snapshots == [[], []], "both ports drain without readers"

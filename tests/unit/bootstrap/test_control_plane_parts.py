@@ -1,4 +1,4 @@
-"""What a control plane is made of by its settings: its parts in the order of their start, its ports, what is swept, and what the pages show."""
+"""Composition of a control plane: parts in start order, ports, periodic jobs and pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testing.mesh.clock import VirtualClock
 from testing.mesh.part_recorder import Journal
 from tests.unit.bootstrap.test_control_plane import ADDRESSES, running
 
-USUAL = [
+DEFAULT_PARTS = [
     "the HTTP port",
     "the monitoring port",
     "the first load",
@@ -47,9 +47,9 @@ WITH_API = ["reviews of access to Secrets", "the watch of API servers", "the con
 
 
 def make(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> ControlPlane:
-    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+    options = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
     return ControlPlane(
-        load([f"--{name}={value}" for name, value in given.items()], environ or {}).settings, VirtualClock()
+        load([f"--{name}={value}" for name, value in options.items()], environ or {}).settings, VirtualClock()
     )
 
 
@@ -61,14 +61,14 @@ def names(plane: ControlPlane, folder: pathlib.Path) -> list[str]:
     return [part.name.replace(str(folder), "FOLDER") for part in parts(plane)]
 
 
-async def test_parts_start_in_this_order(tmp_path: pathlib.Path) -> None:
+async def test_start_order_of_parts(tmp_path: pathlib.Path) -> None:
     plane = make(tmp_path)
-    assert names(plane, tmp_path) == USUAL
+    assert names(plane, tmp_path) == DEFAULT_PARTS
     assert list(plane.ports) == ["HTTP", "monitoring", "xDS", "secure xDS", "webhooks"]
 
 
 @pytest.mark.parametrize(
-    ("environ", "flags", "more", "less"),
+    ("environ", "flags", "added", "removed"),
     [
         ({}, {"monitoringAddr": ""}, [], ["the monitoring port"]),
         ({}, {"grpcAddr": ""}, [], ["the xDS port"]),
@@ -89,46 +89,56 @@ async def test_parts_start_in_this_order(tmp_path: pathlib.Path) -> None:
         ),
     ],
 )
-async def test_settings_add_and_leave_out_parts(
-    tmp_path: pathlib.Path, environ: dict[str, str], flags: dict[str, str], more: list[str], less: list[str]
+async def test_settings_add_and_remove_parts(
+    tmp_path: pathlib.Path, environ: dict[str, str], flags: dict[str, str], added: list[str], removed: list[str]
 ) -> None:
     plane = make(tmp_path, environ, **{name: value.replace("FOLDER", str(tmp_path)) for name, value in flags.items()})
-    found = names(plane, tmp_path)
-    assert sorted(found) == sorted([*(name for name in USUAL if name not in less), *more])
-    if "trace export" in more:
-        assert found[0] == "trace export", "it stops last of all"
+    part_names = names(plane, tmp_path)
+    assert sorted(part_names) == sorted([*(name for name in DEFAULT_PARTS if name not in removed), *added])
+    if "trace export" in added:
+        assert part_names[0] == "trace export", "it stops last"
         await parts(plane)[0].stop()
-    if "the ControlZ port" in more:
-        assert found.index("the ControlZ port") < found.index("the first load")
-    if "the publisher of trust roots" in more:
+    if "the ControlZ port" in added:
+        assert part_names.index("the ControlZ port") < part_names.index("the first load")
+    if "the publisher of trust roots" in added:
         assert (
-            found.index("the certificate authority")
-            < found.index("the publisher of trust roots")
-            < found.index("the xDS port")
+            part_names.index("the certificate authority")
+            < part_names.index("the publisher of trust roots")
+            < part_names.index("the xDS port")
         )
-    if more == WITH_API:
-        assert found[-2:] == WITH_API[1:]
+    if added == WITH_API:
+        assert part_names[-2:] == WITH_API[1:]
 
 
-async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
+async def test_every_folder_is_watched_and_the_first_wins(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "FileSource", "Ledger")
-    own, west = tmp_path / "own", tmp_path / "west"
+    local_folder, west_folder = tmp_path / "own", tmp_path / "west"
     plane = make(
         tmp_path,
         {"REVISION": "blue", "PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state"},
-        configDir=str(own),
+        configDir=str(local_folder),
     )
     [(path, batch, part, origin, kinds, *rest)] = journal.given("FileSource")
-    assert (path, batch is plane._batch, kinds is plane._catalogue, rest) == (str(own), True, True, [77, "/state"])
+    assert (path, batch is plane._batch, kinds is plane._catalogue, rest) == (
+        str(local_folder),
+        True,
+        True,
+        [77, "/state"],
+    )
     assert (origin.cluster, origin.own, origin.revision) == ("Kubernetes", True, "blue")
-    assert (part._rank, part._name) == (0, str(own))
-    argv = [f"--configDir={own}", f"--configDir=west={west}", "--ctrlz_port=0", *(f"--{name}=" for name in ADDRESSES)]
+    assert (part._rank, part._name) == (0, str(local_folder))
+    argv = [
+        f"--configDir={local_folder}",
+        f"--configDir=west={west_folder}",
+        "--ctrlz_port=0",
+        *(f"--{name}=" for name in ADDRESSES),
+    ]
     plane = ControlPlane(load(argv, {}).settings, VirtualClock())
-    found = [(given[0], given[2]._rank, given[3].cluster, given[3].own) for given in journal.given("FileSource")[1:]]
-    assert found == [(str(own), 0, "Kubernetes", True), (str(west), 1, "west", False)]
+    sources = [(args[0], args[2]._rank, args[3].cluster, args[3].own) for args in journal.given("FileSource")[1:]]
+    assert sources == [(str(local_folder), 0, "Kubernetes", True), (str(west_folder), 1, "west", False)]
     assert 'istiod_managed_clusters{cluster_type="remote"} 1' in plane.metrics.exposition().decode().splitlines()
     assert 1 < KUBERNETES_RANK < REGISTERED_RANK
 
@@ -140,21 +150,21 @@ async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
         ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchMetrics.check"]),
     ],
 )
-async def test_what_is_done_again_and_again(
+async def test_periodic_jobs(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
 ) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, looks, memory = journal.given("PeriodicJobs")
-    assert {given[0] for given in (sweeps, looks, memory)} == {plane._clock}
-    assert (sweeps[1], looks[1], memory[1]) == (10.0, 10.0, 60.0)
+    sweeps, checks, memory = journal.given("PeriodicJobs")
+    assert {args[0] for args in (sweeps, checks, memory)} == {plane._clock}
+    assert (sweeps[1], checks[1], memory[1]) == (10.0, 10.0, 60.0)
     assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
-    assert [job.__qualname__ for job in looks[2]] == jobs
+    assert [job.__qualname__ for job in checks[2]] == jobs
     assert [type(job).__name__ for job in memory[2]] == ["MallocTrimmer"]
 
 
-async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(
+async def test_health_findings_cover_connections_and_problems(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
@@ -174,7 +184,7 @@ async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(
         ({"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, False, True),
     ],
 )
-async def test_caches_and_queues_are_counted_where_that_is_asked_for(
+async def test_cache_and_queue_metrics_are_opt_in(
     tmp_path: pathlib.Path, environ: dict[str, str], cache: bool, queues: bool
 ) -> None:
     plane = make(tmp_path, environ)
@@ -184,12 +194,12 @@ async def test_caches_and_queues_are_counted_where_that_is_asked_for(
     assert any(line.startswith("pilot_worker_queue_depth{") for line in lines) is queues
 
 
-async def test_registries_that_there_are_not_end_the_start(tmp_path: pathlib.Path) -> None:
+async def test_unknown_registry_aborts_the_start(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StartError, match=r"^--registries: unknown registry 'Consul', expected Kubernetes$"):
         make(tmp_path, registries="Consul")
 
 
-async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
+async def test_secret_access_is_swept_with_an_api_server(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
@@ -202,10 +212,10 @@ async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
     ]
     assert journal.given("SecretAccess")[0][0] is plane.discovery
     assert not len(plane.db.secret_access)
-    assert len(make(tmp_path).db.secret_access) == 1, "without an API server every account may"
+    assert len(make(tmp_path).db.secret_access) == 1, "without an API server all accounts are allowed"
 
 
-async def test_every_port_of_xds_serves_the_same_mesh(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_xds_ports_serve_the_same_mesh(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "Ads", "GrpcPort", "make_server")
     plane = make(tmp_path, {}, clusterAliases="a=Kubernetes", shutdownDuration="7s")
@@ -219,13 +229,13 @@ async def test_every_port_of_xds_serves_the_same_mesh(tmp_path: pathlib.Path, mo
     assert plain[3].limits == secure[3].limits
     [(settings, handlers)] = journal.given("make_server")
     assert settings is plane.settings.serve
-    assert len(handlers) == 1, "certificates are issued at the port with TLS"
-    [(_, address, connections, patience)] = journal.given("GrpcPort")
-    assert (address, str(patience)) == (plane.addresses.grpc, "7s")
+    assert len(handlers) == 1, "only the TLS port issues certificates"
+    [(_, address, connections, drain_time)] = journal.given("GrpcPort")
+    assert (address, str(drain_time)) == (plane.addresses.grpc, "7s")
     assert connections == plane.discovery.connections() or not len(connections)
 
 
-async def test_without_tls_certificates_are_issued_at_the_plain_port(
+async def test_plain_port_issues_certificates_without_tls(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
@@ -234,7 +244,7 @@ async def test_without_tls_certificates_are_issued_at_the_plain_port(
     assert [len(handlers) for _, handlers in journal.given("make_server")] == [2]
 
 
-async def test_workloads_register_in_memory_by_the_settings(
+async def test_in_memory_registration_follows_the_settings(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal()
@@ -245,9 +255,9 @@ async def test_workloads_register_in_memory_by_the_settings(
         "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
     }
     plane = make(tmp_path, environ)
-    [(db, batch, part, origin, terms, counts)] = journal.given("InMemoryRegistration")
-    assert (db, batch, counts) == (plane.db, plane._batch, plane.metrics.kubernetes)
-    assert (part._rank, part._name, origin.cluster, tuple(terms)) == (
+    [(db, batch, part, origin, limits, metrics)] = journal.given("InMemoryRegistration")
+    assert (db, batch, metrics) == (plane.db, plane._batch, plane.metrics.kubernetes)
+    assert (part._rank, part._name, origin.cluster, tuple(limits)) == (
         REGISTERED_RANK,
         "registered workloads",
         "east",
@@ -256,55 +266,53 @@ async def test_workloads_register_in_memory_by_the_settings(
     assert plane._registration is plane._in_memory_registration is not None
 
 
-# -- while it runs -----------------------------------------------------------------------------------------------------
+# -- a running process -------------------------------------------------------------------------------------------------
 
 PATHS = ("/ready", "/metrics", "/version", "/debug/adsz", "/inject", "/nothing")
 
 
-async def test_each_page_is_at_its_port(tmp_path: pathlib.Path) -> None:
-    async with running(tmp_path, httpsAddr="") as it:
-        assert [(await it.get(path))[0] for path in PATHS] == [200, 404, 404, 200, 404, 404]
-        assert [(await it.get(path, "monitoring"))[0] for path in PATHS] == [404, 200, 200, 200, 404, 404]
-    async with running(tmp_path, monitoringAddr="") as it:
-        assert [(await it.get(path))[0] for path in PATHS] == [200, 200, 200, 200, 404, 404]
+async def test_pages_per_port(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path, httpsAddr="") as process:
+        assert [(await process.get(path))[0] for path in PATHS] == [200, 404, 404, 200, 404, 404]
+        assert [(await process.get(path, "monitoring"))[0] for path in PATHS] == [404, 200, 200, 200, 404, 404]
+    async with running(tmp_path, monitoringAddr="") as process:
+        assert [(await process.get(path))[0] for path in PATHS] == [200, 200, 200, 200, 404, 404]
 
 
 @pytest.mark.parametrize(("webhooks", "status"), [("", 400), ("127.0.0.1:0", 404)])
-async def test_webhooks_without_a_port_of_their_own_are_at_that_of_readiness(
+async def test_http_port_serves_webhooks_without_a_webhooks_port(
     tmp_path: pathlib.Path, webhooks: str, status: int
 ) -> None:
-    async with running(tmp_path, httpsAddr=webhooks) as it:
-        assert (await it.get("/validate"))[0] == status
+    async with running(tmp_path, httpsAddr=webhooks) as process:
+        assert (await process.get("/validate"))[0] == status
 
 
-async def test_what_there_is_is_counted(tmp_path: pathlib.Path) -> None:
-    async with running(tmp_path) as it:
-        shown = (await it.get("/metrics", "monitoring"))[1].splitlines()
-    assert 'istiod_managed_clusters{cluster_type="local"} 1' in shown
-    assert 'istiod_managed_clusters{cluster_type="remote"} 0' in shown
-    [nodes] = [line.split()[1] for line in shown if line.startswith("pyistiod_graph_nodes ")]
+async def test_cluster_and_graph_metrics(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path) as process:
+        lines = (await process.get("/metrics", "monitoring"))[1].splitlines()
+    assert 'istiod_managed_clusters{cluster_type="local"} 1' in lines
+    assert 'istiod_managed_clusters{cluster_type="remote"} 0' in lines
+    [nodes] = [line.split()[1] for line in lines if line.startswith("pyistiod_graph_nodes ")]
     assert float(nodes) > 0
-    assert not [line for line in shown if line.startswith(("xds_cache_size ", "pilot_worker_queue_depth"))]
+    assert not [line for line in lines if line.startswith(("xds_cache_size ", "pilot_worker_queue_depth"))]
 
 
 def objects(plane: ControlPlane) -> int:
     return sum(len(table) for table in plane.db.tables.values())
 
 
-class Told:
-    """What each part is told, in the place of the part itself."""
+class CallRecorder:
+    """Recorder in place of a part."""
 
-    def __init__(self, name: str, told: list[tuple[Any, ...]]) -> None:
-        self._name, self._told = name, told
+    def __init__(self, name: str, calls: list[tuple[Any, ...]]) -> None:
+        self._name, self._calls = name, calls
 
     def __getattr__(self, method: str) -> Any:
-        return lambda *given: self._told.append((f"{self._name}.{method}", *given))
+        return lambda *args: self._calls.append((f"{self._name}.{method}", *args))
 
 
-async def test_who_is_told_of_a_change_and_in_which_order(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plane, told = make(tmp_path), list[tuple[Any, ...]]()
+async def test_commit_listeners_run_in_order(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane, calls = make(tmp_path), list[tuple[Any, ...]]()
     for name in (
         "_checking",
         "_key_sets",
@@ -315,8 +323,8 @@ async def test_who_is_told_of_a_change_and_in_which_order(
         "_controllers",
         "webhooks",
     ):
-        monkeypatch.setattr(plane, name, Told(name.lstrip("_"), told))
-    reconnect(plane)
+        monkeypatch.setattr(plane, name, CallRecorder(name.lstrip("_"), calls))
+    reset_listeners(plane)
     nodes: Any = ["a node"]
     for table in ("pods", MESH_CONFIG):
         commit = Commit(nodes, [(table, "key", None)], 1, 0.0, 0.0, Counter(), 0.0)
@@ -326,7 +334,7 @@ async def test_who_is_told_of_a_change_and_in_which_order(
             if table == MESH_CONFIG
             else []
         )
-        assert told == [
+        assert calls == [
             ("checking.reached", nodes),
             ("key_sets.reached", nodes),
             ("gateway_names.reached", nodes),
@@ -335,18 +343,18 @@ async def test_who_is_told_of_a_change_and_in_which_order(
             ("controllers.on_commit", commit),
             ("webhooks.on_commit", commit),
         ]
-        told.clear()
+        calls.clear()
     for listener in plane._stream_commit_listeners:
         listener(nodes)
-    assert told == [("checking.reached", nodes), ("controllers.on_stream_commit", nodes)]
-    told.clear()
+    assert calls == [("checking.reached", nodes), ("controllers.on_stream_commit", nodes)]
+    calls.clear()
     monkeypatch.setattr(plane, "_gateway_names", None)
     monkeypatch.setattr(plane, "_controllers", None)
-    reconnect(plane)
+    reset_listeners(plane)
     plane._on_commit(commit)
     for listener in plane._stream_commit_listeners:
         listener(nodes)
-    assert [what for what, *_ in told] == [
+    assert [call for call, *_ in calls] == [
         "checking.reached",
         "key_sets.reached",
         "reporter.on_commit",
@@ -357,14 +365,14 @@ async def test_who_is_told_of_a_change_and_in_which_order(
     ]
 
 
-def reconnect(plane: ControlPlane) -> None:
+def reset_listeners(plane: ControlPlane) -> None:
     plane._commit_listeners.clear()
     plane._stream_commit_listeners.clear()
     plane._add_commit_listeners()
 
 
 @pytest.mark.parametrize("ends_early", [True, False])
-async def test_nothing_is_left_running(
+async def test_end_leaves_nothing_running(
     tmp_path: pathlib.Path, ends_early: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
@@ -381,11 +389,11 @@ async def test_nothing_is_left_running(
     assert [message for message in caplog.messages if message.startswith("ready: ")] == (
         [] if ends_early else [f"ready: {objects(plane)} objects"]
     )
-    assert [left.get_name() for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
+    assert [pending.get_name() for pending in asyncio.all_tasks() if pending is not asyncio.current_task()] == []
 
 
-async def test_a_start_that_fails_leaves_nothing_running(tmp_path: pathlib.Path) -> None:
+async def test_failed_start_leaves_nothing_running(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StartError, match=r"^--configDir: .*missing: No such file or directory$"):
         await make(tmp_path / "missing").run()
     await asyncio.sleep(0)
-    assert [left for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
+    assert [pending for pending in asyncio.all_tasks() if pending is not asyncio.current_task()] == []

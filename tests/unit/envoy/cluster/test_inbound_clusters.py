@@ -1,4 +1,4 @@
-"""The clusters of a workload's own ports."""
+"""Inbound clusters of sidecars."""
 
 from __future__ import annotations
 
@@ -41,53 +41,57 @@ def inbound(objects: str = "", by: Any = API, **more: Any) -> dict[str, Any]:
     return {n: c for n, c in clusters(objects, by=by, **more).items() if n.startswith("inbound|")}
 
 
-def test_one_for_each_port_that_the_workload_listens_on() -> None:
-    found = inbound()
-    assert sorted(found) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
-    one = found["inbound|8080||"]
-    assert (one["type"], one["lbPolicy"], one["cleanupInterval"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED", "9223372035s")
-    assert one["upstreamBindConfig"] == {"sourceAddress": {"address": "127.0.0.6", "portValue": 0}}
-    assert one["metadata"]["filterMetadata"] == {
+def test_one_cluster_per_workload_port() -> None:
+    configs = inbound()
+    assert sorted(configs) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
+    config = configs["inbound|8080||"]
+    assert (config["type"], config["lbPolicy"], config["cleanupInterval"]) == (
+        "ORIGINAL_DST",
+        "CLUSTER_PROVIDED",
+        "9223372035s",
+    )
+    assert config["upstreamBindConfig"] == {"sourceAddress": {"address": "127.0.0.6", "portValue": 0}}
+    assert config["metadata"]["filterMetadata"] == {
         "istio": {"services": [{"host": HOST, "name": "api", "namespace": "shop"}]}
     }
-    assert one["commonLbConfig"] == {}
-    assert "filters" not in one
-    assert "transportSocket" not in one
-    assert http_options(found["inbound|90||"]) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+    assert config["commonLbConfig"] == {}
+    assert "filters" not in config
+    assert "transportSocket" not in config
+    assert http_options(configs["inbound|90||"]) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
 
 
-def test_the_oldest_service_decides_and_all_of_the_port_are_named() -> None:
-    one = inbound(SECOND)["inbound|8080||"]
-    assert http_options(one) == {}
-    assert [s["name"] for s in one["metadata"]["filterMetadata"]["istio"]["services"]] == ["api", "second"]
+def test_oldest_service_wins_and_metadata_lists_all() -> None:
+    config = inbound(SECOND)["inbound|8080||"]
+    assert http_options(config) == {}
+    assert [s["name"] for s in config["metadata"]["filterMetadata"]["istio"]["services"]] == ["api", "second"]
 
 
-def test_rules_limit_the_server_too() -> None:
+def test_connection_pool_applies_to_inbound_clusters() -> None:
     policy = "{connectionPool: {tcp: {maxConnections: 7}}, loadBalancer: {simple: RANDOM}, outlierDetection: {}, tls: {mode: SIMPLE}}"
-    one = inbound(rule(policy))["inbound|8080||"]
-    assert one["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
-    assert one["metadata"]["filterMetadata"]["istio"]["config"].endswith("/destination-rule/the-rule")
-    assert one["lbPolicy"] == "CLUSTER_PROVIDED"
-    assert "outlierDetection" not in one
-    assert "transportSocket" not in one
-    of_port = inbound(rule("{portLevelSettings: [{port: {number: 80}, connectionPool: {http: {maxRetries: 3}}}]}"))
-    assert of_port["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 3
-    assert of_port["inbound|90||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 2**32 - 1
+    config = inbound(rule(policy))["inbound|8080||"]
+    assert config["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
+    assert config["metadata"]["filterMetadata"]["istio"]["config"].endswith("/destination-rule/the-rule")
+    assert config["lbPolicy"] == "CLUSTER_PROVIDED"
+    assert "outlierDetection" not in config
+    assert "transportSocket" not in config
+    port_configs = inbound(rule("{portLevelSettings: [{port: {number: 80}, connectionPool: {http: {maxRetries: 3}}}]}"))
+    assert port_configs["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 3
+    assert port_configs["inbound|90||"]["circuitBreakers"]["thresholds"][0]["maxRetries"] == 2**32 - 1
 
 
-def test_rules_for_some_workloads_are_not_for_servers() -> None:
-    found = inbound(
+def test_rules_with_workload_selector_are_ignored() -> None:
+    configs = inbound(
         rule("{connectionPool: {tcp: {maxConnections: 7}}}", more="workloadSelector: {matchLabels: {app: api}}")
     )
-    assert found["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
+    assert configs["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
 
 
-def test_rules_of_services_out_of_sight_do_not_count() -> None:
+def test_rules_of_hidden_services_are_ignored() -> None:
     objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar('egress: [{hosts: ["elsewhere/*"]}]')
     assert inbound(objects)["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
 
 
-def test_the_sidecars_limits_come_first() -> None:
+def test_sidecar_connection_pool_wins() -> None:
     objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar(
         "inboundConnectionPool: {http: {http2MaxRequests: 8}}"
     )
@@ -95,26 +99,26 @@ def test_the_sidecars_limits_come_first() -> None:
     assert (limits["maxRequests"], limits["maxConnections"]) == (8, 2**32 - 1)
 
 
-def test_traffic_to_localhost() -> None:
-    one = inbound(mesh="inboundTrafficPolicy: {mode: LOCALHOST}")["inbound|8080||"]
-    assert one["type"] == "STATIC"
-    assert one["loadAssignment"]["endpoints"] == [
+def test_localhost_inbound_traffic_policy() -> None:
+    config = inbound(mesh="inboundTrafficPolicy: {mode: LOCALHOST}")["inbound|8080||"]
+    assert config["type"] == "STATIC"
+    assert config["loadAssignment"]["endpoints"] == [
         {"lbEndpoints": [{"endpoint": {"address": {"socketAddress": {"address": "127.0.0.1", "portValue": 8080}}}}]}
     ]
-    assert "upstreamBindConfig" not in one
-    assert "lbPolicy" not in one
+    assert "upstreamBindConfig" not in config
+    assert "lbPolicy" not in config
 
 
-def test_names_in_metrics() -> None:
-    found = inbound(mesh="inboundClusterStatName: '%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%'")
-    assert found["inbound|8080||"]["altStatName"] == "api.shop_80_8080;"
+def test_alt_stat_names() -> None:
+    configs = inbound(mesh="inboundClusterStatName: '%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%'")
+    assert configs["inbound|8080||"]["altStatName"] == "api.shop_80_8080;"
 
 
 # -- ingress listeners of a Sidecar ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "kind", "address", "bound"),
+    ("endpoint", "type_", "address", "bound"),
     [
         ("", "ORIGINAL_DST", None, True),
         (":19090", "ORIGINAL_DST", None, True),
@@ -123,18 +127,18 @@ def test_names_in_metrics() -> None:
         ("unix:///run/app.sock", "STATIC", {"pipe": {"path": "/run/app.sock"}}, True),
     ],
 )
-def test_default_endpoints(endpoint: str, kind: str, address: Any, bound: bool) -> None:
-    found = inbound(ingress(endpoint))
-    assert list(found) == ["inbound|9090||"]
-    one = found["inbound|9090||"]
-    assert one["type"] == kind
+def test_default_endpoints(endpoint: str, type_: str, address: Any, bound: bool) -> None:
+    configs = inbound(ingress(endpoint))
+    assert list(configs) == ["inbound|9090||"]
+    config = configs["inbound|9090||"]
+    assert config["type"] == type_
     if address is not None:
-        assert one["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"] == address
-    assert ("upstreamBindConfig" in one) is bound
-    assert "metadata" not in one  # no service has the port
+        assert config["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"] == address
+    assert ("upstreamBindConfig" in config) is bound
+    assert "metadata" not in config  # no service has the port
 
 
-def test_a_default_endpoint_without_an_address_is_told_to_have_no_effect() -> None:
+def test_default_endpoint_without_address_is_reported() -> None:
     decoded = decode_document(yaml.safe_load(ingress(":19090").removeprefix("\n---")))
     assert [(p.code, p.path, str(p.severity)) for p in decoded.problems] == [
         ("no-effect", "spec.ingress[0].defaultEndpoint", "warning")
@@ -142,16 +146,16 @@ def test_a_default_endpoint_without_an_address_is_told_to_have_no_effect() -> No
     assert decoded.entries
 
 
-def test_ingress_listeners_on_the_port_of_a_service() -> None:
-    one = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}") + ingress("127.0.0.1:1", 8080, protocol="GRPC"))[
-        "inbound|8080||"
-    ]
-    assert [s["name"] for s in one["metadata"]["filterMetadata"]["istio"]["services"]] == ["api"]
-    assert one["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
-    assert http_options(one) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+def test_ingress_listener_on_a_service_port() -> None:
+    config = inbound(
+        rule("{connectionPool: {tcp: {maxConnections: 7}}}") + ingress("127.0.0.1:1", 8080, protocol="GRPC")
+    )["inbound|8080||"]
+    assert [s["name"] for s in config["metadata"]["filterMetadata"]["istio"]["services"]] == ["api"]
+    assert config["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
+    assert http_options(config) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
 
 
-def test_connection_pools_of_ingress_listeners() -> None:
+def test_ingress_listener_connection_pool_wins() -> None:
     objects = ingress(
         "127.0.0.1:1",
         more="connectionPool: {tcp: {maxConnections: 3}}",
@@ -160,16 +164,16 @@ def test_connection_pools_of_ingress_listeners() -> None:
     assert inbound(objects)["inbound|9090||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 3
 
 
-def test_ingress_listeners_beside_services() -> None:
+def test_merging_ingress_listeners_with_services() -> None:
     assert sorted(inbound(ingress("127.0.0.1:1", 8080))) == ["inbound|8080||"]
-    found = inbound(
+    configs = inbound(
         ingress("127.0.0.1:1", 8080), environ={"PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE": "true"}
     )
-    assert sorted(found) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
-    assert found["inbound|8080||"]["type"] == "STATIC"
+    assert sorted(configs) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
+    assert configs["inbound|8080||"]["type"] == "STATIC"
 
 
-def test_without_interception_only_a_sidecar_declares_ports() -> None:
+def test_without_interception_only_ingress_listeners_have_clusters() -> None:
     by = replace(API, metadata={**API.metadata, "INTERCEPTION_MODE": "NONE"})
     assert inbound(by=by) == {}
     assert list(inbound(ingress("127.0.0.1:1"), by=by)) == ["inbound|9090||"]
@@ -190,11 +194,11 @@ def test_without_interception_only_a_sidecar_declares_ports() -> None:
         ("", ClusterTraitsKey(), None),
     ],
 )
-def test_default_endpoints_by_family(text: str, traits: ClusterTraitsKey, expected: DefaultEndpoint | None) -> None:
+def test_default_endpoints_by_ip_family(text: str, traits: ClusterTraitsKey, expected: DefaultEndpoint | None) -> None:
     assert parse_default_endpoint(text, ("10.0.0.1", "2001:db8::1"), traits) == expected
 
 
-def test_default_endpoints_of_a_family_that_the_proxy_lacks() -> None:
+def test_default_endpoint_of_an_unsupported_ip_family() -> None:
     assert parse_default_endpoint("[::]:80", ("10.0.0.1",), ClusterTraitsKey()) == DefaultEndpoint("::1", 80)
     assert parse_default_endpoint(
         "0.0.0.0:80", ("2001:db8::1",), ClusterTraitsKey(ipv4=False, ipv6=True)

@@ -1,4 +1,4 @@
-"""Providers that do the arithmetic of private keys, where a proxy's config names one."""
+"""Private key providers of TLS certificates."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CRYPTOMB = "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPriv
 
 
 @pytest.mark.parametrize(
-    ("kind", "type_name"),
+    ("provider_name", "type_name"),
     [("cryptomb", CRYPTOMB), ("qat", "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig")],
 )
-def test_a_key_goes_to_the_provider_of_the_proxys_config(kind: str, type_name: str) -> None:
-    made = World(f"defaultConfig: {{privateKeyProvider: {{{kind}: {{pollDelay: 10ms, fallback: true}}}}}}")
-    made.apply_objects(tls_secret("web", WEB))
-    found = served(made, "kubernetes://web")
-    assert found is not None
-    provider = found.tls_certificate.private_key_provider
+def test_key_uses_the_configured_provider(provider_name: str, type_name: str) -> None:
+    world = World(f"defaultConfig: {{privateKeyProvider: {{{provider_name}: {{pollDelay: 10ms, fallback: true}}}}}}")
+    world.apply_objects(tls_secret("web", WEB))
+    secret = served(world, "kubernetes://web")
+    assert secret is not None
+    provider = secret.tls_certificate.private_key_provider
     assert (provider.provider_name, provider.fallback, provider.typed_config.type_url) == (
-        kind,
+        provider_name,
         True,
         f"type.googleapis.com/{type_name}",
     )
@@ -37,31 +37,34 @@ def test_a_key_goes_to_the_provider_of_the_proxys_config(kind: str, type_name: s
     key = base_pb2.DataSource(inline_bytes=WEB.private_key).SerializeToString()
     delay = duration_pb2.Duration(nanos=10_000_000).SerializeToString()
     assert value == length_delimited(1, key) + length_delimited(2, delay)
-    assert not found.tls_certificate.HasField("private_key")
-    assert "PRIVATE KEY" not in str(plain(Resource.of(SECRET, found)))
+    assert not secret.tls_certificate.HasField("private_key")
+    assert "PRIVATE KEY" not in str(plain(Resource.of(SECRET, secret)))
 
 
 @pytest.mark.parametrize(
     ("extensions", "provided"), [(frozenset({CRYPTOMB}), True), (frozenset({"envoy.filters.http.router"}), False)]
 )
-def test_a_provider_that_the_proxys_build_lacks_is_not_used(extensions: frozenset[str], provided: bool) -> None:
-    made = World("defaultConfig: {privateKeyProvider: {cryptomb: {pollDelay: 10ms}}}")
-    made.apply_objects(tls_secret("web", WEB))
-    found = served(made, "kubernetes://web", replace(edge(), extensions=extensions))
-    assert found is not None
-    assert (found.tls_certificate.HasField("private_key_provider"), found.tls_certificate.HasField("private_key")) == (
+def test_unsupported_provider_is_not_used(extensions: frozenset[str], provided: bool) -> None:
+    world = World("defaultConfig: {privateKeyProvider: {cryptomb: {pollDelay: 10ms}}}")
+    world.apply_objects(tls_secret("web", WEB))
+    secret = served(world, "kubernetes://web", replace(edge(), extensions=extensions))
+    assert secret is not None
+    assert (
+        secret.tls_certificate.HasField("private_key_provider"),
+        secret.tls_certificate.HasField("private_key"),
+    ) == (
         provided,
         not provided,
     )
 
 
-def test_proxies_with_and_without_a_provider_get_each_what_is_theirs() -> None:
-    made = world(tls_secret("web", WEB))
-    announced = {"PROXY_CONFIG": {"privateKeyProvider": {"qat": {"pollDelay": "1s"}}}}
+def test_provider_is_chosen_per_proxy() -> None:
+    env = world(tls_secret("web", WEB))
+    metadata = {"PROXY_CONFIG": {"privateKeyProvider": {"qat": {"pollDelay": "1s"}}}}
     fast = edge("b", ip="10.1.0.2")
-    fast = replace(fast, metadata={**fast.metadata, **announced})
+    fast = replace(fast, metadata={**fast.metadata, **metadata})
     for _ in range(2):
-        for who, provided in ((edge(), False), (fast, True)):
-            found = served(made, "kubernetes://web", who)
-            assert found is not None
-            assert found.tls_certificate.HasField("private_key_provider") == provided
+        for client, provided in ((edge(), False), (fast, True)):
+            secret = served(env, "kubernetes://web", client)
+            assert secret is not None
+            assert secret.tls_certificate.HasField("private_key_provider") == provided

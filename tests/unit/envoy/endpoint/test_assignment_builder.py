@@ -1,4 +1,4 @@
-"""ClusterLoadAssignments: which endpoints a client gets, and how they are arranged for it."""
+"""Selection and grouping of endpoints in ClusterLoadAssignments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHOW = LbEndpointOptions(draining_label="istio.io/draining")
 
 
 def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = None, **more: Any) -> Endpoint:
-    made = {
+    fields = {
         "port": 80,
         "port_name": "http",
         "namespace": "a",
@@ -56,22 +56,22 @@ def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = N
         locality=Locality.parse(locality),
         locality_text=locality,
         labels=frozenset((labels or {}).items()),
-        **made,
+        **fields,
     )
 
 
-Arranged = list[tuple[int, int | None, list[str]]]
+Groups = list[tuple[int, int | None, list[str]]]
 
 
-def arrange(
+def locality_groups(
     *endpoints: Endpoint,
     balancing: LocalityBalancing | None = None,
     client_location: ClientLocationKey | None = None,
     **more: Any,
-) -> Arranged:
-    """Priority, weight and addresses of each group."""
+) -> Groups:
+    """Return the priority, weight and addresses of each group."""
     gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
-    rules = AssignmentOptions(
+    options = AssignmentOptions(
         EndpointPolicy(balancing=balancing, **more),
         client_location or ClientLocationKey(cluster_id="K"),
         gateways,
@@ -79,27 +79,27 @@ def arrange(
         sni,
         inline,
     )
-    groups = build_groups(endpoints, rules, lambda e: e.tls_mode == "istio")
+    groups = build_groups(endpoints, options, lambda e: e.tls_mode == "istio")
     return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
 
 
-# -- one endpoint ------------------------------------------------------------------------------------------------------------
+# -- single endpoints --------------------------------------------------------------------------------------------------------
 
 
-def shown(e: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
+def endpoint_fields(item: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
     message = endpoint_components_pb2.LbEndpoint()
     fill_lb_endpoint(
         message,
-        LocalityMember(e, mtls, e.weight or 1),
+        LocalityMember(item, mtls, item.weight or 1),
         LbEndpointOptions(**{"draining_label": "istio.io/draining", **show}),
     )
-    found: dict[str, Any] = json_format.MessageToDict(message)
-    return found
+    fields: dict[str, Any] = json_format.MessageToDict(message)
+    return fields
 
 
-def test_an_endpoint_in_full() -> None:
-    e = endpoint("10.0.0.1", labels={"app": "x", "version": "v2"}, weight=3, health=EndpointHealth.HEALTHY)
-    assert shown(e) == {
+def test_endpoint_fields() -> None:
+    item = endpoint("10.0.0.1", labels={"app": "x", "version": "v2"}, weight=3, health=EndpointHealth.HEALTHY)
+    assert endpoint_fields(item) == {
         "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
         "healthStatus": "HEALTHY",
         "loadBalancingWeight": 3,
@@ -116,8 +116,8 @@ def test_an_endpoint_in_full() -> None:
     ("mtls", "mode", "expected"),
     [(True, "istio", True), (False, "istio", False), (True, "disabled", False), (True, "", False)],
 )
-def test_mesh_tls_only_where_both_sides_do_it(mtls: bool, mode: str, expected: bool) -> None:
-    metadata = shown(endpoint("10.0.0.1", tls_mode=mode), mtls)["metadata"]["filterMetadata"]
+def test_mesh_tls_needs_both_sides(mtls: bool, mode: str, expected: bool) -> None:
+    metadata = endpoint_fields(endpoint("10.0.0.1", tls_mode=mode), mtls)["metadata"]["filterMetadata"]
     assert ("envoy.transport_socket_match" in metadata) is expected
 
 
@@ -130,29 +130,30 @@ def test_mesh_tls_only_where_both_sides_do_it(mtls: bool, mode: str, expected: b
         ({"service.istio.io/canonical-revision": "r", "version": "v"}, "w;a;w;r;K"),
     ],
 )
-def test_telemetry_of_a_workload(labels: dict[str, str], expected: str) -> None:
-    assert shown(endpoint("10.0.0.1", labels=labels))["metadata"]["filterMetadata"]["istio"]["workload"] == expected
+def test_workload_telemetry_metadata(labels: dict[str, str], expected: str) -> None:
+    assert (
+        endpoint_fields(endpoint("10.0.0.1", labels=labels))["metadata"]["filterMetadata"]["istio"]["workload"]
+        == expected
+    )
 
 
-def test_what_settings_change() -> None:
-    assert shown(endpoint("10.0.0.1", tls_mode=""), telemetry=False)["metadata"] == {}
-    external = shown(endpoint("10.0.0.1"), canonical=("ext", "v9"), namespace="b")["metadata"]["filterMetadata"][
-        "istio"
-    ]["workload"]
+def test_lb_endpoint_options() -> None:
+    assert endpoint_fields(endpoint("10.0.0.1", tls_mode=""), telemetry=False)["metadata"] == {}
+    external = endpoint_fields(endpoint("10.0.0.1"), canonical=("ext", "v9"), namespace="b")["metadata"][
+        "filterMetadata"
+    ]["istio"]["workload"]
     assert external == "w;b;ext;v9;K"
     both = Endpoint(addresses=("10.0.0.1", "fd00::1"), port=80, port_name="http")
     other = {"address": {"socketAddress": {"address": "fd00::1", "portValue": 80}}}
-    assert shown(both, dual_stack=True)["endpoint"]["additionalAddresses"] == [other]
-    assert "additionalAddresses" not in shown(both)["endpoint"]
+    assert endpoint_fields(both, dual_stack=True)["endpoint"]["additionalAddresses"] == [other]
+    assert "additionalAddresses" not in endpoint_fields(both)["endpoint"]
 
 
-@pytest.mark.parametrize(("asked", "canonical", "namespace"), [("true", ("ext", "v3"), "a"), ("false", ("", ""), "")])
-def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(
-    asked: str, canonical: tuple[str, str], namespace: str
-) -> None:
-    made = World(environ={"LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES": asked})
+@pytest.mark.parametrize(("flag", "canonical", "namespace"), [("true", ("ext", "v3"), "a"), ("false", ("", ""), "")])
+def test_canonical_service_of_external_endpoints(flag: str, canonical: tuple[str, str], namespace: str) -> None:
+    world = World(environ={"LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES": flag})
     spec = "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"
-    made.apply_objects(
+    world.apply_objects(
         make("ServiceEntry", "ext", spec, labels="{version: v3}"),
         make(
             "ServiceEntry",
@@ -162,11 +163,11 @@ def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(
         ),
     )
     for host, expected in (("x.example.com", (canonical, namespace)), ("y.example.com", (("", ""), ""))):
-        found = service(made.mesh, ServiceRef(host, "a"))
-        assert found is not None
+        external = service(world.mesh, ServiceRef(host, "a"))
+        assert external is not None
         assert (
-            lb_endpoint_options(made.mesh, found).canonical,
-            lb_endpoint_options(made.mesh, found).namespace,
+            lb_endpoint_options(world.mesh, external).canonical,
+            lb_endpoint_options(world.mesh, external).namespace,
         ) == expected
 
 
@@ -174,91 +175,100 @@ def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(
     ("flag", "telemetry"),
     [("", True), ("PILOT_ENABLE_TELEMETRY_LABEL", False), ("PILOT_ENDPOINT_TELEMETRY_LABEL", False)],
 )
-def test_settings_say_what_is_shown_of_endpoints(flag: str, telemetry: bool) -> None:
-    made = World(environ={flag: "false"} if flag else {})
-    made.apply_objects(
+def test_telemetry_label_can_be_disabled(flag: str, telemetry: bool) -> None:
+    world = World(environ={flag: "false"} if flag else {})
+    world.apply_objects(
         make(
             "ServiceEntry",
             "ext",
             "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}",
         )
     )
-    found = service(made.mesh, ServiceRef("x.example.com", "a"))
-    assert found is not None
-    assert (lb_endpoint_options(made.mesh, found).telemetry, lb_endpoint_options(made.mesh, found).dual_stack) == (
+    external = service(world.mesh, ServiceRef("x.example.com", "a"))
+    assert external is not None
+    assert (
+        lb_endpoint_options(world.mesh, external).telemetry,
+        lb_endpoint_options(world.mesh, external).dual_stack,
+    ) == (
         telemetry,
         False,
     )
 
 
-def test_a_socket_and_a_status_that_nobody_knows() -> None:
-    made = shown(endpoint("/run/x", port=0, health=EndpointHealth.UNKNOWN))
-    assert made["endpoint"] == {"address": {"pipe": {"path": "/run/x"}}}
-    assert "healthStatus" not in made
-    assert shown(endpoint("10.0.0.1", labels={"istio.io/draining": "yes"}))["healthStatus"] == "DRAINING"
+def test_unix_socket_and_health_status() -> None:
+    fields = endpoint_fields(endpoint("/run/x", port=0, health=EndpointHealth.UNKNOWN))
+    assert fields["endpoint"] == {"address": {"pipe": {"path": "/run/x"}}}
+    assert "healthStatus" not in fields
+    assert endpoint_fields(endpoint("10.0.0.1", labels={"istio.io/draining": "yes"}))["healthStatus"] == "DRAINING"
 
 
-# -- which endpoints ---------------------------------------------------------------------------------------------------------
+# -- endpoint selection ------------------------------------------------------------------------------------------------------
 
 
-def sent(*endpoints: Endpoint, **more: Any) -> list[str]:
-    return [address for _, _, addresses in arrange(*endpoints, **more) for address in addresses]
+def addresses(*endpoints: Endpoint, **more: Any) -> list[str]:
+    return [address for _, _, group_addresses in locality_groups(*endpoints, **more) for address in group_addresses]
 
 
 def test_health() -> None:
-    every = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(EndpointHealth)]
-    assert sent(*every) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]  # unknown, healthy, unhealthy
-    assert sent(*every, send_unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
-    assert sent(*every, send_draining=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    endpoints = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(EndpointHealth)]
+    assert addresses(*endpoints) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]  # unknown, healthy, unhealthy
+    assert addresses(*endpoints, send_unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
+    assert addresses(*endpoints, send_draining=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
 
-def test_the_labels_of_a_subset() -> None:
+def test_subset_labels_select_endpoints() -> None:
     one, two = endpoint("10.0.0.1", labels={"v": "1", "x": "y"}), endpoint("10.0.0.2", labels={"v": "2"})
-    assert sent(one, two, labels=frozenset({("v", "1")})) == ["10.0.0.1"]
+    assert addresses(one, two, labels=frozenset({("v", "1")})) == ["10.0.0.1"]
 
 
-def test_node_cluster_and_network() -> None:
+def test_node_cluster_and_network_select_endpoints() -> None:
     one, two = (
         endpoint("10.0.0.1", node="n1", network="net1"),
         endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L"),
     )
-    assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
-    assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n2", cluster_id="K")) == []
-    assert sent(
+    assert addresses(one, two, node_local=True, client_location=ClientLocationKey(node="n1", cluster_id="K")) == [
+        "10.0.0.1"
+    ]
+    assert addresses(one, two, node_local=True, client_location=ClientLocationKey(node="n2", cluster_id="K")) == []
+    assert addresses(
         one,
         two,
         endpoint_visibility=EndpointVisibility(cluster_local=True),
         client_location=ClientLocationKey(cluster_id="L"),
     ) == ["10.0.0.2"]
-    assert sent(one, two, endpoint("10.0.0.3"), client_location=ClientLocationKey(networks=frozenset({"net2"}))) == [
+    assert addresses(
+        one, two, endpoint("10.0.0.3"), client_location=ClientLocationKey(networks=frozenset({"net2"}))
+    ) == [
         "10.0.0.2",
         "10.0.0.3",
     ]
 
 
-def test_addresses_that_envoy_can_use() -> None:
-    every = endpoint("x.example.com"), endpoint("/run/x", port=0), endpoint(""), endpoint("fd00::1")
-    assert sent(*every) == ["/run/x", "fd00::1"]
-    assert sent(*every, inline=True) == ["x.example.com", "/run/x", "fd00::1"]
+def test_unusable_addresses_are_omitted() -> None:
+    endpoints = endpoint("x.example.com"), endpoint("/run/x", port=0), endpoint(""), endpoint("fd00::1")
+    assert addresses(*endpoints) == ["/run/x", "fd00::1"]
+    assert addresses(*endpoints, inline=True) == ["x.example.com", "/run/x", "fd00::1"]
 
 
-def test_localities_in_their_order_with_their_weights() -> None:
-    found = arrange(
+def test_localities_are_sorted_and_weighted() -> None:
+    groups = locality_groups(
         endpoint("10.0.0.1", "r2/z"),
         endpoint("10.0.0.2", "r1/z/", weight=4),
         endpoint("10.0.0.3", "r1/z"),
         endpoint("10.0.0.4", "r2/z"),
     )
-    assert found == [(0, 1, ["10.0.0.3"]), (0, 4, ["10.0.0.2"]), (0, 2, ["10.0.0.1", "10.0.0.4"])]
+    assert groups == [(0, 1, ["10.0.0.3"]), (0, 4, ["10.0.0.2"]), (0, 2, ["10.0.0.1", "10.0.0.4"])]
 
 
-def test_an_assignment_without_endpoints_has_its_name() -> None:
-    rules = AssignmentOptions(EndpointPolicy(), ClientLocationKey(), NO_GATEWAYS, SHOW)
-    assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {
+def test_assignment_without_endpoints() -> None:
+    options = AssignmentOptions(EndpointPolicy(), ClientLocationKey(), NO_GATEWAYS, SHOW)
+    assert json_format.MessageToDict(build_cluster_load_assignment("c", (), options, lambda _: True)) == {
         "clusterName": "c"
     }
-    made = json_format.MessageToDict(build_cluster_load_assignment("c", (endpoint("10.0.0.1"),), rules, lambda _: True))
-    assert made["endpoints"][0]["locality"] == {}
+    assignment = json_format.MessageToDict(
+        build_cluster_load_assignment("c", (endpoint("10.0.0.1"),), options, lambda _: True)
+    )
+    assert assignment["endpoints"][0]["locality"] == {}
 
 
 # -- priorities and weights --------------------------------------------------------------------------------------------------
@@ -270,8 +280,8 @@ EVERYWHERE = [
 
 
 def test_failover_by_locality() -> None:
-    found = arrange(*EVERYWHERE, balancing=LocalityBalancing(by_locality=True), client_location=NEAR)
-    assert [(p, a) for p, _, a in found] == [
+    groups = locality_groups(*EVERYWHERE, balancing=LocalityBalancing(by_locality=True), client_location=NEAR)
+    assert [(p, a) for p, _, a in groups] == [
         (0, ["10.0.0.0"]),
         (1, ["10.0.0.1"]),
         (2, ["10.0.0.2"]),
@@ -281,28 +291,28 @@ def test_failover_by_locality() -> None:
 
 
 def test_failover_to_a_region() -> None:
-    found = arrange(
+    groups = locality_groups(
         *EVERYWHERE,
         balancing=LocalityBalancing(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
         client_location=NEAR,
     )
-    assert [p for p, _, _ in found] == [0, 1, 2, 4, 3]
+    assert [p for p, _, _ in groups] == [0, 1, 2, 4, 3]
 
 
 def test_priorities_have_no_gaps() -> None:
     assert [
         p
-        for p, _, _ in arrange(
+        for p, _, _ in locality_groups(
             EVERYWHERE[2], EVERYWHERE[4], balancing=LocalityBalancing(by_locality=True), client_location=NEAR
         )
     ] == [0, 1]
 
 
-def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
-    found = arrange(
+def test_zone_awareness_merges_the_zones_of_a_region() -> None:
+    groups = locality_groups(
         *EVERYWHERE, balancing=LocalityBalancing(by_region=True, failover=(Failover("r1", "r3"),)), client_location=NEAR
     )
-    assert [p for p, _, _ in found] == [0, 0, 0, 2, 1]
+    assert [p for p, _, _ in groups] == [0, 0, 0, 2, 1]
 
 
 def test_failover_by_labels_splits_localities() -> None:
@@ -310,28 +320,28 @@ def test_failover_by_labels_splits_localities() -> None:
         endpoint(f"10.0.0.{i}", "r/z", {"v": v, "t": t})
         for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")])
     )
-    found = arrange(
+    groups = locality_groups(
         one,
         two,
         three,
         balancing=LocalityBalancing(failover_priority=("v", "t")),
         client_location=ClientLocationKey(label_values=("1", "a")),
     )
-    assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
+    assert groups == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
 
 
-def test_labels_before_localities() -> None:
+def test_failover_labels_precede_localities() -> None:
     one, two = endpoint("10.0.0.1", "r1/z1/s1", {"v": "2"}), endpoint("10.0.0.2", "r2", {"v": "1"})
     three = endpoint("10.0.0.3", "r3", {"v": "1"})
     balancing = LocalityBalancing(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
-    found = arrange(
+    groups = locality_groups(
         one,
         two,
         three,
         balancing=balancing,
         client_location=ClientLocationKey(label_values=("1",), locality=NEAR.locality),
     )
-    assert sorted((p, a) for p, _, a in found) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
+    assert sorted((p, a) for p, _, a in groups) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
 
 
 @pytest.mark.parametrize(
@@ -345,7 +355,7 @@ def test_labels_before_localities() -> None:
         ({}, 5),
     ],
 )
-def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, str], expected: int) -> None:
+def test_label_distance_ranks_networks_first(labels: dict[str, str], expected: int) -> None:
     assert label_distance(endpoint("10.0.0.1", labels=labels), (NETWORK, REGION, ZONE), ("n", "r", "z")) == expected
 
 
@@ -358,30 +368,30 @@ def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, 
         ((Distribute("*", {"*": 100}), Distribute("r1/*", {"r1/*": 100})), [20, 20, 20, 20, 20]),
     ],
 )
-def test_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> None:
+def test_locality_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> None:
     if len(expected) == 3:
         regions = [endpoint(f"10.0.0.{i}", f"r{i}/z") for i in (1, 2, 3)]
-        found = arrange(*regions, balancing=LocalityBalancing(rules), client_location=NEAR)
-        assert found == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
+        groups = locality_groups(*regions, balancing=LocalityBalancing(rules), client_location=NEAR)
+        assert groups == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
     else:
         assert [
-            w for _, w, _ in arrange(*EVERYWHERE, balancing=LocalityBalancing(rules), client_location=NEAR)
+            w for _, w, _ in locality_groups(*EVERYWHERE, balancing=LocalityBalancing(rules), client_location=NEAR)
         ] == expected
 
 
 @pytest.mark.parametrize(("enabled", "forced"), [(None, True), (True, True), (False, False)])
-def test_awareness_of_zones_needs_no_ejection_unless_it_is_off(enabled: bool | None, forced: bool) -> None:
+def test_zone_awareness_needs_no_outlier_detection(enabled: bool | None, forced: bool) -> None:
     setting = ZoneAwareLoadBalancerSetting(enabled=enabled)
     assert effective_locality(None, None, None, setting) == EffectiveLocality(setting, forced)
 
 
-@pytest.mark.parametrize(("enabled", "counts"), [(None, True), (True, True), (False, False)])
-def test_localities_of_the_mesh_count_unless_they_are_off(enabled: bool | None, counts: bool) -> None:
+@pytest.mark.parametrize(("enabled", "effective"), [(None, True), (True, True), (False, False)])
+def test_mesh_locality_setting_can_be_disabled(enabled: bool | None, effective: bool) -> None:
     setting = LocalityLoadBalancerSetting(enabled=enabled)
-    assert effective_locality(None, None, setting, None) == EffectiveLocality(setting if counts else None)
+    assert effective_locality(None, None, setting, None) == EffectiveLocality(setting if effective else None)
 
 
-def test_which_settings_take_effect() -> None:
+def test_effective_locality_balancing() -> None:
     plain = EffectiveLocality(LocalityLoadBalancerSetting())
     assert build_locality_balancing(EffectiveLocality(), True) is None
     assert build_locality_balancing(plain, False) is None
@@ -401,36 +411,36 @@ def test_which_settings_take_effect() -> None:
     )
 
 
-# -- from where --------------------------------------------------------------------------------------------------------------
+# -- client location ---------------------------------------------------------------------------------------------------------
 
 
-def client(**reach: Any) -> OutboundFacet:
+def client(**location: Any) -> OutboundFacet:
     return OutboundFacet(
-        type=NodeType.SIDECAR, scope=ScopeFacet("a"), location=LocationFacet(**reach), labels=frozenset({("v", "1")})
+        type=NodeType.SIDECAR, scope=ScopeFacet("a"), location=LocationFacet(**location), labels=frozenset({("v", "1")})
     )
 
 
-def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
-    here = client(locality=Locality("r", "z"), node="n", network="net")
-    assert build_client_location(EndpointPolicy(), here, False) == build_client_location(
+def test_client_location_has_only_relevant_fields() -> None:
+    located = client(locality=Locality("r", "z"), node="n", network="net")
+    assert build_client_location(EndpointPolicy(), located, False) == build_client_location(
         EndpointPolicy(), client(), False
     )
-    by_place = EndpointPolicy(balancing=LocalityBalancing(by_locality=True))
-    assert build_client_location(by_place, here, False) == ClientLocationKey(
+    by_locality = EndpointPolicy(balancing=LocalityBalancing(by_locality=True))
+    assert build_client_location(by_locality, located, False) == ClientLocationKey(
         locality=Locality("r", "z"), cluster_id="Kubernetes"
     )
-    assert build_client_location(EndpointPolicy(node_local=True), here, False).node == "n"
-    assert build_client_location(EndpointPolicy(), here, True).network == "net"
+    assert build_client_location(EndpointPolicy(node_local=True), located, False).node == "n"
+    assert build_client_location(EndpointPolicy(), located, True).network == "net"
 
 
-def test_what_decides_who_is_near() -> None:
-    asked = ("v", "v=9", "other", REGION, HOSTNAME)
-    made = build_client_location(
-        EndpointPolicy(balancing=LocalityBalancing(failover_priority=asked)),
+def test_client_label_values_for_failover_priority() -> None:
+    priority = ("v", "v=9", "other", REGION, HOSTNAME)
+    location = build_client_location(
+        EndpointPolicy(balancing=LocalityBalancing(failover_priority=priority)),
         client(locality=Locality("r"), node="n"),
         False,
     )
-    assert made.label_values == ("1", "9", "", "r", "n")
+    assert location.label_values == ("1", "9", "", "r", "n")
     assert SAME_NODE.setting is not None
 
 
@@ -446,8 +456,8 @@ GATEWAYS = build_network_gateways(
 HOME = ClientLocationKey(network="home", ipv6=False)
 
 
-def test_other_networks_are_reached_through_their_gateways() -> None:
-    found = arrange(
+def test_remote_networks_are_reached_through_gateways() -> None:
+    groups = locality_groups(
         endpoint("10.0.0.1", network="home"),
         endpoint("10.0.0.2", network="far", weight=3),
         endpoint("10.0.0.3", network="far"),
@@ -459,11 +469,11 @@ def test_other_networks_are_reached_through_their_gateways() -> None:
         gateways=GATEWAYS,
         client_location=HOME,
     )
-    assert found == [(0, 16, ["10.0.0.1", "10.0.0.5", "10.0.0.6", "1.1.1.1", "1.1.1.2"])]
+    assert groups == [(0, 16, ["10.0.0.1", "10.0.0.5", "10.0.0.6", "1.1.1.1", "1.1.1.2"])]
 
 
-def test_a_client_without_a_network_goes_through_gateways_too() -> None:
-    assert sent(
+def test_client_without_network_uses_gateways() -> None:
+    assert addresses(
         endpoint("10.0.0.1", network="home"),
         endpoint("10.0.0.2"),
         gateways=GATEWAYS,
@@ -471,9 +481,9 @@ def test_a_client_without_a_network_goes_through_gateways_too() -> None:
     ) == ["10.0.0.2", "2.2.2.2"]
 
 
-def test_gateways_that_a_client_cannot_reach() -> None:
+def test_unreachable_gateways_are_not_used() -> None:
     assert (
-        sent(
+        addresses(
             endpoint("10.0.0.2", network="far"),
             gateways=GATEWAYS,
             client_location=ClientLocationKey(network="home", ipv4=False),
@@ -481,11 +491,11 @@ def test_gateways_that_a_client_cannot_reach() -> None:
         == []
     )
     silent = build_network_gateways([NetworkGateway("1.1.1.1", 0, "far", "K", 15008)])
-    assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, client_location=HOME) == ["10.0.0.2"]
+    assert addresses(endpoint("10.0.0.2", network="far"), gateways=silent, client_location=HOME) == ["10.0.0.2"]
 
 
-def test_by_sni_only_mesh_tls_is_reached() -> None:
-    assert arrange(
+def test_sni_clusters_only_have_mesh_tls_endpoints() -> None:
+    assert locality_groups(
         endpoint("10.0.0.1"),
         endpoint("10.0.0.2", tls_mode="disabled"),
         endpoint("10.0.0.3", "r", tls_mode=""),
@@ -496,7 +506,7 @@ def test_by_sni_only_mesh_tls_is_reached() -> None:
     ]
 
 
-# -- the policy of a cluster -------------------------------------------------------------------------------------------------
+# -- cluster policy ----------------------------------------------------------------------------------------------------------
 
 
 def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
@@ -509,7 +519,7 @@ def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
 
 
 @pytest.mark.parametrize(
-    ("of_rule", "of_subset", "mtls"),
+    ("rule_policy", "subset_policy", "mtls"),
     [
         (None, None, None),
         (tls("ISTIO_MUTUAL"), None, True),
@@ -523,11 +533,9 @@ def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
         (None, tls("DISABLE", 80), False),
     ],
 )
-def test_the_rule_says_whether_endpoints_are_reached_over_mesh_tls(
-    of_rule: Any, of_subset: Any, mtls: bool | None
-) -> None:
-    rule = DestinationRule(host="x", traffic_policy=of_rule)
-    subset = Subset(name="v1", traffic_policy=of_subset)
+def test_rule_decides_mesh_tls(rule_policy: Any, subset_policy: Any, mtls: bool | None) -> None:
+    rule = DestinationRule(host="x", traffic_policy=rule_policy)
+    subset = Subset(name="v1", traffic_policy=subset_policy)
     assert _mtls(rule, subset, 80) is mtls
-    if of_subset is None:
+    if subset_policy is None:
         assert _mtls(rule, None, 80) is mtls

@@ -1,4 +1,4 @@
-"""The endpoints of a proxy's own workload."""
+"""Endpoints of the local cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODES = [
 LABELS = "{app: alpha, pod-template-hash: h1, service.istio.io/workload-name: alpha}"
 
 
-def mesh() -> World:
+def shop_world() -> World:
     return world(
         SERVICE,
         *NODES,
@@ -43,22 +43,22 @@ def mesh() -> World:
     )
 
 
-def addresses(made: World, **metadata: Any) -> list[str] | None:
-    key = made.connect(proxy("sidecar", "own", "a", "10.1.0.1", WORKLOAD_NAME="alpha", **metadata))
-    found = made.resources(key)[ENDPOINT].get("local_cluster")
-    if found is None:
+def addresses(world: World, **metadata: Any) -> list[str] | None:
+    key = world.connect(proxy("sidecar", "own", "a", "10.1.0.1", WORKLOAD_NAME="alpha", **metadata))
+    resource = world.resources(key)[ENDPOINT].get("local_cluster")
+    if resource is None:
         return None
-    assignment = endpoint_pb2.ClusterLoadAssignment.FromString(any_pb2.Any.FromString(found.any).value)
+    assignment = endpoint_pb2.ClusterLoadAssignment.FromString(any_pb2.Any.FromString(resource.any).value)
     return [e.endpoint.address.socket_address.address for group in assignment.endpoints for e in group.lb_endpoints]
 
 
-def test_endpoints_of_the_same_workload_generation_and_region() -> None:
-    assert addresses(mesh(), ENABLE_SELF_DISCOVERY="true") == ["10.1.0.1", "10.1.0.2"]
+def test_endpoints_of_the_same_workload_revision_and_region() -> None:
+    assert addresses(shop_world(), ENABLE_SELF_DISCOVERY="true") == ["10.1.0.1", "10.1.0.2"]
 
 
-def test_only_for_those_who_ask() -> None:
-    assert addresses(mesh()) is None
+def test_self_discovery_is_opt_in() -> None:
+    assert addresses(shop_world()) is None
 
 
-def test_none_where_the_proxy_serves_nothing() -> None:
+def test_proxy_without_service_has_no_endpoints() -> None:
     assert addresses(world(), ENABLE_SELF_DISCOVERY="true") == []

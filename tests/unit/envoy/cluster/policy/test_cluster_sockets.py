@@ -1,4 +1,4 @@
-"""The TLS that clusters originate."""
+"""TLS origination in clusters."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ def with_metadata(**metadata: str) -> Any:
     return replace(CLIENT, metadata={**CLIENT.metadata, **metadata})
 
 
-def secrets(found: dict[str, Any]) -> list[str]:
-    return [c["name"] for c in tls_context(found).get("commonTlsContext", {}).get("tlsCertificateSdsSecretConfigs", ())]
+def certificate_names(config: dict[str, Any]) -> list[str]:
+    return [
+        c["name"] for c in tls_context(config).get("commonTlsContext", {}).get("tlsCertificateSdsSecretConfigs", ())
+    ]
 
 
-def validation(found: dict[str, Any]) -> tuple[str, list[str]]:
-    """Name of the roots, and the names of which the peer must have one."""
-    combined = tls_context(found).get("commonTlsContext", {}).get("combinedValidationContext", {})
+def validation(config: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the name of the root certificates and the accepted subject alt names."""
+    combined = tls_context(config).get("commonTlsContext", {}).get("combinedValidationContext", {})
     names = combined.get("defaultValidationContext", {}).get("matchSubjectAltNames", ())
     return combined.get("validationContextSdsSecretConfig", {}).get("name", ""), [n["exact"] for n in names]
 
@@ -52,22 +54,22 @@ spec: {{mtls: {{mode: {mode}}}}}
 """
 
 
-# -- automatic mutual TLS --------------------------------------------------------------------------------------------------
+# -- auto mTLS -------------------------------------------------------------------------------------------------------------
 
 
-def test_automatic_tls_is_chosen_by_endpoint() -> None:
-    found = cluster()
-    assert [(m["name"], m["match"]) for m in found["transportSocketMatches"]] == [
+def test_auto_mtls_is_selected_per_endpoint() -> None:
+    config = cluster()
+    assert [(m["name"], m["match"]) for m in config["transportSocketMatches"]] == [
         ("tlsMode-istio", {"tlsMode": "istio"}),
         ("tlsMode-disabled", {}),
     ]
-    assert found["transportSocketMatches"][1]["transportSocket"]["name"] == "envoy.transport_sockets.raw_buffer"
-    context = tls_context(found)
+    assert config["transportSocketMatches"][1]["transportSocket"]["name"] == "envoy.transport_sockets.raw_buffer"
+    context = tls_context(config)
     assert context["sni"] == f"outbound_.80_._.{HOST}"
     assert context["commonTlsContext"]["tlsParams"] == VERSIONS
     assert context["commonTlsContext"]["alpnProtocols"] == ["istio-peer-exchange", "istio"]
-    assert secrets(found) == ["default"]
-    assert validation(found) == ("ROOTCA", [IDENTITY])
+    assert certificate_names(config) == ["default"]
+    assert validation(config) == ("ROOTCA", [IDENTITY])
     subset = cluster(rule(subsets="[{name: v1}]"), subset="v1", port=90)
     assert tls_context(subset)["sni"] == f"outbound_.90_.v1_.{HOST}"
     assert tls_context(subset)["commonTlsContext"]["alpnProtocols"] == ["istio-peer-exchange", "istio", "h2"]
@@ -84,43 +86,43 @@ def test_automatic_tls_is_chosen_by_endpoint() -> None:
         (rule("{tls: {mode: DISABLE}}"), "", False),
     ],
 )
-def test_when_tls_is_automatic(objects: str, mesh: str, secured: bool) -> None:
-    found = cluster(objects, mesh=mesh)
-    assert ("transportSocketMatches" in found) is secured
-    assert "transportSocket" not in found
+def test_auto_mtls_conditions(objects: str, mesh: str, secured: bool) -> None:
+    config = cluster(objects, mesh=mesh)
+    assert ("transportSocketMatches" in config) is secured
+    assert "transportSocket" not in config
 
 
-def test_services_outside_of_the_mesh_have_none() -> None:
+def test_external_services_have_no_auto_mtls() -> None:
     assert not tls_context(cluster(entry(EXTERNAL), host="ext.example.com"))
     internal = EXTERNAL.replace("MESH_EXTERNAL", "MESH_INTERNAL")
     assert tls_context(cluster(entry(internal), host="ext.example.com"))
 
 
-def test_aliases_of_the_trust_domain() -> None:
+def test_trust_domain_aliases_are_accepted() -> None:
     assert validation(cluster(mesh="trustDomainAliases: [old]"))[1] == [IDENTITY, "spiffe://old/ns/shop/sa/api"]
 
 
-def test_headless_services_all_or_none() -> None:
+def test_headless_services_use_one_transport_socket() -> None:
     headless = "---" + SERVICE.replace("clusterIP: 10.96.0.1\n  clusterIPs: [10.96.0.1]", "clusterIP: None")
-    found = cluster(headless)
-    assert found["type"] == "ORIGINAL_DST"
-    assert found["transportSocket"]["name"] == "envoy.transport_sockets.tls"
-    assert "transportSocketMatches" not in found
+    config = cluster(headless)
+    assert config["type"] == "ORIGINAL_DST"
+    assert config["transportSocket"]["name"] == "envoy.transport_sockets.tls"
+    assert "transportSocketMatches" not in config
     assert "transportSocket" not in cluster(headless.replace(", security.istio.io/tlsMode: istio", ""))
     assert "transportSocketMatches" in cluster(headless, by=ROUTER)
 
 
-# -- as a rule says --------------------------------------------------------------------------------------------------------
+# -- TLS settings of rules -------------------------------------------------------------------------------------------------
 
 
-def test_mesh_tls_by_rule_is_for_all_endpoints() -> None:
-    found = cluster(rule("{tls: {mode: ISTIO_MUTUAL}}"))
-    assert "transportSocketMatches" not in found
-    assert tls_context(found)["sni"] == f"outbound_.80_._.{HOST}"
-    assert validation(found) == ("ROOTCA", [IDENTITY])
-    found = cluster(rule("{tls: {mode: ISTIO_MUTUAL, sni: other, subjectAltNames: [spiffe://x/y]}}"))
-    assert tls_context(found)["sni"] == "other"
-    assert validation(found) == ("ROOTCA", ["spiffe://x/y"])
+def test_istio_mutual_rule_applies_to_all_endpoints() -> None:
+    config = cluster(rule("{tls: {mode: ISTIO_MUTUAL}}"))
+    assert "transportSocketMatches" not in config
+    assert tls_context(config)["sni"] == f"outbound_.80_._.{HOST}"
+    assert validation(config) == ("ROOTCA", [IDENTITY])
+    config = cluster(rule("{tls: {mode: ISTIO_MUTUAL, sni: other, subjectAltNames: [spiffe://x/y]}}"))
+    assert tls_context(config)["sni"] == "other"
+    assert validation(config) == ("ROOTCA", ["spiffe://x/y"])
 
 
 @pytest.mark.parametrize(
@@ -149,15 +151,15 @@ def test_mesh_tls_by_rule_is_for_all_endpoints() -> None:
         ),
     ],
 )
-def test_tls_by_rule(
+def test_client_tls_settings(
     settings: str, sni: str | None, certificate: list[str], roots: str, alt_names: list[str], options: Any
 ) -> None:
-    found = cluster(rule(f"{{tls: {{{settings}}}}}"))
-    assert tls_context(found).get("sni") == sni
-    assert secrets(found) == certificate
-    assert validation(found) == (roots, alt_names)
-    assert http_options(found).get("upstreamHttpProtocolOptions") == options
-    assert "alpnProtocols" not in tls_context(found)["commonTlsContext"]
+    config = cluster(rule(f"{{tls: {{{settings}}}}}"))
+    assert tls_context(config).get("sni") == sni
+    assert certificate_names(config) == certificate
+    assert validation(config) == (roots, alt_names)
+    assert http_options(config).get("upstreamHttpProtocolOptions") == options
+    assert "alpnProtocols" not in tls_context(config)["commonTlsContext"]
     assert tls_context(cluster(rule(f"{{tls: {{{settings}}}}}"), port=90))["commonTlsContext"]["alpnProtocols"] == [
         "h2"
     ]
@@ -168,8 +170,8 @@ OWN = "tls: {mode: SIMPLE, sni: own.com}"
 
 
 @pytest.mark.parametrize(
-    ("policy", "subset", "of_rule", "of_subset"),
-    [  # the SNI of each, None for plain text
+    ("policy", "subset", "rule_sni", "subset_sni"),
+    [  # the SNI of each, None for plaintext
         (SIMPLE, OWN, "x.com", "own.com"),
         (SIMPLE, "", "x.com", "x.com"),
         (SIMPLE, OFF, "x.com", None),
@@ -182,34 +184,32 @@ OWN = "tls: {mode: SIMPLE, sni: own.com}"
         (f"{SIMPLE}, portLevelSettings: [{{port: {{number: 80}}, {OFF}}}]", OWN, None, "own.com"),
     ],
 )
-def test_tls_of_a_subset_comes_before_that_of_its_rule(
-    policy: str, subset: str, of_rule: str | None, of_subset: str | None
-) -> None:
+def test_subset_tls_overrides_rule_tls(policy: str, subset: str, rule_sni: str | None, subset_sni: str | None) -> None:
     objects = rule(f"{{{policy}}}", f"[{{name: v1{', trafficPolicy: {' + subset + '}' if subset else ''}}}]")
 
-    def sni(found: Any) -> str | None:
-        return str(tls_context(found)["sni"]) if "transportSocket" in found else None
+    def sni(config: Any) -> str | None:
+        return str(tls_context(config)["sni"]) if "transportSocket" in config else None
 
-    assert sni(cluster(objects)) == of_rule
-    assert sni(cluster(objects, subset="v1")) == of_subset
+    assert sni(cluster(objects)) == rule_sni
+    assert sni(cluster(objects, subset="v1")) == subset_sni
 
 
-def test_names_of_a_service_entry() -> None:
-    named = EXTERNAL + ", subjectAltNames: [ext.example.com, two.example.com]"
-    found = cluster(
-        entry(named) + rule("{tls: {mode: SIMPLE, sni: x.com}}", host="ext.example.com"), host="ext.example.com"
+def test_service_entry_subject_alt_names() -> None:
+    spec = EXTERNAL + ", subjectAltNames: [ext.example.com, two.example.com]"
+    config = cluster(
+        entry(spec) + rule("{tls: {mode: SIMPLE, sni: x.com}}", host="ext.example.com"), host="ext.example.com"
     )
-    assert validation(found)[1] == ["ext.example.com", "two.example.com"]
-    found = cluster(
-        entry(named) + rule("{tls: {mode: SIMPLE, subjectAltNames: [own.com]}}", host="ext.example.com"),
+    assert validation(config)[1] == ["ext.example.com", "two.example.com"]
+    config = cluster(
+        entry(spec) + rule("{tls: {mode: SIMPLE, subjectAltNames: [own.com]}}", host="ext.example.com"),
         host="ext.example.com",
     )
-    assert validation(found)[1] == ["own.com"]
+    assert validation(config)[1] == ["own.com"]
 
 
-def test_revoked_certificates() -> None:
-    found = cluster(rule("{tls: {mode: SIMPLE, caCertificates: /ca, caCrl: /crl}}"))
-    assert tls_context(found)["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"]["crl"] == {
+def test_certificate_revocation_list() -> None:
+    config = cluster(rule("{tls: {mode: SIMPLE, caCertificates: /ca, caCrl: /crl}}"))
+    assert tls_context(config)["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"]["crl"] == {
         "filename": "/crl"
     }
 
@@ -218,7 +218,7 @@ SELECTOR = "workloadSelector: {matchLabels: {app: web}}"
 
 
 @pytest.mark.parametrize(
-    ("mode", "by", "more", "certificate", "roots"),
+    ("mode", "client", "more", "certificate", "roots"),
     [
         ("SIMPLE", ROUTER, "", [], "kubernetes://web-cacert"),
         ("MUTUAL", ROUTER, "", ["kubernetes://web"], "kubernetes://web-cacert"),
@@ -227,32 +227,34 @@ SELECTOR = "workloadSelector: {matchLabels: {app: web}}"
         ("MUTUAL", CLIENT, SELECTOR, ["kubernetes://web"], "kubernetes://web-cacert"),
     ],
 )
-def test_credentials(mode: str, by: Any, more: str, certificate: list[str], roots: str) -> None:
-    found = cluster(rule(f"{{tls: {{mode: {mode}, credentialName: web}}}}", more=more), by=by)
-    assert secrets(found) == certificate
-    assert validation(found) == (roots, [])
-    assert bool(tls_context(found)) is bool(roots)
-    for config in tls_context(found).get("commonTlsContext", {}).get("tlsCertificateSdsSecretConfigs", ()):
-        assert config["sdsConfig"] == {"ads": {}, "resourceApiVersion": "V3"}
+def test_credential_name(mode: str, client: Any, more: str, certificate: list[str], roots: str) -> None:
+    result = cluster(rule(f"{{tls: {{mode: {mode}, credentialName: web}}}}", more=more), by=client)
+    assert certificate_names(result) == certificate
+    assert validation(result) == (roots, [])
+    assert bool(tls_context(result)) is bool(roots)
+    for secret in tls_context(result).get("commonTlsContext", {}).get("tlsCertificateSdsSecretConfigs", ()):
+        assert secret["sdsConfig"] == {"ads": {}, "resourceApiVersion": "V3"}
 
 
-def test_credentials_of_the_users_own_server() -> None:
-    by = replace(ROUTER, metadata={**ROUTER.metadata, "credential": "true"})
-    found = clusters(rule("{tls: {mode: MUTUAL, credentialName: 'sds://web'}}"), by=by)
-    assert secrets(found[f"outbound|80||{HOST}"]) == ["sds://web"]
-    assert found["sds-external"]["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"]["pipe"][
+def test_credentials_from_external_sds() -> None:
+    client = replace(ROUTER, metadata={**ROUTER.metadata, "credential": "true"})
+    configs = clusters(rule("{tls: {mode: MUTUAL, credentialName: 'sds://web'}}"), by=client)
+    assert certificate_names(configs[f"outbound|80||{HOST}"]) == ["sds://web"]
+    assert configs["sds-external"]["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"]["pipe"][
         "path"
     ].endswith("/socket")
     assert "sds-external" not in clusters(by=ROUTER)
 
 
-def test_files_of_the_users_own_server() -> None:
-    found = cluster(rule("{tls: {mode: SIMPLE, caCertificates: /ca}}"), by=with_metadata(**{"file-credential": "true"}))
-    config = tls_context(found)["commonTlsContext"]["combinedValidationContext"]["validationContextSdsSecretConfig"]
-    assert config["sdsConfig"]["apiConfigSource"]["grpcServices"][0]["envoyGrpc"]["clusterName"] == "sds-files-grpc"
+def test_files_from_external_sds() -> None:
+    config = cluster(
+        rule("{tls: {mode: SIMPLE, caCertificates: /ca}}"), by=with_metadata(**{"file-credential": "true"})
+    )
+    secret = tls_context(config)["commonTlsContext"]["combinedValidationContext"]["validationContextSdsSecretConfig"]
+    assert secret["sdsConfig"]["apiConfigSource"]["grpcServices"][0]["envoyGrpc"]["clusterName"] == "sds-files-grpc"
 
 
-# -- a proxy with certificate files of its own -----------------------------------------------------------------------------
+# -- proxies with certificate files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,40 +281,40 @@ def test_files_of_the_users_own_server() -> None:
         ),
     ],
 )
-def test_own_files(
+def test_client_certificate_files(
     objects: str, host: str, certificate: str, roots: str, alt_names: list[str], sni: str | None
 ) -> None:
-    found = cluster(objects, host=host, by=with_metadata(**FILES))
-    assert "transportSocketMatches" not in found
-    assert secrets(found) == [certificate]
-    assert validation(found) == (roots, alt_names)
-    assert tls_context(found).get("sni") == sni
+    config = cluster(objects, host=host, by=with_metadata(**FILES))
+    assert "transportSocketMatches" not in config
+    assert certificate_names(config) == [certificate]
+    assert validation(config) == (roots, alt_names)
+    assert tls_context(config).get("sni") == sni
 
 
-def test_external_services_follow_the_rule_whatever_files_there_are() -> None:
+def test_rule_overrides_certificate_files_for_external_services() -> None:
     objects = entry(EXTERNAL + ", subjectAltNames: [peer]") + rule(
         "{tls: {mode: ISTIO_MUTUAL}}", host="ext.example.com"
     )
-    found = cluster(objects, host="ext.example.com", by=with_metadata(**FILES))
-    assert secrets(found) == ["default"]
-    assert validation(found) == ("ROOTCA", [])
-    assert tls_context(found)["sni"] == "outbound|80||ext.example.com"
+    config = cluster(objects, host="ext.example.com", by=with_metadata(**FILES))
+    assert certificate_names(config) == ["default"]
+    assert validation(config) == ("ROOTCA", [])
+    assert tls_context(config)["sni"] == "outbound|80||ext.example.com"
     assert validation(cluster(objects, host="ext.example.com"))[1] == ["peer"]
 
 
-def test_own_files_everywhere() -> None:
+def test_certificate_files_override_rule_when_configured() -> None:
     objects = entry(EXTERNAL) + rule(
         "{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y}}", host="ext.example.com"
     )
     environ = {"PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES": "false"}
-    found = cluster(objects, host="ext.example.com", by=with_metadata(**FILES), environ=environ)
-    assert secrets(found) == ["file-cert:/c.pem~/k.pem"]
+    config = cluster(objects, host="ext.example.com", by=with_metadata(**FILES), environ=environ)
+    assert certificate_names(config) == ["file-cert:/c.pem~/k.pem"]
 
 
-# -- the mesh's word -------------------------------------------------------------------------------------------------------
+# -- mesh settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_tls_defaults_are_for_tls_of_rules() -> None:
+def test_mesh_tls_defaults_apply_to_rule_tls() -> None:
     mesh = "tlsDefaults: {cipherSuites: [ECDHE-RSA-AES256-GCM-SHA384], ecdhCurves: [P-256]}"
     parameters = {**VERSIONS, "cipherSuites": ["ECDHE-RSA-AES256-GCM-SHA384"], "ecdhCurves": ["P-256"]}
     assert tls_context(cluster(rule("{tls: {mode: SIMPLE}}"), mesh=mesh))["commonTlsContext"]["tlsParams"] == parameters
@@ -327,7 +329,7 @@ def test_tls_defaults_are_for_tls_of_rules() -> None:
         ("something", VERSIONS),
     ],
 )
-def test_compliance(policy: str, parameters: dict[str, Any]) -> None:
+def test_compliance_policy(policy: str, parameters: dict[str, Any]) -> None:
     for objects in ("", rule("{tls: {mode: SIMPLE}}")):
         assert (
             tls_context(cluster(objects, environ={"COMPLIANCE_POLICY": policy}))["commonTlsContext"]["tlsParams"]
@@ -335,7 +337,7 @@ def test_compliance(policy: str, parameters: dict[str, Any]) -> None:
         )
 
 
-def test_metadata_exchange_may_be_left_out_of_alpn() -> None:
+def test_metadata_exchange_alpn_can_be_disabled() -> None:
     assert tls_context(cluster(environ={"PILOT_DISABLE_MX_ALPN": "true"}))["commonTlsContext"]["alpnProtocols"] == [
         "istio"
     ]
@@ -344,7 +346,7 @@ def test_metadata_exchange_may_be_left_out_of_alpn() -> None:
 # -- PROXY protocol --------------------------------------------------------------------------------------------------------
 
 
-def wrapped(socket: dict[str, Any]) -> tuple[str, str, str]:
+def proxy_protocol(socket: dict[str, Any]) -> tuple[str, str, str]:
     config = socket["typedConfig"]
     return (
         socket["name"].rpartition(".")[2],
@@ -353,19 +355,19 @@ def wrapped(socket: dict[str, Any]) -> tuple[str, str, str]:
     )
 
 
-def test_proxy_protocol_wraps_every_socket() -> None:
-    found = cluster(rule("{proxyProtocol: {version: V2}}"))
-    assert [wrapped(m["transportSocket"]) for m in found["transportSocketMatches"]] == [
+def test_proxy_protocol_wraps_every_transport_socket() -> None:
+    config = cluster(rule("{proxyProtocol: {version: V2}}"))
+    assert [proxy_protocol(m["transportSocket"]) for m in config["transportSocketMatches"]] == [
         ("upstream_proxy_protocol", "V2", "tls"),
         ("upstream_proxy_protocol", "V2", "raw_buffer"),
     ]
     secured = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: SIMPLE}}"))
-    assert wrapped(secured["transportSocket"]) == ("upstream_proxy_protocol", "V1", "tls")
+    assert proxy_protocol(secured["transportSocket"]) == ("upstream_proxy_protocol", "V1", "tls")
     plain = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: DISABLE}}"))
-    assert wrapped(plain["transportSocket"]) == ("upstream_proxy_protocol", "V1", "raw_buffer")
+    assert proxy_protocol(plain["transportSocket"]) == ("upstream_proxy_protocol", "V1", "raw_buffer")
 
 
-def test_a_rule_for_other_workloads_is_not_for_this_one() -> None:
+def test_rule_with_workload_selector() -> None:
     other = proxy("sidecar", "db-0", "shop", "10.0.0.3", {"app": "db"})
     objects = rule("{tls: {mode: SIMPLE}}", more=SELECTOR)
     assert "transportSocket" in cluster(objects)
@@ -373,16 +375,16 @@ def test_a_rule_for_other_workloads_is_not_for_this_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "matches"),
+    ("mode", "matches"),
     [
         ("DISABLE", ["hbone", "tlsMode-disabled"]),
         ("SIMPLE", ["hbone", "user"]),
         ("ISTIO_MUTUAL", ["hbone", "tlsMode-istio"]),
     ],
 )
-def test_what_there_is_beside_a_tunnel_is_as_the_rule_says(said: str, matches: list[str]) -> None:
-    found = cluster(
-        rule(f"{{tls: {{mode: {said}}}}}"),
+def test_rule_selects_the_fallback_of_a_tunnel(mode: str, matches: list[str]) -> None:
+    config = cluster(
+        rule(f"{{tls: {{mode: {mode}}}}}"),
         environ={"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"},
     )
-    assert [match["name"] for match in found["transportSocketMatches"]] == matches
+    assert [match["name"] for match in config["transportSocketMatches"]] == matches

@@ -1,4 +1,4 @@
-"""What each part of a DestinationRule makes of a cluster."""
+"""Effect of DestinationRule traffic policies on clusters."""
 
 from __future__ import annotations
 
@@ -70,22 +70,22 @@ UNLIMITED = {
         ),
     ],
 )
-def test_algorithms(settings: str, expected: dict[str, Any]) -> None:
-    found = cluster(rule(f"{{loadBalancer: {{{settings}}}}}") if settings else "")
+def test_load_balancer_algorithms(settings: str, expected: dict[str, Any]) -> None:
+    config = cluster(rule(f"{{loadBalancer: {{{settings}}}}}") if settings else "")
     assert {
-        k: v for k, v in found.items() if k.startswith("lb") or (k.endswith("LbConfig") and k != "commonLbConfig")
+        k: v for k, v in config.items() if k.startswith("lb") or (k.endswith("LbConfig") and k != "commonLbConfig")
     } == expected
-    assert found["type"] == "EDS"
+    assert config["type"] == "EDS"
 
 
-def test_passing_through_takes_the_clients_word() -> None:
-    found = cluster(
+def test_passthrough_uses_the_original_destination() -> None:
+    config = cluster(
         rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]")
     )
-    assert (found["type"], found["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
-    assert "edsClusterConfig" not in found
-    assert "transportSocketMatches" not in found  # without endpoints to choose among, TLS is for all or for none
-    assert found["transportSocket"]["name"] == "envoy.transport_sockets.tls"
+    assert (config["type"], config["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
+    assert "edsClusterConfig" not in config
+    assert "transportSocketMatches" not in config  # without EDS endpoints, TLS applies to all or none
+    assert config["transportSocket"]["name"] == "envoy.transport_sockets.tls"
     subset = cluster(
         rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"),
         subset="v1",
@@ -114,37 +114,37 @@ def test_passing_through_takes_the_clients_word() -> None:
         ("localityLbSetting: {enabled: false}", "zoneAwareLbSetting: {}", ""),
     ],
 )
-def test_localities(settings: str, mesh: str, expected: str) -> None:
+def test_locality_settings(settings: str, mesh: str, expected: str) -> None:
     common = cluster(rule(f"{{loadBalancer: {{{settings}}}}}"), mesh=mesh)["commonLbConfig"]
     assert [k for k in common if k != "healthyPanicThreshold"] == ([expected] if expected else [])
 
 
-def test_zone_awareness_may_be_forbidden() -> None:
+def test_zone_awareness_can_be_disabled() -> None:
     common = cluster(rule("{loadBalancer: {zoneAwareLbSetting: {enabled: false, minClusterSize: 3}}}"))[
         "commonLbConfig"
     ]
     assert common["zoneAwareLbConfig"] == {"routingEnabled": {}, "minClusterSize": "3"}
 
 
-def test_traffic_distribution_weighs_localities() -> None:
+def test_traffic_distribution_enables_locality_weights() -> None:
     annotation = "annotations: {networking.istio.io/traffic-distribution: PreferClose}"
     near = SERVICE.replace(
         "{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {annotation}, creation"
     )
-    found = cluster("---" + near + rule("{outlierDetection: {minHealthPercent: 50}}"))
-    assert found["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
+    config = cluster("---" + near + rule("{outlierDetection: {minHealthPercent: 50}}"))
+    assert config["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
 
 
 # -- circuit breakers and connection pools ---------------------------------------------------------------------------------
 
 
-def test_limits() -> None:
-    found = cluster(
+def test_circuit_breaker_thresholds() -> None:
+    config = cluster(
         rule(
             "{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 2, http2MaxRequests: 3, maxRetries: 4}}}"
         )
     )
-    assert found["circuitBreakers"]["thresholds"] == [
+    assert config["circuitBreakers"]["thresholds"] == [
         {"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4}
     ]
     assert cluster()["circuitBreakers"]["thresholds"] == [UNLIMITED]
@@ -166,14 +166,14 @@ def test_retry_budgets(budget: str, expected: dict[str, Any]) -> None:
     ]
 
 
-def test_connections() -> None:
+def test_connection_settings() -> None:
     settings = "tcp: {connectTimeout: 3s, tcpKeepalive: {time: 7200.5s, interval: 75s, probes: 9}, maxConnectionDuration: 1h, idleTimeout: 5s}"
-    found = cluster(rule(f"{{connectionPool: {{{settings}}}}}"))
-    assert found["connectTimeout"] == "3s"
-    assert found["upstreamConnectionOptions"] == {
+    config = cluster(rule(f"{{connectionPool: {{{settings}}}}}"))
+    assert config["connectTimeout"] == "3s"
+    assert config["upstreamConnectionOptions"] == {
         "tcpKeepalive": {"keepaliveProbes": 9, "keepaliveTime": 7200, "keepaliveInterval": 75}
     }
-    assert http_options(found) == {
+    assert http_options(config) == {
         "commonHttpProtocolOptions": {"idleTimeout": "5s", "maxConnectionDuration": "3600s"},
         "explicitHttpConfig": {"httpProtocolOptions": {}},
     }
@@ -186,7 +186,7 @@ MESH_KEEPALIVE = "tcpKeepalive: {probes: 3, time: 10s, interval: 5s}"
 
 
 @pytest.mark.parametrize(
-    ("mesh", "own", "expected"),
+    ("mesh", "rule_keepalive", "expected"),
     [
         ("", "", None),
         (MESH_KEEPALIVE, "", (3, 10, 5)),
@@ -200,11 +200,13 @@ MESH_KEEPALIVE = "tcpKeepalive: {probes: 3, time: 10s, interval: 5s}"
         ("", "{}", (None, None, None)),
     ],
 )
-def test_what_a_rule_says_of_keepalive_comes_before_the_mesh(
-    mesh: str, own: str, expected: tuple[int | None, ...] | None
+def test_rule_keepalive_overrides_mesh_keepalive(
+    mesh: str, rule_keepalive: str, expected: tuple[int | None, ...] | None
 ) -> None:
-    found = cluster(rule(f"{{connectionPool: {{tcp: {{tcpKeepalive: {own}}}}}}}") if own else "", mesh=mesh)
-    keepalive = found.get("upstreamConnectionOptions", {}).get("tcpKeepalive")
+    config = cluster(
+        rule(f"{{connectionPool: {{tcp: {{tcpKeepalive: {rule_keepalive}}}}}}}") if rule_keepalive else "", mesh=mesh
+    )
+    keepalive = config.get("upstreamConnectionOptions", {}).get("tcpKeepalive")
     fields = ("keepaliveProbes", "keepaliveTime", "keepaliveInterval")
     assert (None if keepalive is None else tuple(keepalive.get(f) for f in fields)) == expected
 
@@ -218,7 +220,7 @@ def test_what_a_rule_says_of_keepalive_comes_before_the_mesh(
         ("http: {maxRequestsPerConnection: 1}", {"maxRequestsPerConnection": 1}),
     ],
 )
-def test_lifetimes_of_connections(pool: str, common: dict[str, Any] | None) -> None:
+def test_connection_lifetimes(pool: str, common: dict[str, Any] | None) -> None:
     assert http_options(cluster(rule(f"{{connectionPool: {{{pool}}}}}"))).get("commonHttpProtocolOptions") == common
 
 
@@ -231,8 +233,8 @@ def test_http_options() -> None:
         "explicitHttpConfig": {"httpProtocolOptions": {}},
     }
     http2 = {"maxConcurrentStreams": 6, "connectionKeepalive": {"interval": "1s", "timeout": "2s"}}
-    found = cluster(rule(policy), port=90)
-    assert http_options(found) == {
+    config = cluster(rule(policy), port=90)
+    assert http_options(config) == {
         "commonHttpProtocolOptions": common,
         "explicitHttpConfig": {"http2ProtocolOptions": http2},
     }
@@ -258,15 +260,15 @@ FOLLOW = {"useDownstreamProtocolConfig": {"httpProtocolOptions": {}, "http2Proto
     ],
 )
 def test_http_protocols(port: int, settings: str, mesh: str, expected: dict[str, Any]) -> None:
-    found = cluster(rule(f"{{connectionPool: {{http: {{{settings}}}}}}}") if settings else "", port=port, mesh=mesh)
-    assert http_options(found) == expected
+    config = cluster(rule(f"{{connectionPool: {{http: {{{settings}}}}}}}") if settings else "", port=port, mesh=mesh)
+    assert http_options(config) == expected
 
 
-def test_a_router_does_not_follow_its_clients() -> None:
+def test_router_does_not_use_the_downstream_protocol() -> None:
     assert http_options(cluster(port=70, by=ROUTER)) == {}
 
 
-def test_header_case() -> None:
+def test_header_case_is_preserved() -> None:
     mesh = "defaultConfig: {proxyHeaders: {preserveHttp1HeaderCase: true}}"
     case = {
         "headerKeyFormat": {
@@ -348,7 +350,7 @@ def test_panic_thresholds() -> None:
     assert always["commonLbConfig"] == {"healthyPanicThreshold": {}}
 
 
-def test_error_codes() -> None:
+def test_outlier_detection_error_codes() -> None:
     def status(code: str) -> dict[str, Any]:
         return {"httpResponseHeadersMatch": {"headers": [{"name": ":status", "stringMatch": {"exact": code}}]}}
 
@@ -358,18 +360,18 @@ def test_error_codes() -> None:
     assert two["outlierDetection"] == {"errorMatcher": {"orMatch": {"rules": [status("503"), status("429")]}}}
 
 
-# -- what overrides what ---------------------------------------------------------------------------------------------------
+# -- precedence ------------------------------------------------------------------------------------------------------------
 
 POOL, OTHER_POOL = "connectionPool: {tcp: {maxConnections: 1}}", "connectionPool: {tcp: {maxConnections: 2}}"
 RANDOM = "loadBalancer: {simple: RANDOM}"
 
 
-def shape(found: dict[str, Any]) -> tuple[int, str]:
-    return found["circuitBreakers"]["thresholds"][0]["maxConnections"], found.get("lbPolicy", "")
+def shape(config: dict[str, Any]) -> tuple[int, str]:
+    return config["circuitBreakers"]["thresholds"][0]["maxConnections"], config.get("lbPolicy", "")
 
 
 @pytest.mark.parametrize(
-    ("policy", "subset", "expected", "of_subset"),
+    ("policy", "subset", "expected", "subset_expected"),
     [
         (f"{{{POOL}, {RANDOM}}}", "", (1, "RANDOM"), (1, "RANDOM")),
         (f"{{{POOL}, {RANDOM}}}", f"{{{OTHER_POOL}}}", (1, "RANDOM"), (2, "RANDOM")),
@@ -394,41 +396,41 @@ def shape(found: dict[str, Any]) -> tuple[int, str]:
         ("", f"{{{POOL}}}", (2**32 - 1, "LEAST_REQUEST"), (1, "LEAST_REQUEST")),
     ],
 )
-def test_levels_of_policies(policy: str, subset: str, expected: tuple[int, str], of_subset: tuple[int, str]) -> None:
+def test_policy_levels(policy: str, subset: str, expected: tuple[int, str], subset_expected: tuple[int, str]) -> None:
     subsets = f"[{{name: v1{', trafficPolicy: ' + subset if subset else ''}}}]"
-    found = clusters(rule(policy, subsets))
-    assert shape(found[f"outbound|80||{HOST}"]) == expected
-    assert shape(found[f"outbound|80|v1|{HOST}"]) == of_subset
+    configs = clusters(rule(policy, subsets))
+    assert shape(configs[f"outbound|80||{HOST}"]) == expected
+    assert shape(configs[f"outbound|80|v1|{HOST}"]) == subset_expected
 
 
-def test_mesh_defaults_fill_whole_parts() -> None:
+def test_mesh_defaults_replace_whole_sections() -> None:
     mesh = "defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 5}}, outlierDetection: {interval: 3s}}"
-    found = clusters(rule("{connectionPool: {http: {maxRetries: 1}}}"), mesh=mesh)
-    own = found[f"outbound|80||{HOST}"]
-    assert own["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "maxRetries": 1}]
-    assert own["outlierDetection"]["interval"] == "3s"
+    configs = clusters(rule("{connectionPool: {http: {maxRetries: 1}}}"), mesh=mesh)
+    config = configs[f"outbound|80||{HOST}"]
+    assert config["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "maxRetries": 1}]
+    assert config["outlierDetection"]["interval"] == "3s"
     assert shape(cluster(mesh=mesh))[0] == 5
-    assert shape(found["PassthroughCluster"])[0] == 5
-    assert "outlierDetection" not in found["PassthroughCluster"]
+    assert shape(configs["PassthroughCluster"])[0] == 5
+    assert "outlierDetection" not in configs["PassthroughCluster"]
 
 
-def test_a_mesh_wide_pool_does_not_change_how_http_passes_through() -> None:
+def test_default_pool_does_not_change_http_of_passthrough_clusters() -> None:
     mesh = "defaultTrafficPolicy: {connectionPool: {tcp: {connectTimeout: 4s}, http: {idleTimeout: 90s, maxRequestsPerConnection: 7}}}"
     for name in ("PassthroughCluster", "InboundPassthroughCluster"):
-        found = clusters(mesh=mesh)[name]
-        assert found["connectTimeout"] == "4s"
-        assert http_options(found)["commonHttpProtocolOptions"] == {"idleTimeout": "300s"}
+        config = clusters(mesh=mesh)[name]
+        assert config["connectTimeout"] == "4s"
+        assert http_options(config)["commonHttpProtocolOptions"] == {"idleTimeout": "300s"}
 
 
-# -- what clusters are called ----------------------------------------------------------------------------------------------
+# -- metadata and stat names -----------------------------------------------------------------------------------------------
 
 
 def test_metadata() -> None:
     services = [{"host": HOST, "name": "api", "namespace": "shop"}]
     config = "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/the-rule"
     assert cluster()["metadata"]["filterMetadata"] == {"istio": {"services": services}}
-    found = clusters(rule("{tls: {mode: SIMPLE}}", "[{name: v1, trafficPolicy: {tls: {mode: DISABLE}}}]"))
-    whole, subset = found[f"outbound|80||{HOST}"], found[f"outbound|80|v1|{HOST}"]
+    configs = clusters(rule("{tls: {mode: SIMPLE}}", "[{name: v1, trafficPolicy: {tls: {mode: DISABLE}}}]"))
+    whole, subset = configs[f"outbound|80||{HOST}"], configs[f"outbound|80|v1|{HOST}"]
     assert whole["metadata"]["filterMetadata"] == {
         "istio": {"services": services, "config": config, "alpn_override": "false"}
     }
@@ -448,27 +450,20 @@ def test_metadata() -> None:
         ("%SERVICE_FQDN%", "api.shop.svc.cluster.local;"),
     ],
 )
-def test_names_in_metrics(pattern: str, expected: str) -> None:
+def test_alt_stat_names(pattern: str, expected: str) -> None:
     mesh = f"outboundClusterStatName: '{pattern}'" if pattern else ""
     assert cluster(rule(subsets="[{name: v1}]"), subset="v1", mesh=mesh)["altStatName"] == expected
 
 
-def test_upstream_filters_only_where_the_proxy_has_them() -> None:
+def test_upstream_filters_need_proxy_support() -> None:
     assert [f["name"] for f in cluster()["filters"]] == ["istio.metadata_exchange"]
     assert "filters" not in cluster(environ={"PILOT_ENABLE_METADATA_EXCHANGE": "false"})
     labelled = cluster(environ={"PILOT_MX_ADDITIONAL_LABELS": "tier, team"})
     assert labelled["filters"][0]["typedConfig"]["value"]["additional_labels"] == ["team", "tier"]
-    found = cluster(by=replace(CLIENT, extensions=frozenset()))
-    assert "filters" not in found
-    assert "istio-peer-exchange" not in str(found)
+    config = cluster(by=replace(CLIENT, extensions=frozenset()))
+    assert "filters" not in config
+    assert "istio-peer-exchange" not in str(config)
 
 
-def test_ports_without_clusters() -> None:
+def test_udp_ports_have_no_cluster() -> None:
     assert sorted(n for n in clusters() if HOST in n) == [f"outbound|{p}||{HOST}" for p in (70, 80, 90)]
-
-
-def test_a_cluster_that_balances_by_no_setting_says_so() -> None:
-    """Envoy's defaults hold for what is not there; that the message is there is what istiod sends."""
-    off = {"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"}
-    assert cluster(environ=off)["commonLbConfig"] == {}
-    assert cluster()["commonLbConfig"] == {"healthyPanicThreshold": {}}

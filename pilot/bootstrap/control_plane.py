@@ -47,10 +47,10 @@ from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.file_source import FileSource
-from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
+from pilot.ingest.watched_kinds import read_kinds
 from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
 from pilot.lib.log import scope, watch_drops

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 
 from pilot.ingest.batch import Batch
-from pilot.ingest.host_names.follower import GatewayNames
+from pilot.ingest.host_names.gateway_names import GatewayNames
 from pilot.ingest.host_names.lookup import NameServers, read_name_servers
 from pilot.ingest.jwks.client import JwksClient, make_tls
-from pilot.ingest.jwks.follower import KeySets
+from pilot.ingest.jwks.key_sets import KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.address_rules import AddressRules

@@ -29,7 +29,7 @@ from webhook.inject.openshift import proxy_ids
 from webhook.inject.proxy_config import ProxyConfigObject
 from webhook.inject.request import PROXY_ID
 from webhook.server.application import Webhooks as WebhookApplication
-from webhook.server.folder import InjectorFolder
+from webhook.server.config_folder import InjectorConfigFolder
 from webhook.server.injector import InjectionContext, Injector
 
 MIN_NATIVE_VERSION = (1, 33)
@@ -64,7 +64,9 @@ class WebhookParts:
             compliance_policy=settings.mesh.tls.compliance_policy,
         )
         self.injector = Injector(self.context) if settings.webhook.inject else None
-        self._folder = InjectorFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
+        self._folder = (
+            InjectorConfigFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
+        )
         self._application = WebhookApplication(self.injector, CATALOGUE, metrics)
         self._revision = settings.ingest.revision
         name = (
@@ -131,7 +133,7 @@ class WebhookParts:
             return
         data = row.spec.data
         if "config" in data and "values" in data:
-            await self.injector.take_beside(data["config"], data["values"])
+            await self.injector.load_in_thread(data["config"], data["values"])
 
     def _is_native(self, cluster: str, node: str) -> bool:
         """Return whether proxies run as native sidecars.

@@ -18,7 +18,7 @@ from pilot.controlz.control import Control
 from pilot.controlz.metric_list import metric_list
 from pilot.controlz.process import home, memory_statistics, process_facts
 from pilot.controlz.scopes import WrongRequestError, all_scopes, change_scope, one_scope
-from pilot.lib.shown_process import shown_arguments, shown_environment
+from pilot.lib.redaction import redacted_arguments, redacted_environment
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Make = Callable[[web.Request], Any]
@@ -62,9 +62,9 @@ def _sources(control: Control) -> dict[str, Make]:
     return {
         "scope": lambda _: all_scopes(),
         "mem": lambda _: memory_statistics(),
-        "env": lambda _: shown_environment(control.environ),
+        "env": lambda _: redacted_environment(control.environ),
         "proc": lambda _: process_facts(),
-        "arg": lambda _: shown_arguments(control.arguments),
+        "arg": lambda _: redacted_arguments(control.arguments),
         "version": lambda _: version,
         "metric": lambda _: asyncio.to_thread(lambda: metric_list(control.exposition())),
         "signal": lambda _: (SIGNAL,),

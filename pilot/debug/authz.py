@@ -10,7 +10,7 @@ import msgspec
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
-from pilot.debug.page import Query, Refused, asked_connection
+from pilot.debug.page import Query, Refused, requested_connection
 from pilot.debug.sources import Sources
 from pilot.envoy.listener.authorization_filters import compiled_policy
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_keys
@@ -64,7 +64,7 @@ class Evaluated(NamedTuple):
 
 def authz(sources: Sources, query: Query) -> Any:
     """Return the policies of proxyID and, for a `request` in JSON, their decision with its reason."""
-    db, connection = sources.db, asked_connection(sources, query)
+    db, connection = sources.db, requested_connection(sources, query)
     node_id = connection.proxy_key
     sidecar = connection.proxy.type is NodeType.SIDECAR
     keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY.id.name)

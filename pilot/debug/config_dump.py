@@ -13,9 +13,9 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2, json_format
 
-from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.page import Later, Query, requested_connection
 from pilot.debug.plain_json import LazyFields
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.derive import UNSET
 from pilot.envoy.plans.proxy_plan import proxy_plan
@@ -39,10 +39,12 @@ async def config_dump(sources: Sources, query: Query) -> Later:
     With `types` (cds,lds …), return only those resources, as a list. A ztunnel's workloads and services are also a
     list.
     """
-    connection = asked_connection(sources, query)
+    connection = requested_connection(sources, query)
     if types := query.get("types") or ("wds" if connection.proxy.type is NodeType.ZTUNNEL else ""):
         return typed_dump(sources, connection, types.split(","))
-    resources = dict(await all_of((name, resources_of(sources, connection, BY_SHORT_NAME[name])) for name in TYPES))
+    resources = dict(
+        await collect_all((name, resources_of(sources, connection, BY_SHORT_NAME[name])) for name in TYPES)
+    )
     version, with_endpoints = sources.fleet.version, "include_eds" in query
     return Later(lambda: build_dump(resources, version, with_endpoints))
 
@@ -51,7 +53,7 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
     """Return a page that shows one resource type, such as edsz."""
 
     def page(sources: Sources, query: Query) -> Any:
-        return typed_dump(sources, asked_connection(sources, query), [short_type])
+        return typed_dump(sources, requested_connection(sources, query), [short_type])
 
     return page
 
@@ -70,7 +72,9 @@ def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) ->
         return []
     by_name: dict[str, Resource] = {}
     wildcard = "*" in watch.names
-    for group in proxy_plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch), wildcard) or ():
+    for group in (
+        proxy_plan(sources.db, connection.proxy_key).groups_of(type_url, requested_names(watch), wildcard) or ()
+    ):
         for resource in group_resources(sources.db, group):
             by_name.setdefault(resource.name, resource)
     if wildcard or find_type(type_url).has_aliases:
@@ -78,7 +82,7 @@ def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) ->
     return [resource for name, resource in by_name.items() if name in watch.names]
 
 
-def asked_names(watch: WatchedType) -> frozenset[str]:
+def requested_names(watch: WatchedType) -> frozenset[str]:
     """Return the resource names that a proxy subscribes to explicitly."""
     return frozenset(watch.names) - {"*"}
 

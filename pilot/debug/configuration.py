@@ -12,7 +12,7 @@ from pilot.config.object import Object, age
 from pilot.config.problem import plain_problem
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -28,7 +28,7 @@ def resourcesz(sources: Sources, query: Query) -> Any:
 async def configz(sources: Sources, query: Query) -> Any:
     """Return all objects of Istio's kinds in Kubernetes' format, by kind, including those derived from other kinds."""
     istio_kinds = sorted((kind for kind in sources.db.catalogue if kind.is_istio), key=lambda kind: kind.id.name)
-    rows_by_kind = [(kind, await all_of(_rows(sources.db, kind))) for kind in istio_kinds]
+    rows_by_kind = [(kind, await collect_all(_rows(sources.db, kind))) for kind in istio_kinds]
     return Later(
         lambda: (
             to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o)

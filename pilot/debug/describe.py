@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.config.object import ObjectKey
-from pilot.debug.page import Query, asked_connection
+from pilot.debug.page import Query, requested_connection
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls
 from pilot.mesh.gateways.gateways import gateway_selection_key
@@ -26,7 +26,7 @@ Plain = dict[str, Any]
 def describe(sources: Sources, query: Query) -> Any:
     """Return the services of proxyID with their routes and rules, or a router's Gateways and VirtualServices, and its
     policies."""
-    db, connection = sources.db, asked_connection(sources, query)
+    db, connection = sources.db, requested_connection(sources, query)
     node_id, proxy = connection.proxy_key, connection.proxy
     head = {
         "proxy": proxy.id,

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 from pilot.config.group_kind import parse_kind
 from pilot.config.object import ObjectKey, RegistryKey
-from pilot.debug.config_dump import asked_names, group_resources
-from pilot.debug.page import Later, Query, Refused, asked_connection
-from pilot.debug.slices import all_of, those_of
+from pilot.debug.config_dump import group_resources, requested_names
+from pilot.debug.page import Later, Query, Refused, requested_connection
+from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
@@ -23,13 +23,13 @@ from pilot.mesh.model.facets import PatchKey
 
 async def explain_page(sources: Sources, query: Query) -> Any:
     """Explain the `resource` of proxyID, in every subscribed type that has the name, or only in `type` (cds …)."""
-    connection = asked_connection(sources, query)
+    connection = requested_connection(sources, query)
     name, short_type = query.get("resource", ""), query.get("type", "").lower()
     if not name:
         raise Refused(400, "You must provide a resource in the query string\n")
     if short_type and short_type not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {short_type!r}; valid types are {', '.join(BY_SHORT_NAME)}\n")
-    groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(short_type, "")))
+    groups = await collect_all(_groups(sources, connection, BY_SHORT_NAME.get(short_type, "")))
     renderers = [
         renderer
         for url, group in groups
@@ -38,7 +38,7 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     if not renderers:
         names = [
             resource.name
-            for resources in await all_of(group_resources(sources.db, group) for _, group in groups)
+            for resources in await collect_all(group_resources(sources.db, group) for _, group in groups)
             for resource in resources
         ]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
@@ -52,7 +52,7 @@ def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iter
     plan = proxy_plan(sources.db, connection.proxy_key)
     for url in (type_url,) if type_url else tuple(connection.subscriptions):
         watch = connection.subscriptions.get(url)
-        for group in plan.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
+        for group in plan.groups_of(url, requested_names(watch) if watch is not None else frozenset()) or ():
             yield url, group
 
 
@@ -65,7 +65,7 @@ async def _explained(
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
         return None
-    steps: list[Step] = await those_of(walk(sources.db, node, resource))
+    steps: list[Step] = await collect_present(walk(sources.db, node, resource))
     patches = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
     proxy_steps = await _proxy_steps(sources, connection, group)
 
@@ -89,13 +89,13 @@ async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Grou
     """Return the steps that give the proxy the group's facets, such as the services that select it."""
     root = sources.db.find_node(proxy_plan, connection.proxy_key)
     facets = (
-        [facet for argument in group.args for facet in await those_of(search_origin(root, argument))]
+        [facet for argument in group.args for facet in await collect_present(search_origin(root, argument))]
         if root is not None
         else []
     )
     all_steps: list[Step] = []
     for facet in facets:
-        steps: list[Step] = await those_of(walk(sources.db, facet))
+        steps: list[Step] = await collect_present(walk(sources.db, facet))
         all_steps += steps
     return all_steps
 

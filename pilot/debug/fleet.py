@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pilot.debug.page import Later, Query, TextAnswer, asked_connection, find_connection
-from pilot.debug.slices import all_of
+from pilot.debug.page import Later, Query, TextAnswer, find_connection, requested_connection
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -26,7 +26,7 @@ async def adsz(sources: Sources, query: Query) -> Any:
         return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
     targets = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
-    described = await all_of(
+    described = await collect_all(
         (_client(connection) | _described(sources, connection), _watched(connection)) for connection in targets
     )
     return Later(lambda: _clients([client | _show_watches(watched) for client, watched in described]))
@@ -34,21 +34,21 @@ async def adsz(sources: Sources, query: Query) -> Any:
 
 async def connections(sources: Sources, query: Query) -> Any:
     """Return a summary of all connections."""
-    return _clients(await all_of(_client(connection) for connection in _sorted(sources)))
+    return _clients(await collect_all(_client(connection) for connection in _sorted(sources)))
 
 
 async def syncz(sources: Sources, query: Query) -> Any:
     """Return the nonces sent to and acknowledged by each proxy, with `namespace` only for proxies in it."""
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
-    return await all_of(
+    return await collect_all(
         _status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))
     )
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
     """Close the stream of proxyID; the proxy will reconnect."""
-    sources.fleet.disconnect(asked_connection(sources, query).id)
+    sources.fleet.disconnect(requested_connection(sources, query).id)
     return TextAnswer("OK")
 
 

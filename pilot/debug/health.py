@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pilot.config.problem import Problem
 from pilot.debug.health_findings import METRICS, Finding, look, show_findings
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Fleet
 from pilot.lib.log import scope
 from pilot.mesh.tables.database import Mesh
@@ -84,7 +84,7 @@ class HealthFindings:
                     by_metric[finding.metric].setdefault(finding.key, finding)
                 yield
 
-        await all_of(keep())
+        await collect_all(keep())
         if by_metric != self.found:
             log_status(by_metric)
         self.found = by_metric

@@ -20,7 +20,7 @@ from pilot.debug.config_dump import config_dump
 from pilot.debug.page import Refused, answer
 from pilot.debug.pages import sections
 from pilot.debug.plain_json import parts
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 
@@ -50,7 +50,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
     visible = visible_sources(sources, identities) if sources.settings.endpoint_auth else sources
     if type_url == CONFIG_DUMP:
         return await _dump(visible, names)
-    configs = await all_of((c.id, client_config(c)) for c in visible.fleet.connections() if c.subscriptions)
+    configs = await collect_all((c.id, client_config(c)) for c in visible.fleet.connections() if c.subscriptions)
     return await asyncio.to_thread(
         lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources))
     )

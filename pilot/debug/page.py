@@ -126,7 +126,7 @@ def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
     raise Refused(404, NOT_CONNECTED)
 
 
-def asked_connection(sources: Sources, query: Query) -> ConnectedProxy:
+def requested_connection(sources: Sources, query: Query) -> ConnectedProxy:
     """Return the connection that matches the query's proxyID."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:

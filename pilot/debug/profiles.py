@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pilot.debug.page import FileAnswer, Html, Later, Page, Query, Refused, TextAnswer
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
-from pilot.lib.shown_process import shown_arguments
+from pilot.lib.redaction import redacted_arguments
 from pilot.pprof import cpu, memory
 from pilot.pprof.busy import BusyError
 from pilot.pprof.stacks import Profile, ValueType, as_text, encode
@@ -84,7 +84,7 @@ def _debug(query: Query) -> int:
 
 async def goroutine(sources: Sources, query: Query) -> Any:
     """Return the stacks of tasks and threads with counts, or one by one with debug=2."""
-    stacks: list[Running] = [*await all_of(tasks()), *threads()]
+    stacks: list[Running] = [*await collect_all(tasks()), *threads()]
     if _debug(query) >= 2:
         return Later(lambda: TextAnswer(one_by_one(stacks)))
     return _profile_answer("goroutine", counted(stacks, GOROUTINES), f"goroutine profile: total {len(stacks)}", query)
@@ -106,7 +106,7 @@ def _empty_profile(name: str, head: str) -> Callable[[Sources, Query], Any]:
 
 def cmdline(sources: Sources, query: Query) -> Any:
     """Return the arguments of the process, with secrets redacted."""
-    return TextAnswer("\0".join(shown_arguments(sys.argv)))
+    return TextAnswer("\0".join(redacted_arguments(sys.argv)))
 
 
 def symbol(sources: Sources, query: Query) -> Any:

@@ -10,7 +10,7 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import RegistryKey
 from pilot.debug.page import Later, Query
 from pilot.debug.plain_json import LazyFields
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.lib.labels import NETWORK
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
@@ -49,7 +49,9 @@ _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 async def registryz(sources: Sources, query: Query) -> Any:
     """Return all services, oldest first."""
     db = sources.db
-    details = await all_of(service_details(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None)
+    details = await collect_all(
+        service_details(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None
+    )
     return Later(lambda: map(show_service, details))
 
 
@@ -63,7 +65,7 @@ async def endpoint_shardz(sources: Sources, query: Query) -> Any:
         return (s, its_endpoints, service_accounts(db, ref)) if s is not None and its_endpoints else None
 
     hosts: dict[str, list[tuple[Service, list[Endpoint], tuple[str, ...]]]] = defaultdict(list)
-    for entry in await all_of(map(shard_entry, service_refs(db))):
+    for entry in await collect_all(map(shard_entry, service_refs(db))):
         if entry is not None:
             hosts[entry[0].hostname].append(entry)
 
@@ -84,7 +86,7 @@ async def instancesz(sources: Sources, query: Query) -> Any:
         c for c in connections if db.proxies.peek(c.proxy_key) is not None
     )  # it may have disconnected in the meantime
     return dict(
-        await all_of(
+        await collect_all(
             (c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in present
         )
     )

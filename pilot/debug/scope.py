@@ -10,10 +10,10 @@ from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import DestinationRule
 from pilot.config.object import Object
-from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.page import Later, Query, requested_connection
 from pilot.debug.plain_json import LazyFields
 from pilot.debug.registry import ZERO_TIME, ServiceDetails, service_details, show_service
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import ServiceRef
@@ -32,12 +32,12 @@ _REGISTRY_ONLY = "REGISTRY_ONLY"
 async def sidecarz(sources: Sources, query: Query) -> Any:
     """Return the scope of proxyID: its Sidecar, its imports by listener, and its outbound traffic policy."""
     db = sources.db
-    connection = asked_connection(sources, query)
+    connection = requested_connection(sources, query)
     node_id, is_gateway = connection.proxy_key, connection.proxy.type is NodeType.ROUTER
     scope, labels = scope_of(db, node_id), outbound_facet(db, node_id).labels
     indexes = range(len(egress_listeners(db, scope)))
-    listeners = [await all_of(i.ref for i in tuple(egress_services(db, scope, index))) for index in indexes]
-    refs = await all_of(imported.ref for imported in tuple(scope_services(db, scope).values()))
+    listeners = [await collect_all(i.ref for i in tuple(egress_services(db, scope, index))) for index in indexes]
+    refs = await collect_all(imported.ref for imported in tuple(scope_services(db, scope).values()))
     details: dict[ServiceRef, ServiceDetails] = {}
 
     def load_details() -> Iterator[None]:
@@ -46,9 +46,11 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
                 details[ref] = service_details(db, s)
             yield
 
-    await all_of(load_details())
+    await collect_all(load_details())
     merged = dict(
-        await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs)
+        await collect_all(
+            (ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs
+        )
     )
     rules = {
         host: (rule, first)

@@ -14,18 +14,18 @@ SLICE = 0.004
 """Duration of a slice in seconds, which one slow item may exceed."""
 
 
-async def all_of(items: Iterable[T]) -> list[T]:
+async def collect_all(items: Iterable[T]) -> list[T]:
     """Return all items, and yield to the event loop while they are produced."""
     return [item async for item in _in_turns(items)]
 
 
-async def those_of(items: Iterable[T | None]) -> list[T]:
-    """Return all items except None, like `all_of`."""
+async def collect_present(items: Iterable[T | None]) -> list[T]:
+    """Return all items except None, like `collect_all`."""
     return [item async for item in _in_turns(items) if item is not None]
 
 
 async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
-    """Call `act` with each item, like `all_of`."""
+    """Call `act` with each item, like `collect_all`."""
     async for item in _in_turns(items):
         act(item)
 

@@ -9,7 +9,7 @@ from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, age
 from pilot.config.telemetry import Telemetry
-from pilot.debug.page import Later, Query, asked_connection
+from pilot.debug.page import Later, Query, requested_connection
 from pilot.debug.sources import Sources
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
@@ -22,7 +22,7 @@ _NONE = {"Namespace": "", "Name": ""}
 def telemetryz(sources: Sources, query: Query) -> Any:
     """Return all Telemetry resources by namespace, oldest first, or with proxyID the effective ones."""
     if "proxyID" in query:
-        return proxy_telemetry(sources.db, asked_connection(sources, query).proxy_key)
+        return proxy_telemetry(sources.db, requested_connection(sources, query).proxy_key)
     rows, root = [row for _, row in TELEMETRY.table(sources.db).rows()], mesh_config(sources.db).root_namespace
     return Later(lambda: {"telemetries": _show(rows, root)})
 

@@ -18,7 +18,7 @@ from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
-from pilot.ingest.kube_kinds import is_built_in
+from pilot.ingest.watched_kinds import is_built_in
 
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")

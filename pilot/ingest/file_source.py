@@ -16,12 +16,12 @@ from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
 from pilot.ingest.documents import SyntaxFault
+from pilot.ingest.file_decoder import FileDecoder
 from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.last_good import LastGood
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
-from pilot.ingest.reading import Reader
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 
@@ -53,7 +53,7 @@ class FileSource:
     ) -> None:
         self.folder = os.path.abspath(folder)
         self._batch, self._ledger, self._limit = batch, ledger, limit
-        self._reader = Reader(origin, catalogue)
+        self._decoder = FileDecoder(origin, catalogue)
         self._last_good = LastGood(state, self.folder, catalogue)
         self._restored: dict[str, dict[Row, ObjectRef]] = {}
         self._files: dict[str, folders.Signature] = {}
@@ -130,7 +130,7 @@ class FileSource:
     def _scan_paths(self, paths: Iterable[str]) -> list[Edit]:
         """Return the edits for the current content of these paths."""
         places = {
-            place for path in paths if (place := folders.place_of(folders.known_part(path), self.folder)) is not None
+            place for path in paths if (place := folders.place_of(folders.valid_parent(path), self.folder)) is not None
         }
         if len(places) > _MANY or self.folder in places:
             return self._scan_folder(self.folder)
@@ -198,7 +198,7 @@ class FileSource:
 
     def _forget(self, path: str) -> list[Edit]:
         self._unreadable_files.discard(path)
-        self._reader.forget(path)
+        self._decoder.forget(path)
         self._last_good.forget(path)
         self._restored.pop(path, None)
         if self._files.pop(path, None) is not None:
@@ -222,7 +222,7 @@ class FileSource:
         self._unreadable_files.discard(path)
         try:
             data, signature = read_file(path, self._limit)
-            decoded = self._reader.read(path, data)
+            decoded = self._decoder.read(path, data)
         except (FileNotFoundError, NotADirectoryError, NoFile):
             return self._forget(path)
         except OSError as fault:  # it may become readable without a notification

@@ -80,7 +80,7 @@ def is_linked(path: str, folder: str) -> bool:
     return False
 
 
-def known_part(path: str) -> str:
+def valid_parent(path: str) -> str:
     """Return the path, or its nearest parent with a valid name: file notifications lose bytes that are not UTF-8."""
     while "\N{REPLACEMENT CHARACTER}" in path:
         path = os.path.dirname(path)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pilot.config.group_kind import GroupKind
 from pilot.config.kind import AnyKind
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_kind import KubeKind
-from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
+from pilot.ingest.kind_watch import KindWatch
 from pilot.ingest.kube_objects import EditSink, KubeObjects
 from pilot.ingest.ledger import Ledger
+from pilot.ingest.watched_kinds import DEFINITIONS, definition_of, is_built_in
 from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, WatchOptions
 from pilot.kube.list_watch import ObjectChange
@@ -26,7 +26,7 @@ class KubeSource:
     """Watches one cluster. `start` begins, `synced` waits until the existing objects have been read, `stop` ends.
 
     From remote clusters only the per-cluster kinds among `kinds` are read. A kind with a CustomResourceDefinition is
-    watched while that exists. `followed` holds the watched kinds, and the callbacks `on_follow` are called with each
+    watched while that exists. `watches` holds the watched kinds, and the callbacks `on_watch` are called with each
     new one. If `namespace` is set, namespaced objects are read only from there.
     """
 
@@ -49,8 +49,8 @@ class KubeSource:
         self._built_in = [kind for kind in read if is_built_in(kind)]
         self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
         self._definitions = Informer(client, DEFINITIONS, self._receive_definitions, pace, rng)
-        self.followed: dict[GroupKind, KubeKind] = {}
-        self.on_follow: list[Callable[[GroupKind], None]] = []
+        self.watches: dict[GroupKind, KindWatch] = {}
+        self.on_watch: list[Callable[[GroupKind], None]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
@@ -59,7 +59,7 @@ class KubeSource:
             self._built_in = [kind for kind in self._built_in if kind.per_cluster]
             self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}
         for kind in self._built_in:
-            self._follow(kind)
+            self._watch(kind)
         self._begin()
 
     def _begin(self) -> None:
@@ -68,21 +68,21 @@ class KubeSource:
     async def synced(self) -> None:
         """Wait until all objects that existed at the start are in the batch."""
         await self._definitions.synced.wait()
-        while waiting := [followed for followed in self.followed.values() if not followed.settled.is_set()]:
+        while waiting := [watch for watch in self.watches.values() if not watch.settled.is_set()]:
             await waiting[0].settled.wait()
 
     async def stop(self) -> None:
         """Stop watching. The objects stay."""
         await cancel_tasks(self._task)
-        for followed in self.followed.values():
-            await followed.stop()
+        for watch in self.watches.values():
+            await watch.stop()
 
     def path_of(self, kind: GroupKind, namespace: str, name: str) -> str:
         """Return the API path of an object in the watched version, or "" if its kind is not watched."""
-        followed = self.followed.get(kind)
-        if followed is None:
+        watch = self.watches.get(kind)
+        if watch is None:
             return ""
-        base, _, plural = followed.follower.collection.path.rpartition("/")
+        base, _, plural = watch.informer.collection.path.rpartition("/")
         base = base.removesuffix(f"/namespaces/{self._namespace}")
         return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
 
@@ -90,21 +90,21 @@ class KubeSource:
         """List everything again, possibly from another server. Unchanged objects cause no edits."""
         await cancel_tasks(self._task)
         self._definitions.watch_collection(DEFINITIONS)
-        for followed in self.followed.values():
-            await followed.restart()
+        for watch in self.watches.values():
+            await watch.restart()
         self._begin()
 
     async def forget(self) -> None:
         """Remove all objects. Call this after `stop`."""
-        for followed in self.followed.values():
-            await followed.forget()
+        for watch in self.watches.values():
+            await watch.forget()
 
-    def _follow(self, kind: AnyKind) -> None:
+    def _watch(self, kind: AnyKind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
-        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
-        self.followed[kind.id].start()
-        for callback in self.on_follow:
+        self.watches[kind.id] = KindWatch(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
+        self.watches[kind.id].start()
+        for callback in self.on_watch:
             callback(kind.id)
 
     async def _receive_definitions(self, changes: Sequence[ObjectChange]) -> None:
@@ -112,13 +112,13 @@ class KubeSource:
             kind = self._defined.get(change.name.name)
             if kind is None:
                 continue
-            followed = self.followed.get(kind.id)
-            if change.raw is None and followed is not None:
+            watch = self.watches.get(kind.id)
+            if change.raw is None and watch is not None:
                 _log.info("%s: the CustomResourceDefinition of %s was deleted", self.cluster, kind.id)
-                del self.followed[kind.id]
-                await followed.stop()
-                await followed.forget()
-            elif change.raw is not None and followed is not None:
-                followed.look_again()
+                del self.watches[kind.id]
+                await watch.stop()
+                await watch.forget()
+            elif change.raw is not None and watch is not None:
+                watch.recheck()
             elif change.raw is not None:
-                self._follow(kind)
+                self._watch(kind)

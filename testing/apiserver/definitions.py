@@ -7,7 +7,7 @@ from typing import Any
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import plural_of
 from pilot.config.kind import AnyKind
-from pilot.ingest.kube_kinds import definition_of, is_built_in
+from pilot.ingest.watched_kinds import definition_of, is_built_in
 
 _APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
 """What an API server wants to be told of who defines kinds of Kubernetes' own groups."""

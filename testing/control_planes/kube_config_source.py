@@ -20,10 +20,10 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kind import AnyKind
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
+from pilot.ingest.watched_kinds import collection_of
 from pilot.kube.api_access import KubeconfigFile
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.api_errors import Conflict, NotFound
@@ -191,8 +191,8 @@ class KubeConfig:
 
     def _received(self, row: Row, version: str) -> bool:
         """Returns whether an object has been received in a version; "" stands for none."""
-        follower = self.source.followed[row[0]].follower
-        return follower.versions.get(row[1], "") == version and not follower.receiving
+        informer = self.source.watches[row[0]].informer
+        return informer.versions.get(row[1], "") == version and not informer.receiving
 
 
 def _body(plain: Plain, metadata: Mapping[str, Any]) -> bytes:

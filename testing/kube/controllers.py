@@ -22,7 +22,7 @@ class Controllers:
         self._store, self.ready = server.store, ready
         server.store.on_change.append(self._changed)
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Sets the status of all workloads: what is ready may be something else now."""
         for resource in _WORKLOADS:
             for stored in list(self._store.collection(resource).objects.values()):

@@ -10,11 +10,11 @@ from typing import Any
 from pilot.config.group_kind import plural_of
 from pilot.config.kind import AnyKind
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
+from pilot.ingest.watched_kinds import collection_of
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.list_watch import NamespacedName
 from testing.apiserver.definitions import definitions
@@ -212,11 +212,11 @@ class KubeWorld:
             for kind in self.world.mesh.catalogue:
                 if source.cluster != CLUSTERS[0] and not kind.per_cluster:
                     continue
-                followed = source.followed.get(kind.id)
+                watch = source.watches.get(kind.id)
                 if (
-                    followed is None
-                    or followed.follower.receiving
-                    or followed.follower.versions != self._versions_at(server, kind)
+                    watch is None
+                    or watch.informer.receiving
+                    or watch.informer.versions != self._versions_at(server, kind)
                 ):
                     yield f"{kind.id} of {source.cluster}"
 

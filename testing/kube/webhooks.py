@@ -49,7 +49,7 @@ def config_texts(**values: Any) -> tuple[str, str]:
 
 def make_injector(context: InjectionContext | None = None, **values: Any) -> Injector:
     injector = Injector(context or InjectionContext(MeshConfig))
-    assert injector.take(*config_texts(**values))
+    assert injector.load(*config_texts(**values))
     return injector
 
 

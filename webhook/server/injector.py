@@ -49,31 +49,31 @@ class InjectionContext(NamedTuple):
 class Injector:
     """Answers Pod reviews with the current configuration.
 
-    `config` is None until one is loaded. The callbacks in `on_take` run after each change.
+    `config` is None until one is loaded. The callbacks in `on_load` run after each change.
     """
 
     def __init__(self, context: InjectionContext) -> None:
         self._context = context
-        self._taking = asyncio.Lock()
+        self._loading = asyncio.Lock()
         self.config: InjectorConfig | None = None
-        self.on_take: list[Callable[[], None]] = []
+        self.on_load: list[Callable[[], None]] = []
 
-    def take(self, config: str, values: str) -> bool:
+    def load(self, config: str, values: str) -> bool:
         """Load a configuration from its ConfigMap keys. If it is invalid, keep the previous one and return False."""
         try:
             self.config = decode_config(config, values)
         except ConfigError as error:
-            _log.error("the injector's configuration stays as it was: %s", error)
+            _log.error("invalid injector configuration, keeping the previous one: %s", error)
             return False
-        _log.info("took a configuration of the injector with templates %s", ", ".join(self.config.templates))
+        _log.info("loaded the injector configuration with templates %s", ", ".join(self.config.templates))
         return True
 
-    async def take_beside(self, config: str, values: str) -> None:
-        """Call `take` in a thread, because compiling templates takes tens of milliseconds. Calls take effect in
+    async def load_in_thread(self, config: str, values: str) -> None:
+        """Call `load` in a thread, because compiling templates takes tens of milliseconds. Calls take effect in
         order."""
-        async with self._taking:
-            if await asyncio.to_thread(self.take, config, values):
-                for callback in self.on_take:
+        async with self._loading:
+            if await asyncio.to_thread(self.load, config, values):
+                for callback in self.on_load:
                     callback()
 
     def answer(self, review: AdmissionReview, path: str) -> AdmissionResponse | None:

@@ -100,7 +100,7 @@ class Controllers:
             self._client,
             problems,
             lambda ref: source.path_of(*ref),
-            lambda: tuple(source.followed),
+            lambda: tuple(source.watches),
             interval,
             self._options.backoff,
             self._rng,

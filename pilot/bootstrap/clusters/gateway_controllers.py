@@ -128,12 +128,12 @@ class GatewayControllers:
                 self.tags.on_change.append(status.resync)
         if self._deployments is not None and self._injector is not None:
             self.tags.on_change.append(self._deployments.resync)
-            self._injector.on_take.append(self._deployments.resync)
+            self._injector.on_load.append(self._deployments.resync)
         if self._shadow_services is not None:
             self.tags.on_change.append(self._shadow_services.resync)
         await self.tags.start()
         if self._classes is not None:
-            self._source.on_follow.append(_resync_on_class(self._classes))
+            self._source.on_watch.append(_resync_on_class(self._classes))
             self._tasks.append(asyncio.create_task(self._classes.run(), name="create GatewayClasses"))
 
     async def stop(self) -> None:
@@ -191,8 +191,8 @@ class GatewayControllers:
 def _resync_on_class(classes: GatewayClassController) -> Callable[[GroupKind], None]:
     """Return a listener that creates classes once the kind is available."""
 
-    def on_follow(kind: GroupKind) -> None:
+    def on_watch(kind: GroupKind) -> None:
         if kind == GATEWAY_CLASS.id:
             classes.resync()
 
-    return on_follow
+    return on_watch

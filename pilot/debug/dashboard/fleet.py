@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from pilot.debug.slices import all_of
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Fleet
 from pilot.lib.text import cut
 from pilot.lib.xds_types import short_name
@@ -48,22 +48,22 @@ class ProxyRow(NamedTuple):
         }
 
 
-class Seen(NamedTuple):
+class StreamSnapshot(NamedTuple):
     """A snapshot of a stream, with the time of its last response (Unix seconds, 0.0 before the first) and its
     `activity`."""
 
     row: ProxyRow
-    sent: float
+    sent_at: float
     activity: int
 
 
-def look_at(connection: ConnectedProxy, previous: ProxyRow | None = None) -> Seen:
+def snapshot_stream(connection: ConnectedProxy, previous: ProxyRow | None = None) -> StreamSnapshot:
     """Return a snapshot of a stream. An unchanged row is the `previous` object."""
-    waits = sent = 0.0
+    waits = sent_at = 0.0
     errors: list[str] = []
     for url, watch in connection.subscriptions.items():
         at = watch.sent_at
-        sent = max(sent, at)
+        sent_at = max(sent_at, at)
         if watch.last_error:
             errors.append(f"{short_name(url)}: {cut(watch.last_error, ERROR_LENGTH)}")
         elif at and watch.nonce_sent != watch.nonce_acked:
@@ -71,7 +71,7 @@ def look_at(connection: ConnectedProxy, previous: ProxyRow | None = None) -> See
     error = "; ".join(errors)
     if previous is None or previous.waits_since != waits or previous.error != error:
         previous = _row(connection, waits, error)
-    return Seen(previous, sent, connection.activity)
+    return StreamSnapshot(previous, sent_at, connection.activity)
 
 
 def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
@@ -95,7 +95,7 @@ class ProxyRows:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._seen: dict[str, Seen] = {}
+        self._snapshots: dict[str, StreamSnapshot] = {}
         self._waiting: set[str] = set()
 
     @property
@@ -105,18 +105,18 @@ class ProxyRows:
 
     def plain(self) -> list[dict[str, Any]]:
         """Return the rows for JSON."""
-        return [seen.row.plain() for seen in self._seen.values()]
+        return [seen.row.plain() for seen in self._snapshots.values()]
 
     async def look(self) -> Difference:
         """Update the rows in slices, and return the difference to the last update."""
-        current, due, stayed = self._seen, [], 0
+        current, due, stayed = self._snapshots, [], 0
         for connection in self._fleet.connections():
             previous = current.get(connection.id)
             stayed += previous is not None
             if previous is None or previous.activity != connection.activity:
                 due.append((connection, previous))
-        snapshots = await all_of(
-            look_at(connection, previous.row if previous is not None else None) for connection, previous in due
+        snapshots = await collect_all(
+            snapshot_stream(connection, previous.row if previous is not None else None) for connection, previous in due
         )
         gone: list[str] = []
         if stayed < len(current):
@@ -127,7 +127,7 @@ class ProxyRows:
         changed: list[ProxyRow] = []
         reached = 0
         for (_, previous), now in zip(due, snapshots, strict=True):
-            reached += previous is not None and previous.sent != now.sent
+            reached += previous is not None and previous.sent_at != now.sent_at
             if previous is None or previous.row is not now.row:
                 changed.append(now.row)
             current[now.row.id] = now

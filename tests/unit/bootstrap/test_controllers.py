@@ -1,4 +1,4 @@
-"""What a control plane writes into clusters by its settings: which parts there are, which lock each waits for, and what they are told."""
+"""Controllers that a control plane runs by its settings, their leader election locks and notifications."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PARTS = (
     "LeaderElection",
     "Lock",
 )
-USUAL = [
+DEFAULT_PARTS = [
     "RootCertificateController",
     "AutoAddressController",
     "CaBundleController",
@@ -61,11 +61,11 @@ USUAL = [
     "LeaderPriority",
 ]
 ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
-TERMS = LeaseDurations()
+DURATIONS = LeaseDurations()
 
 
 class Authority:
-    """What proxies trust the control plane by."""
+    """Authority with fixed roots and revocations."""
 
     def __init__(self) -> None:
         self.on_change: list[Any] = []
@@ -75,8 +75,8 @@ class Authority:
         return self.roots
 
 
-class Written:
-    """The writers of a control plane whose parts are stand-ins."""
+class Harness:
+    """The controllers of a control plane, with stand-ins for the parts."""
 
     def __init__(
         self,
@@ -86,7 +86,12 @@ class Written:
         authority: bool = True,
         mesh: str = "",
     ) -> None:
-        self.journal, self.client, self.counts, self.pace = journal, object(), object(), WatchOptions(Backoff(1.0, 2.0))
+        self.journal, self.client, self.metrics, self.watch_options = (
+            journal,
+            object(),
+            object(),
+            WatchOptions(Backoff(1.0, 2.0)),
+        )
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), followed=["a kind"])
         self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
         self.problems, self.db, self.authority = (
@@ -94,45 +99,47 @@ class Written:
             Mesh(self.settings.mesh),
             Authority() if authority else None,
         )
-        config, found = decode_mesh_config([yaml.safe_load(mesh)] if mesh else [])
-        assert config is not None, found
+        config, problems = decode_mesh_config([yaml.safe_load(mesh)] if mesh else [])
+        assert config is not None, problems
         self.db.commit([(self.db.mesh, "mesh", config)])
         self.kubernetes: Any = SimpleNamespace(
             client=self.client,
             source=self.source,
-            watch_options=self.pace,
-            metrics=self.counts,
+            watch_options=self.watch_options,
+            metrics=self.metrics,
             problems=self.problems,
         )
-        self.writers = Controllers(self.kubernetes, self.settings, self.db, self.authority, self.webhooks, TERMS)  # type: ignore[arg-type]
+        self.controllers = Controllers(
+            self.kubernetes, self.settings, self.db, self.authority, self.webhooks, DURATIONS
+        )  # type: ignore[arg-type]
 
     def one(self, name: str) -> StandIn:
         return self.journal.one(name)
 
     async def begin(self) -> None:
-        """Starts, and lets everything that begins do so."""
-        await self.writers.start()
+        """Start, and let the new tasks run."""
+        await self.controllers.start()
         for _ in range(5):
             await asyncio.sleep(0)
 
     def committed(self, *tables: str) -> list[tuple[Any, ...]]:
-        """Returns what is called when tables have changed."""
+        """Return the calls caused by a commit that changed these tables."""
         self.journal.take_calls()
-        self.writers.on_commit(Commit([], [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
+        self.controllers.on_commit(Commit([], [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
         return [call[:1] for call in self.journal.take_calls()]
 
 
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    made = Journal()
-    made.take_over(monkeypatch, writers, *PARTS)
-    return made
+    recorder = Journal()
+    recorder.take_over(monkeypatch, writers, *PARTS)
+    return recorder
 
 
 @pytest.mark.parametrize(
     ("environ", "flags", "authority", "parts"),
     [
-        ({}, (), True, USUAL),
+        ({}, (), True, DEFAULT_PARTS),
         ({}, (), False, ["AutoAddressController", "ClusterRegistration", "GatewayControllers", "LeaderPriority"]),
         ({}, ("--configDir=/etc",), True, ["RootCertificateController", "CaBundleController", "LeaderPriority"]),
         (
@@ -164,11 +171,11 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
             {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"},
             (),
             True,
-            ["RootCertificateController", "TrustBundleController", "ControllerGroup", *USUAL[1:]],
+            ["RootCertificateController", "TrustBundleController", "ControllerGroup", *DEFAULT_PARTS[1:]],
         ),
-        ({"ENABLE_MCS_AUTO_EXPORT": "true"}, (), True, [*USUAL, "ServiceExportController"]),
-        ({"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true"}, (), True, [*USUAL, "NodeTaintController"]),
-        ({"EXTERNAL_ISTIOD": "true"}, (), True, [*USUAL, "RemoteControllers"]),
+        ({"ENABLE_MCS_AUTO_EXPORT": "true"}, (), True, [*DEFAULT_PARTS, "ServiceExportController"]),
+        ({"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true"}, (), True, [*DEFAULT_PARTS, "NodeTaintController"]),
+        ({"EXTERNAL_ISTIOD": "true"}, (), True, [*DEFAULT_PARTS, "RemoteControllers"]),
         (
             {"EXTERNAL_ISTIOD": "true"},
             (),
@@ -177,10 +184,10 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         ),
     ],
 )
-def test_settings_say_what_is_written(
+def test_settings_select_controllers(
     journal: Journal, environ: dict[str, str], flags: tuple[str, ...], authority: bool, parts: list[str]
 ) -> None:
-    Written(journal, environ, flags, authority)
+    Harness(journal, environ, flags, authority)
     assert journal.names == parts
 
 
@@ -192,34 +199,54 @@ ALL = {
 }
 
 
-def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
-    it = Written(journal, ALL)
-    choose = it.one("AutoAddressController").given[-1]
-    assert isinstance(choose, random.Random)
-    client, pace, backoff = it.client, it.pace, it.pace.backoff
-    path = it.one("AutoAddressController").given[2]
-    assert it.one("AutoAddressController").given == (client, it.db, path, backoff, choose)
+def test_parts_receive_their_arguments(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
+    rng = harness.one("AutoAddressController").given[-1]
+    assert isinstance(rng, random.Random)
+    client, watch_options, backoff = harness.client, harness.watch_options, harness.watch_options.backoff
+    path = harness.one("AutoAddressController").given[2]
+    assert harness.one("AutoAddressController").given == (client, harness.db, path, backoff, rng)
     assert path(ObjectKey("shop", "one")) == f"{ENTRY}/shop/one"
-    given = it.one("AnalysisStatusController").given
-    assert given == (client, it.problems, given[2], given[3], 10.0, backoff, choose)
-    assert given[2](ObjectRef(ENTRY, "shop", "one")) == f"{ENTRY}/shop/one"
-    assert given[3]() == ("a kind",)
-    given = it.one("CaBundleController").given
-    assert given == (client, "", "istio-system", given[3], [MUTATING, VALIDATING], pace, choose, it.counts)
-    assert given[3]() == "roots"
+    args = harness.one("AnalysisStatusController").given
+    assert args == (client, harness.problems, args[2], args[3], 10.0, backoff, rng)
+    assert args[2](ObjectRef(ENTRY, "shop", "one")) == f"{ENTRY}/shop/one"
+    assert args[3]() == ("a kind",)
+    args = harness.one("CaBundleController").given
+    assert args == (client, "", "istio-system", args[3], [MUTATING, VALIDATING], watch_options, rng, harness.metrics)
+    assert args[3]() == "roots"
     terms = ClusterRegistrationOptions("istiod-1", 10.0, identity_check=True)
-    assert it.one("ClusterRegistration").given == (client, it.db, it.source.path_of, terms, backoff, choose, it.counts)
-    entries: Any = it.writers.registration
-    assert entries is it.one("ClusterRegistration")
-    assert it.one("GatewayControllers").given == (it.kubernetes, it.settings, it.db, it.webhooks, choose)
-    assert it.one("LeaderPriority").given == (client, "default", pace, choose)
-    assert it.one("NodeTaintController").given == (client, "istio-system", "cni.istio.io/not-ready", pace, choose)
-    given = it.one("ServiceExportController").given
-    assert given == (client, given[1], pace, choose)
-    assert it.one("RemoteControllers").given[:2] == ("Kubernetes", "istio-system")
+    assert harness.one("ClusterRegistration").given == (
+        client,
+        harness.db,
+        harness.source.path_of,
+        terms,
+        backoff,
+        rng,
+        harness.metrics,
+    )
+    entries: Any = harness.controllers.registration
+    assert entries is harness.one("ClusterRegistration")
+    assert harness.one("GatewayControllers").given == (
+        harness.kubernetes,
+        harness.settings,
+        harness.db,
+        harness.webhooks,
+        rng,
+    )
+    assert harness.one("LeaderPriority").given == (client, "default", watch_options, rng)
+    assert harness.one("NodeTaintController").given == (
+        client,
+        "istio-system",
+        "cni.istio.io/not-ready",
+        watch_options,
+        rng,
+    )
+    args = harness.one("ServiceExportController").given
+    assert args == (client, args[1], watch_options, rng)
+    assert harness.one("RemoteControllers").given[:2] == ("Kubernetes", "istio-system")
 
 
-def test_settings_of_parts_reach_them(journal: Journal) -> None:
+def test_settings_reach_parts(journal: Journal) -> None:
     environ = {
         **ALL,
         "REVISION": "blue",
@@ -230,25 +257,27 @@ def test_settings_of_parts_reach_them(journal: Journal) -> None:
         "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
         "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME": "a/taint",
     }
-    it = Written(journal, environ, ("--cniNamespace=kube-system",))
-    assert it.one("AnalysisStatusController").given[4] == 1.0
-    assert it.one("CaBundleController").given[1:3] == ("blue", "mesh")
-    assert it.one("ClusterRegistration").given[3] == ClusterRegistrationOptions("istiod-1", 60.0, identity_check=False)
-    assert it.one("LeaderPriority").given[1] == "blue"
-    assert it.one("NodeTaintController").given[1:3] == ("kube-system", "a/taint")
-    assert it.one("RemoteControllers").given[:2] == ("east", "mesh")
+    harness = Harness(journal, environ, ("--cniNamespace=kube-system",))
+    assert harness.one("AnalysisStatusController").given[4] == 1.0
+    assert harness.one("CaBundleController").given[1:3] == ("blue", "mesh")
+    assert harness.one("ClusterRegistration").given[3] == ClusterRegistrationOptions(
+        "istiod-1", 60.0, identity_check=False
+    )
+    assert harness.one("LeaderPriority").given[1] == "blue"
+    assert harness.one("NodeTaintController").given[1:3] == ("kube-system", "a/taint")
+    assert harness.one("RemoteControllers").given[:2] == ("east", "mesh")
 
 
-def test_an_interval_of_analysis_that_is_too_short_is_the_usual_one(journal: Journal) -> None:
+def test_too_short_analysis_interval_becomes_the_default(journal: Journal) -> None:
     assert (
-        Written(journal, {**ALL, "PILOT_ANALYSIS_INTERVAL": "999ms"}).one("AnalysisStatusController").given[4] == 10.0
+        Harness(journal, {**ALL, "PILOT_ANALYSIS_INTERVAL": "999ms"}).one("AnalysisStatusController").given[4] == 10.0
     )
 
 
-def test_a_process_that_is_no_pod_has_a_name_of_its_own(journal: Journal) -> None:
+def test_process_outside_a_pod_gets_a_unique_name(journal: Journal) -> None:
     for _ in range(2):
-        Written(journal, {"POD_NAME": ""})
-    names = [one.given[3].replica for one in journal.made if one.name == "ClusterRegistration"]
+        Harness(journal, {"POD_NAME": ""})
+    names = [part.given[3].replica for part in journal.made if part.name == "ClusterRegistration"]
     assert len(set(names)) == 2
     assert all(re.fullmatch(r"pyistiod-[0-9a-f]{12}", name) for name in names)
 
@@ -257,10 +286,10 @@ def test_a_process_that_is_no_pod_has_a_name_of_its_own(journal: Journal) -> Non
     ("injection", "validation", "kinds"),
     [("a", "b", [MUTATING, VALIDATING]), ("a", "", [MUTATING]), ("", "b", [VALIDATING]), ("", "", None)],
 )
-def test_roots_are_written_into_the_kinds_of_webhooks_that_are_named(
+def test_ca_bundles_cover_the_configured_webhooks(
     journal: Journal, injection: str, validation: str, kinds: list[Any] | None
 ) -> None:
-    it = Written(
+    harness = Harness(
         journal,
         {
             "INJECTION_WEBHOOK_CONFIG_NAME": injection,
@@ -268,27 +297,30 @@ def test_roots_are_written_into_the_kinds_of_webhooks_that_are_named(
             "EXTERNAL_ISTIOD": "true",
         },
     )
-    assert [one.given[4] for one in journal.made if one.name == "CaBundleController"] == ([kinds] if kinds else [])
+    assert [part.given[4] for part in journal.made if part.name == "CaBundleController"] == ([kinds] if kinds else [])
     client: Any = object()
-    roots, bundles = it.one("RemoteControllers").given[2](client)
+    roots, bundles = harness.one("RemoteControllers").given[2](client)
     assert roots.given[0] is client
     assert (bundles is not None) == bool(injection)
 
 
-def test_roots_come_from_whoever_proxies_trust(journal: Journal) -> None:
-    it = Written(journal, {})
-    client, wanted, selected, pace, choose = it.one("RootCertificateController").given
-    assert (client, pace) == (it.client, it.pace)
-    assert isinstance(choose, random.Random)
-    assert it.authority is not None
-    assert wanted() == {"istio-ca-root-cert": {"root-cert.pem": "roots"}, "istio-ca-crl": {"ca-crl.pem": "revoked"}}
+def test_root_config_maps_follow_the_authority(journal: Journal) -> None:
+    harness = Harness(journal, {})
+    client, config_maps, selected, watch_options, rng = harness.one("RootCertificateController").given
+    assert (client, watch_options) == (harness.client, harness.watch_options)
+    assert isinstance(rng, random.Random)
+    assert harness.authority is not None
+    assert config_maps() == {
+        "istio-ca-root-cert": {"root-cert.pem": "roots"},
+        "istio-ca-crl": {"ca-crl.pem": "revoked"},
+    }
     assert selected("shop", {})
-    it.authority.roots = b""
-    assert wanted() == {}, "there are none yet"
+    harness.authority.roots = b""
+    assert config_maps() == {}, "there are no roots yet"
 
 
 @pytest.mark.parametrize(
-    ("environ", "maps"),
+    ("environ", "expected"),
     [
         ({"PILOT_ENABLE_CA_CRL": "false", "PILOT_CA_CERT_CONFIGMAP": "ours"}, {"ours": {"root-cert.pem": "roots"}}),
         (
@@ -297,20 +329,23 @@ def test_roots_come_from_whoever_proxies_trust(journal: Journal) -> None:
         ),
     ],
 )
-def test_settings_name_the_maps_that_have_roots(
-    journal: Journal, environ: dict[str, str], maps: dict[str, Any]
+def test_settings_name_the_root_config_maps(
+    journal: Journal, environ: dict[str, str], expected: dict[str, Any]
 ) -> None:
-    it = Written(journal, environ)
-    assert it.one("RootCertificateController").given[1]() == maps
+    harness = Harness(journal, environ)
+    assert harness.one("RootCertificateController").given[1]() == expected
     if "ENABLE_CLUSTER_TRUST_BUNDLE_API" in environ:
-        client, wanted, pace, choose = it.one("TrustBundleController").given
-        assert (client, wanted(), pace, choose) == (
-            it.client,
+        client, trust_bundle, watch_options, rng = harness.one("TrustBundleController").given
+        assert (client, trust_bundle(), watch_options, rng) == (
+            harness.client,
             "roots",
-            it.pace,
-            it.one("RootCertificateController").given[4],
+            harness.watch_options,
+            harness.one("RootCertificateController").given[4],
         )
-        assert it.one("ControllerGroup").given == (it.one("RootCertificateController"), it.one("TrustBundleController"))
+        assert harness.one("ControllerGroup").given == (
+            harness.one("RootCertificateController"),
+            harness.one("TrustBundleController"),
+        )
 
 
 SELECTORS = "discoverySelectors: [{matchLabels: {mesh: 'yes'}}, {matchLabels: {kubernetes.io/metadata.name: bank}}]"
@@ -327,38 +362,43 @@ SELECTORS = "discoverySelectors: [{matchLabels: {mesh: 'yes'}}, {matchLabels: {k
         ({"ISTIO_WATCH_NAMESPACE": "shop"}, SELECTORS, "shop", {}, False),
     ],
 )
-def test_namespaces_that_are_left_out_have_no_roots(
+def test_excluded_namespaces_get_no_roots(
     journal: Journal, environ: dict[str, str], mesh: str, namespace: str, labels: dict[str, str], selected: bool
 ) -> None:
-    assert Written(journal, environ, mesh=mesh).one("RootCertificateController").given[2](namespace, labels) is selected
+    assert Harness(journal, environ, mesh=mesh).one("RootCertificateController").given[2](namespace, labels) is selected
 
 
-def test_services_that_stay_in_their_cluster_are_not_exported(journal: Journal) -> None:
+def test_cluster_local_services_are_not_exported(journal: Journal) -> None:
     mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
-    it = Written(journal, ALL, ("--domain=example.org",), mesh=mesh)
-    stays = it.one("ServiceExportController").given[1]
-    assert [stays("shop", "own"), stays("own", "shop"), stays("shop", "web"), stays("kube-system", "dns")] == [
+    harness = Harness(journal, ALL, ("--domain=example.org",), mesh=mesh)
+    is_cluster_local = harness.one("ServiceExportController").given[1]
+    assert [
+        is_cluster_local("shop", "own"),
+        is_cluster_local("own", "shop"),
+        is_cluster_local("shop", "web"),
+        is_cluster_local("kube-system", "dns"),
+    ] == [
         True,
         False,
         False,
         True,
     ]
     config, _ = decode_mesh_config([])
-    it.db.commit([(it.db.mesh, "mesh", config)])
-    assert not stays("shop", "own"), "the mesh config says so no more"
+    harness.db.commit([(harness.db.mesh, "mesh", config)])
+    assert not is_cluster_local("shop", "own"), "the new mesh config has no such setting"
 
 
-# -- who writes, and when ----------------------------------------------------------------------------------------------
+# -- leader election ---------------------------------------------------------------------------------------------------
 
 
-async def test_each_matter_waits_for_a_lock_of_its_own(journal: Journal) -> None:
-    it = Written(journal, {**ALL, "POD_NAMESPACE": "mesh"})
-    it.one("GatewayControllers").elections = lambda: [
+async def test_each_controller_has_its_own_lock(journal: Journal) -> None:
+    harness = Harness(journal, {**ALL, "POD_NAMESPACE": "mesh"})
+    harness.one("GatewayControllers").elections = lambda: [
         ("istio-leader", None),
         ("istio-gateway-status-leader-default", None),
     ]
-    await it.begin()
-    locks = [one.given for one in journal.made if one.name == "Lock"]
+    await harness.start()
+    locks = [part.given for part in journal.made if part.name == "Lock"]
     names = (
         "istio-namespace-controller-election",
         "istio-ip-autoallocate",
@@ -368,23 +408,23 @@ async def test_each_matter_waits_for_a_lock_of_its_own(journal: Journal) -> None
         "istio-leader",
     )
     assert locks == [
-        *((it.client, CONFIG_MAP, "mesh", name) for name in names),
-        (it.client, LEASE, "mesh", "istio-gateway-status-leader-default"),
+        *((harness.client, CONFIG_MAP, "mesh", name) for name in names),
+        (harness.client, LEASE, "mesh", "istio-gateway-status-leader-default"),
     ]
-    elections = [one for one in journal.made if one.name == "LeaderElection"]
-    precedence = it.one("LeaderPriority")
-    for election, lock in zip(elections, [one for one in journal.made if one.name == "Lock"], strict=True):
+    elections = [part for part in journal.made if part.name == "LeaderElection"]
+    precedence = harness.one("LeaderPriority")
+    for election, lock in zip(elections, [part for part in journal.made if part.name == "Lock"], strict=True):
         ranks = () if lock.given[1] is LEASE else (precedence.key, precedence.outranks)
-        assert election.given[:3] == (lock, "istiod-1", TERMS)
+        assert election.given[:3] == (lock, "istiod-1", DURATIONS)
         assert len(election.given) == 3 + len(ranks)
     assert journal.lines.count("LeaderElection.run") == len(locks)
-    await it.writers.stop()
+    await harness.controllers.stop()
 
 
-async def test_without_elections_every_replica_writes(journal: Journal) -> None:
-    it = Written(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
-    await it.begin()
-    begun = [
+async def test_every_replica_writes_without_elections(journal: Journal) -> None:
+    harness = Harness(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
+    await harness.start()
+    starts = [
         "ClusterRegistration.start",
         "GatewayControllers.start",
         "CaBundleController.run",
@@ -394,62 +434,70 @@ async def test_without_elections_every_replica_writes(journal: Journal) -> None:
         "ServiceExportController.run",
         "NodeTaintController.run",
     ]
-    assert journal.lines == begun
-    await it.writers.stop()
-    assert journal.lines[len(begun) :] == ["GatewayControllers.stop", "LeaderPriority.stop", "ClusterRegistration.stop"]
-    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "nothing is left running"
+    assert journal.lines == starts
+    await harness.controllers.stop()
+    assert journal.lines[len(starts) :] == [
+        "GatewayControllers.stop",
+        "LeaderPriority.stop",
+        "ClusterRegistration.stop",
+    ]
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "no task is left"
 
 
-async def test_with_elections_the_default_revision_is_followed_first(journal: Journal) -> None:
-    it = Written(journal, {}, authority=False)
-    await it.begin()
+async def test_leader_priority_starts_before_elections(journal: Journal) -> None:
+    harness = Harness(journal, {}, authority=False)
+    await harness.start()
     assert journal.lines == [
         "ClusterRegistration.start",
         "GatewayControllers.start",
         "LeaderPriority.start",
         "LeaderElection.run",
     ]
-    await it.writers.stop()
+    await harness.controllers.stop()
 
 
-async def test_where_nothing_is_written_nothing_runs(journal: Journal) -> None:
-    it = Written(journal, {"ENABLE_LEADER_ELECTION": "false"}, ("--configDir=/etc",), authority=False)
-    await it.begin()
-    it.writers.on_stream_commit([])
-    assert it.committed("MeshConfig", SERVICE_ENTRY.table_name, NAMESPACE.table_name) == []
-    await it.writers.stop()
+async def test_no_controllers_run_if_none_is_enabled(journal: Journal) -> None:
+    harness = Harness(journal, {"ENABLE_LEADER_ELECTION": "false"}, ("--configDir=/etc",), authority=False)
+    await harness.start()
+    harness.controllers.on_stream_commit([])
+    assert harness.calls_for("MeshConfig", SERVICE_ENTRY.table_name, NAMESPACE.table_name) == []
+    await harness.controllers.stop()
     assert journal.lines == ["LeaderPriority.stop"]
 
 
-async def test_other_roots_are_written_at_once(journal: Journal) -> None:
-    it = Written(journal, ALL)
-    assert it.authority is not None
-    assert it.authority.on_change == [], "nothing is written before the start"
-    await it.begin()
+async def test_changed_roots_are_written_at_once(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
+    assert harness.authority is not None
+    assert harness.authority.on_change == [], "no listener before the start"
+    await harness.start()
     journal.take_calls()
-    for changed in it.authority.on_change:
-        changed()
+    for on_change in harness.authority.on_change:
+        on_change()
     assert journal.take_calls() == [
         ("RemoteControllers.resync",),
         ("RootCertificateController.resync",),
         ("CaBundleController.resync",),
     ]
-    await it.writers.stop()
+    await harness.controllers.stop()
 
 
-def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
-    it = Written(journal, ALL)
+def test_commits_notify_affected_parts(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
     always = [("GatewayControllers.on_commit",), ("AnalysisStatusController.on_edit",)]
-    assert it.committed("MeshConfig") == [("RootCertificateController.resync",), ("RemoteControllers.resync",), *always]
-    assert it.committed(SERVICE_ENTRY.table_name) == [("AutoAddressController.resync",), *always]
-    assert it.committed(SERVICE.table_name, POD.table_name) == always
+    assert harness.calls_for("MeshConfig") == [
+        ("RootCertificateController.resync",),
+        ("RemoteControllers.resync",),
+        *always,
+    ]
+    assert harness.calls_for(SERVICE_ENTRY.table_name) == [("AutoAddressController.resync",), *always]
+    assert harness.calls_for(SERVICE.table_name, POD.table_name) == always
     nodes: Any = ["some nodes"]
-    it.writers.on_stream_commit(nodes)
+    harness.controllers.on_stream_commit(nodes)
     assert journal.take_calls() == [("GatewayControllers.on_stream_commit", nodes)]
 
 
-def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Journal) -> None:
-    it = Written(journal, ALL)
+def test_analysis_receives_committed_objects(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
     rows = rows_of(
         [
             make(
@@ -466,61 +514,70 @@ def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Jou
         ("MeshConfig", "mesh", object()),
     ]
     commit = Commit([], edits, 1, 0.0, 0.0, Counter(), 0.0)
-    it.writers.on_commit(commit)
+    harness.controllers.on_commit(commit)
     calls = {call[0]: call[1] for call in journal.take_calls() if len(call) > 1}
     assert list(calls["AnalysisStatusController.on_edit"]) == [row.ref]
     assert calls["GatewayControllers.on_commit"] is commit
 
 
-# -- other clusters ----------------------------------------------------------------------------------------------------
+# -- remote clusters ---------------------------------------------------------------------------------------------------
 
 
-async def test_other_clusters_are_written_to_by_whoever_leads_there(journal: Journal) -> None:
-    it = Written(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh"})
-    remote = it.one("RemoteControllers")
-    _, _, make_written, lead, started, attempts = remote.given
+async def test_remote_cluster_is_written_by_its_leader(journal: Journal) -> None:
+    harness = Harness(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh"})
+    remote = harness.one("RemoteControllers")
+    _, _, make_controllers, lead, started, attempts = remote.given
     assert not started.is_set()
     assert attempts() is not attempts()
-    there: Any = object()
-    roots, bundles = make_written(there)
-    assert (roots.name, roots.given[0]) == ("RootCertificateController", there)
-    choose = roots.given[4]
-    assert bundles.given == (there, "blue", "mesh", bundles.given[3], [MUTATING], it.pace, choose, it.counts)
+    remote_client: Any = object()
+    roots, bundles = make_controllers(remote_client)
+    assert (roots.name, roots.given[0]) == ("RootCertificateController", remote_client)
+    rng = roots.given[4]
+    assert bundles.given == (
+        remote_client,
+        "blue",
+        "mesh",
+        bundles.given[3],
+        [MUTATING],
+        harness.watch_options,
+        rng,
+        harness.metrics,
+    )
     assert bundles.given[3]() == "roots"
-    task = asyncio.create_task(lead(there, roots))
+    task = asyncio.create_task(lead(remote_client, roots))
     for _ in range(3):
         await asyncio.sleep(0)
     assert journal.made[-1].name == "LeaderElection"
     lock, precedence = journal.made[-2], journal.made[-3]
-    assert lock.given == (there, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
-    assert precedence.given == (there, f"{REMOTE_PREFIX}blue", it.pace, choose)
-    assert journal.made[-1].given[:3] == (lock, "istiod-1", TERMS)
+    assert lock.given == (remote_client, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
+    assert precedence.given == (remote_client, f"{REMOTE_PREFIX}blue", harness.watch_options, rng)
+    assert journal.made[-1].given[:3] == (lock, "istiod-1", DURATIONS)
     assert len(journal.made[-1].given) == 5
     assert journal.lines == ["LeaderPriority.start", "LeaderElection.run"]
     await cancel_tasks(task)
     assert journal.lines[2:] == ["LeaderPriority.stop"]
-    await it.writers.start()
+    await harness.controllers.start()
     assert started.is_set()
-    await it.writers.stop()
+    await harness.controllers.stop()
 
 
-async def test_without_elections_every_replica_writes_to_other_clusters(journal: Journal) -> None:
-    it = Written(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
-    _, _, make_written, lead, _, _ = it.one("RemoteControllers").given
-    there: Any = object()
-    roots, _ = make_written(there)
-    task = asyncio.create_task(lead(there, roots))
+async def test_every_replica_writes_to_remote_clusters_without_elections(journal: Journal) -> None:
+    harness = Harness(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
+    _, _, make_controllers, lead, _, _ = harness.one("RemoteControllers").given
+    remote_client: Any = object()
+    roots, _ = make_controllers(remote_client)
+    task = asyncio.create_task(lead(remote_client, roots))
     await asyncio.sleep(0)
     assert journal.lines == ["RootCertificateController.run"]
     await cancel_tasks(task)
 
 
-async def test_only_a_control_plane_outside_writes_to_other_clusters(journal: Journal) -> None:
+async def test_only_an_external_control_plane_writes_to_remote_clusters(journal: Journal) -> None:
     client: Any = object()
-    await Written(journal, {}).writers.run_remote("west", client)
+    await Harness(journal, {}).controllers.run_remote("west", client)
     assert journal.lines == []
-    it = Written(journal, {"EXTERNAL_ISTIOD": "true"})
-    task = asyncio.create_task(it.writers.run_remote("west", client))
+    harness = Harness(journal, {"EXTERNAL_ISTIOD": "true"})
+    task = asyncio.create_task(harness.controllers.run_remote("west", client))
     await asyncio.sleep(0)
     assert journal.lines == ["RemoteControllers.run"]
     await cancel_tasks(task)

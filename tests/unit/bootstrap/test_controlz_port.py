@@ -1,4 +1,4 @@
-"""The port of ControlZ as a part of the process."""
+"""ControlZ port of the process, and the stacks it logs."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ async def running(folder: pathlib.Path, port: int) -> AsyncIterator[tuple[Contro
         ("localhost", 0, None),
     ],
 )
-def test_flags_say_where_it_listens(host: str, port: int, address: Address | None) -> None:
+def test_controlz_address(host: str, port: int, address: Address | None) -> None:
     assert controlz_address(ProcessSettings(controlz_address=host, controlz_port=port)) == address
 
 
-async def test_it_is_served_on_this_machine_and_ends_the_process_on_request(tmp_path: pathlib.Path) -> None:
+async def test_controlz_serves_scopes_and_ends_the_process(tmp_path: pathlib.Path) -> None:
     port = free_port()
     async with running(tmp_path, port) as (_, task), aiohttp.ClientSession() as session:
-        async with session.get(f"http://127.0.0.1:{port}/scopej/") as answer:
-            assert "default" in {scope["name"] for scope in await answer.json(content_type="text/plain")}
-        async with session.put(f"http://127.0.0.1:{port}/homej/exit") as answer:
-            assert answer.status == 202
+        async with session.get(f"http://127.0.0.1:{port}/scopej/") as response:
+            assert "default" in {scope["name"] for scope in await response.json(content_type="text/plain")}
+        async with session.put(f"http://127.0.0.1:{port}/homej/exit") as response:
+            assert response.status == 202
         async with asyncio.timeout(30):
             await task
 
 
-async def test_port_0_switches_it_off(tmp_path: pathlib.Path) -> None:
+async def test_port_0_disables_controlz(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path, 0) as (plane, _):
         assert "ControlZ" not in plane.ports
 
 
-async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(
+async def test_occupied_address_does_not_block_the_control_plane(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as other:
@@ -85,13 +85,13 @@ async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(
     )
 
 
-async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_thread_and_task_stacks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
 
-    async def wait_for_ever() -> None:
+    async def wait_forever() -> None:
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(wait_for_ever(), name="waiting")
+    task = asyncio.create_task(wait_forever(), name="waiting")
     await asyncio.sleep(0)
     log_stacks()
     task.cancel()
@@ -99,12 +99,12 @@ async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureF
         m.startswith("stack of thread MainThread: pilot.pprof.tasks.threads (pprof/tasks.py:") for m in caplog.messages
     )
     assert any(
-        m.startswith("stack of task waiting: ") and ".wait_for_ever (bootstrap/test_controlz_port.py:" in m
+        m.startswith("stack of task waiting: ") and ".wait_forever (bootstrap/test_controlz_port.py:" in m
         for m in caplog.messages
     )
 
 
-def test_the_signal_writes_stacks_and_ends_nothing(tmp_path: pathlib.Path) -> None:
+def test_sigusr1_logs_stacks_and_keeps_running(tmp_path: pathlib.Path) -> None:
     program = pathlib.Path(sys.executable).parent / "pilot-discovery"
     command = [
         program,

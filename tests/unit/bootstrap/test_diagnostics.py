@@ -1,4 +1,4 @@
-"""Debug pages for callers that are not on this machine: what they are told, and by what they are known. How servers of objects are verified."""
+"""Debug pages for remote callers, credentials of config servers, and published trust roots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCES: Any = object()
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "identity", "code", "told"),
+    ("status", "text", "identity", "code", "message"),
     [
         (400, "no such page", "spiffe://a", grpc.StatusCode.INVALID_ARGUMENT, "no such page"),
         (401, "", "", grpc.StatusCode.UNAUTHENTICATED, "authentication required"),
@@ -43,34 +43,34 @@ SOURCES: Any = object()
         ),
     ],
 )
-async def test_who_is_shown_nothing_over_xds_is_told_why(
-    monkeypatch: pytest.MonkeyPatch, status: int, text: str, identity: str, code: grpc.StatusCode, told: str
+async def test_refused_page_maps_to_a_grpc_status(
+    monkeypatch: pytest.MonkeyPatch, status: int, text: str, identity: str, code: grpc.StatusCode, message: str
 ) -> None:
-    async def ask(*_: Any) -> Any:
+    async def refuse(*_: Any) -> Any:
         raise Refused(status, text)
 
-    monkeypatch.setattr(diagnostics, "ask", ask)
-    with pytest.raises(DebugRequestError) as caught:
+    monkeypatch.setattr(diagnostics, "ask", refuse)
+    with pytest.raises(DebugRequestError) as error:
         await debug_over_xds(SOURCES)("type", ["name"], identity)
-    assert caught.value.args == (code, told)
+    assert error.value.args == (code, message)
 
 
 @pytest.mark.parametrize(("identity", "identities"), [("spiffe://a", ("spiffe://a",)), ("", ())])
-async def test_pages_are_asked_for_by_who_has_proved_who_he_is(
+async def test_page_request_carries_the_identity(
     monkeypatch: pytest.MonkeyPatch, identity: str, identities: tuple[str, ...]
 ) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
-    async def ask(*given: Any) -> Any:
-        asked.append(given)
+    async def ask(*args: Any) -> Any:
+        calls.append(args)
         return ["resources"], "istiod-1"
 
     monkeypatch.setattr(diagnostics, "ask", ask)
     assert tuple(await debug_over_xds(SOURCES)("type", ["name"], identity)) == (["resources"], "istiod-1")
-    assert asked == [(SOURCES, "type", ["name"], identities)]
+    assert calls == [(SOURCES, "type", ["name"], identities)]
 
 
-async def test_over_http_callers_are_known_as_on_the_port_with_tls() -> None:
+async def test_http_callers_are_authenticated_by_token() -> None:
     async def authenticate(caller: Caller) -> Sequence[str]:
         if caller.token != "right":
             raise IdentityError("wrong")
@@ -81,27 +81,25 @@ async def test_over_http_callers_are_known_as_on_the_port_with_tls() -> None:
     assert await identify("10.0.0.1:1", {}) == ()
 
 
-# -- servers of objects ------------------------------------------------------------------------------------------------
+# -- config servers ----------------------------------------------------------------------------------------------------
 
 
 class Channels:
-    """Notes what credentials are made of."""
+    """Replaces channel credentials by their arguments."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.secrets: dict[str, dict[str, bytes]] = {}
-        patch.setattr(grpc, "ssl_channel_credentials", lambda *given: given)
+        patch.setattr(grpc, "ssl_channel_credentials", lambda *args: args)
 
     async def read(self, name: str) -> dict[str, bytes]:
         return self.secrets.get(name, {})
 
-    async def made(self, has_secrets: bool = True, **said: Any) -> Any:
+    async def credentials(self, has_secrets: bool = True, **said: Any) -> Any:
         return await server_credentials(ClientTLSSettings(**said), self.read if has_secrets else None)
 
 
-async def test_roots_and_certificates_are_those_of_files_and_secrets(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
-    it = Channels(monkeypatch)
+async def test_credentials_come_from_files_and_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    channels = Channels(monkeypatch)
     files = {name: str(tmp_path / name) for name in ("roots", "chain", "key")}
     for name, path in files.items():
         pathlib.Path(path).write_text(name)
@@ -110,22 +108,22 @@ async def test_roots_and_certificates_are_those_of_files_and_secrets(
         "client_certificate": files["chain"],
         "private_key": files["key"],
     }
-    assert await server_credentials(None, it.read) is None
-    assert await it.made(mode="DISABLE", **by_files) is None
-    assert await it.made(mode="SIMPLE", **by_files) == (b"roots",)
-    assert await it.made(mode="MUTUAL", **by_files) == (b"roots", b"key", b"chain")
-    assert await it.made(mode="MUTUAL", ca_certificates=files["roots"]) == (b"roots",)
-    it.secrets = {"both": {"cacert": b"first", "ca.crt": b"second"}, "one": {"cacert": b"", "ca.crt": b"second"}}
-    assert await it.made(mode="SIMPLE", credential_name="both", **by_files) == (b"first",)
-    assert await it.made(mode="SIMPLE", credential_name="one") == (b"second",)
+    assert await server_credentials(None, channels.read) is None
+    assert await channels.credentials(mode="DISABLE", **by_files) is None
+    assert await channels.credentials(mode="SIMPLE", **by_files) == (b"roots",)
+    assert await channels.credentials(mode="MUTUAL", **by_files) == (b"roots", b"key", b"chain")
+    assert await channels.credentials(mode="MUTUAL", ca_certificates=files["roots"]) == (b"roots",)
+    channels.secrets = {"both": {"cacert": b"first", "ca.crt": b"second"}, "one": {"cacert": b"", "ca.crt": b"second"}}
+    assert await channels.credentials(mode="SIMPLE", credential_name="both", **by_files) == (b"first",)
+    assert await channels.credentials(mode="SIMPLE", credential_name="one") == (b"second",)
     for name, has_secrets in (("none", True), ("both", False)):
         with pytest.raises(CannotConnectError, match=f"^there is no Secret {name} with cacert or ca.crt$"):
-            await it.made(has_secrets, mode="SIMPLE", credential_name=name)
+            await channels.credentials(has_secrets, mode="SIMPLE", credential_name=name)
     with pytest.raises(CannotConnectError, match=r"^/nowhere: No such file or directory$"):
-        await it.made(mode="SIMPLE", ca_certificates="/nowhere")
+        await channels.credentials(mode="SIMPLE", ca_certificates="/nowhere")
 
 
-def test_a_server_is_called_by_the_name_that_its_certificate_must_have() -> None:
+def test_server_name_comes_from_the_tls_settings() -> None:
     assert server_name(None) == ""
     assert server_name(ClientTLSSettings(mode="DISABLE", sni="a.com")) == ""
     assert server_name(ClientTLSSettings(mode="SIMPLE", sni="a.com")) == "a.com"
@@ -133,28 +131,28 @@ def test_a_server_is_called_by_the_name_that_its_certificate_must_have() -> None
     assert server_name(ClientTLSSettings(mode="SIMPLE")) == ""
 
 
-# -- roots that proxies are told ---------------------------------------------------------------------------------------
+# -- trust roots for proxies -------------------------------------------------------------------------------------------
 
 
-async def test_roots_of_signers_are_told_beside_those_of_the_authority_each_once(
+async def test_published_roots_are_deduplicated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     discovery = Discovery(Mesh(), Metrics(), proxy_plan)
     first, second = root(1).certificate, root(2).certificate
-    pem = [certificate_pem(one).decode() for one in (first, second)]
+    pem = [certificate_pem(certificate).decode() for certificate in (first, second)]
     reasons: list[Any] = []
     commit = discovery.commit
 
-    def noting(edits: Any, why: Any) -> None:
-        reasons.append(why)
-        commit(edits, why)
+    def record(edits: Any, trigger: Any) -> None:
+        reasons.append(trigger)
+        commit(edits, trigger)
 
-    monkeypatch.setattr(discovery, "commit", noting)
-    issuing: Any = SimpleNamespace(authority=None, on_change=[])
+    monkeypatch.setattr(discovery, "commit", record)
+    authority: Any = SimpleNamespace(authority=None, on_change=[])
     signers: Any = SimpleNamespace(roots=(second,))
-    await TrustRootPublisher(issuing, signers, discovery).start()
+    await TrustRootPublisher(authority, signers, discovery).start()
     assert discovery.db.authority_roots.peek(ROW_KEY) == (pem[1],), "the authority has not started"
-    issuing.authority = SimpleNamespace(signer=SimpleNamespace(roots=(first, second)))
-    issuing.on_change[0]()
+    authority.authority = SimpleNamespace(signer=SimpleNamespace(roots=(first, second)))
+    authority.on_change[0]()
     assert discovery.db.authority_roots.peek(ROW_KEY) == tuple(pem)
     assert reasons == [{"global": 1}] * 2

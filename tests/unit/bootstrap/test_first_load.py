@@ -1,4 +1,4 @@
-"""The sources that a mesh config names, and how everything that is read first becomes one commit."""
+"""Config sources of the mesh config, and the single commit of the first load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from testing.mesh.part_recorder import Journal
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
-READ = [SimpleNamespace(id=one, is_over_xds=one != SECRET) for one in (ENTRY, SECRET, ENTRIES)]
+READ = [SimpleNamespace(id=kind, is_over_xds=kind != SECRET) for kind in (ENTRY, SECRET, ENTRIES)]
 
 
 def ledger_source(rank: int, name: str) -> tuple[str, int, str]:
@@ -46,17 +46,17 @@ def target() -> IngestTarget:
     return IngestTarget(mesh, read, batch, ledger, ProblemStore(), Metrics())
 
 
-# -- the sources of the mesh config ------------------------------------------------------------------------------------
+# -- config sources ----------------------------------------------------------------------------------------------------
 
 
 class Sources:
-    """The sources of a control plane, of stand-ins; folders have two files each."""
+    """Config sources with stand-ins. Each folder has two files."""
 
     def __init__(self, patch: pytest.MonkeyPatch, environ: dict[str, str] | None = None) -> None:
         self.journal, self.target, self.settings = Journal(), target(), load([], environ or {}).settings
         self.journal.take_over(patch, config_sources, "FileSource", "McpSource")
-        stand_in = self.journal._maker("McpStream")
-        patch.setattr(stream, "McpStream", stand_in)
+        stream_stand_in = self.journal._maker("McpStream")
+        patch.setattr(stream, "McpStream", stream_stand_in)
 
         async def read(_: str) -> dict[str, bytes]:
             return {}
@@ -83,109 +83,107 @@ class Sources:
         ([], [], False),
     ],
 )
-def test_folders_come_before_or_after_the_api_server_as_they_are_named(
+def test_folder_ranks_follow_the_configured_order(
     monkeypatch: pytest.MonkeyPatch, addresses: list[str], ranks: list[int], has_kubernetes: bool
 ) -> None:
-    it = Sources(monkeypatch)
-    it.open(*addresses)
-    assert [given[2][1] for given in it.journal.given("FileSource")] == ranks
-    assert it.sources.has_kubernetes is has_kubernetes
-    assert RANK_STEP >= 2, "other clusters of the API server have the rank after it"
+    sources = Sources(monkeypatch)
+    sources.open(*addresses)
+    assert [args[2][1] for args in sources.journal.given("FileSource")] == ranks
+    assert sources.sources.has_kubernetes is has_kubernetes
+    assert RANK_STEP >= 2, "remote clusters take the next rank"
 
 
-def test_a_folder_is_read_as_those_of_flags_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Sources(
+def test_folder_source_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = Sources(
         monkeypatch,
         {"PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state", "REVISION": "blue", "CLUSTER_ID": "east"},
     )
-    it.open("fs:///folder")
+    sources.open("fs:///folder")
     origin = DocumentOrigin("east", True, "blue")
-    assert it.journal.given("FileSource") == [
-        ("/folder", it.target.batch, ("part", 100, "/folder"), origin, READ, 77, "/state")
+    assert sources.journal.given("FileSource") == [
+        ("/folder", sources.target.batch, ("part", 100, "/folder"), origin, READ, 77, "/state")
     ]
 
 
-async def test_a_server_is_asked_for_configuration_by_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Sources(monkeypatch, {"POD_NAME": "istiod-1", "POD_NAMESPACE": "mesh", "REVISION": "blue"})
+async def test_config_server_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = Sources(monkeypatch, {"POD_NAME": "istiod-1", "POD_NAMESPACE": "mesh", "REVISION": "blue"})
     tls: Any = SimpleNamespace(mode="SIMPLE", subject_alt_names=("mcp.example.com",), credential_name="roots", sni="")
-    it.sources.open([replace(ConfigSource(address="xds://host:15051"), tls_settings=tls)])
-    [(name, kinds, batch, ledger, rank, origin, problems)] = it.journal.given("McpSource")
+    sources.sources.open([replace(ConfigSource(address="xds://host:15051"), tls_settings=tls)])
+    [(name, kinds, batch, ledger, rank, origin, problems)] = sources.journal.given("McpSource")
     assert (name, batch, ledger, rank, origin, problems) == (
         "xds://host:15051",
-        it.target.batch,
-        it.target.ledger,
+        sources.target.batch,
+        sources.target.ledger,
         100,
         DocumentOrigin("Kubernetes", True, "blue"),
-        it.target.problems,
+        sources.target.problems,
     )
-    assert [kind.id for kind in kinds] == [ENTRY, ENTRIES], "not what clusters have of their own"
-    [(reached, client, types, receive, tell, backoff, _)] = it.journal.given("McpStream")
-    assert (reached.address, reached.server_name) == ("host:15051", "mcp.example.com")
+    assert [kind.id for kind in kinds] == [ENTRY, ENTRIES], "Secrets are not requested from config servers"
+    [(endpoint, client, types, on_response, on_status, backoff, _)] = sources.journal.given("McpStream")
+    assert (endpoint.address, endpoint.server_name) == ("host:15051", "mcp.example.com")
     assert client == McpClient("sidecar~127.0.0.1~istiod-1.mesh~mesh.svc.cluster.local", "mesh", "blue")
     assert backoff == Backoff(0.5, 30.0)
     with pytest.raises(CannotConnectError, match=r"there is no Secret roots with cacert or ca.crt"):
-        await reached.credentials()
-    assert (callable(types), callable(receive), callable(tell)) == (True, True, True)
+        await endpoint.credentials()
+    assert (callable(types), callable(on_response), callable(on_status)) == (True, True, True)
 
 
-async def test_all_sources_are_read_before_the_start_ends(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_load_waits_for_all_sources(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    it = Sources(monkeypatch)
-    it.open("fs:///a", "fs:///b", "xds://one:1", "xds://two:2")
-    it.sources.servers[1][0].synced.set()
-    loading = asyncio.create_task(it.sources.load())
+    sources = Sources(monkeypatch)
+    sources.open("fs:///a", "fs:///b", "xds://one:1", "xds://two:2")
+    sources.sources.servers[1][0].synced.set()
+    load_task = asyncio.create_task(sources.sources.load())
     while not caplog.messages:
         await asyncio.sleep(0.001)
-    assert not loading.done()
-    it.sources.servers[0][0].synced.set()
-    assert await loading == 4
-    assert caplog.messages == ["waiting for xds://server"], "the other one has answered already"
-    assert it.journal.lines == ["McpStream.start"] * 2
-    await it.sources.watch()
-    assert it.journal.lines[2:] == ["FileSource.start"] * 2
-    await it.sources.stop()
-    assert it.journal.lines[4:] == ["FileSource.stop", "FileSource.stop", "McpStream.stop", "McpStream.stop"]
+    assert not load_task.done()
+    sources.sources.servers[0][0].synced.set()
+    assert await load_task == 4
+    assert caplog.messages == ["waiting for xds://server"], "the other server is already synced"
+    assert sources.journal.lines == ["McpStream.start"] * 2
+    await sources.sources.watch()
+    assert sources.journal.lines[2:] == ["FileSource.start"] * 2
+    await sources.sources.stop()
+    assert sources.journal.lines[4:] == ["FileSource.stop", "FileSource.stop", "McpStream.stop", "McpStream.stop"]
 
 
-async def test_a_folder_that_cannot_be_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Sources(monkeypatch)
-    it.open("fs:///a")
+async def test_unreadable_folder_aborts_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = Sources(monkeypatch)
+    sources.open("fs:///a")
 
     def fail() -> int:
         raise FileNotFoundError(2, "No such file or directory", "/a")
 
-    it.sources.folders[0].load_initial = fail  # type: ignore[method-assign]
+    sources.sources.folders[0].load_initial = fail  # type: ignore[method-assign]
     with pytest.raises(StartError, match=r"^configSources: /a: No such file or directory$"):
-        await it.sources.load()
+        await sources.sources.load()
 
 
-def test_other_sources_are_told_of_until_they_are_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    it, mesh = Sources(monkeypatch), MeshConfig()
-    it.open("fs:///a")
+def test_changed_sources_are_reported_until_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, mesh = Sources(monkeypatch), MeshConfig()
+    sources.open("fs:///a")
     same = replace(mesh, config_sources=(ConfigSource(address="fs:///a"),))
-    it.sources.on_mesh_config(same)
-    assert list(it.target.problems) == []
-    it.sources.on_mesh_config(mesh)
-    [problem] = it.target.problems
+    sources.sources.on_mesh_config(same)
+    assert list(sources.target.problems) == []
+    sources.sources.on_mesh_config(mesh)
+    [problem] = sources.target.problems
     assert (problem.code, problem.path, str(problem.severity)) == ("needs-restart", "configSources", "warning")
-    it.sources.on_mesh_config(same)
-    assert list(it.target.problems) == []
+    sources.sources.on_mesh_config(same)
+    assert list(sources.target.problems) == []
 
 
 # -- the first load ----------------------------------------------------------------------------------------------------
 
 
 class Loading:
-    """A first load of two folders, and what happened in which order."""
+    """A first load of two folders, with a record of its steps."""
 
     def __init__(
         self,
         mesh: MeshConfig | None = None,
         has_kubernetes: bool = False,
         folders: int = 2,
-        named_kubernetes: bool = True,
+        kubernetes_source: bool = True,
     ) -> None:
         self.lines: list[str] = []
         self.clock, self.mesh, self.reads, self.threads = PausedClock(VirtualClock()), mesh, list[bool](), set[Any]()
@@ -193,17 +191,20 @@ class Loading:
         source: Any = SimpleNamespace(load_initial=self._load)
         files: Any = SimpleNamespace(load_initial=lambda: self.lines.append("mesh files"))
         sources: Any = SimpleNamespace(
-            open=self._open, load=self._load_sources, stop=self._does("stop sources"), has_kubernetes=named_kubernetes
+            open=self._open,
+            load=self._load_sources,
+            stop=self._recorder("stop sources"),
+            has_kubernetes=kubernetes_source,
         )
         kubernetes: Any = (
-            SimpleNamespace(start=self._start, stop=self._does("stop kubernetes")) if has_kubernetes else None
+            SimpleNamespace(start=self._start, stop=self._recorder("stop kubernetes")) if has_kubernetes else None
         )
         batch: Any = SimpleNamespace(
             waiting=lambda table, key: self.mesh if (table, key) == ("MeshConfig", "mesh") else None, flush=self._flush
         )
         self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock)
 
-    def _does(self, what: str) -> Any:
+    def _recorder(self, what: str) -> Any:
         async def work() -> None:
             self.lines.append(what)
 
@@ -216,8 +217,8 @@ class Loading:
             raise self.fails
         return 3
 
-    def _open(self, named: Any) -> None:
-        self.lines.append(f"open {[one.address for one in named]}")
+    def _open(self, config_sources: Any) -> None:
+        self.lines.append(f"open {[source.address for source in config_sources]}")
 
     async def _load_sources(self) -> int:
         self.lines.append("read sources")
@@ -227,12 +228,12 @@ class Loading:
         self.reads.append(reads_configuration())
 
     def _flush(self) -> None:
-        assert not isinstance(self.clock.call_later(1.0, lambda: None), first_load._NoTimer), "timers ring from now on"
+        assert not isinstance(self.clock.call_later(1.0, lambda: None), first_load._NoTimer), "the clock was resumed"
         self.lines.append("commit")
 
 
 @pytest.fixture
-def frozen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def gc_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the collector is told."""
     told: list[Any] = []
     monkeypatch.setattr(gc, "freeze", lambda: told.append("freeze"))
@@ -240,59 +241,59 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
-async def test_everything_is_one_commit_and_the_collector_looks_at_none_of_it(
-    frozen: list[Any], caplog: pytest.LogCaptureFixture
+async def test_first_load_is_one_commit_excluded_from_collection(
+    gc_calls: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    it = Loading()
-    await it.load.start()
-    assert it.lines == ["mesh files", "read a folder", "read a folder", "open []", "read sources", "commit"]
-    assert threading.main_thread() not in it.threads, "the loop answers meanwhile"
-    assert frozen == ["freeze", (10_000, 500, 100)]
+    sources = Loading()
+    await sources.load.start()
+    assert sources.lines == ["mesh files", "read a folder", "read a folder", "open []", "read sources", "commit"]
+    assert threading.main_thread() not in sources.threads, "the event loop stays responsive"
+    assert gc_calls == ["freeze", (10_000, 500, 100)]
     assert gc.isenabled()
     [line] = caplog.messages
     assert line.startswith("read 10 files in 0.")
 
 
-NAMED = replace(MeshConfig(), config_sources=(ConfigSource(address="fs:///a"),))
+WITH_SOURCES = replace(MeshConfig(), config_sources=(ConfigSource(address="fs:///a"),))
 
 
 @pytest.mark.parametrize(
-    ("mesh", "folders", "named_kubernetes", "opened", "reads"),
+    ("mesh", "folders", "kubernetes_source", "open_line", "reads"),
     [
         (None, 2, True, "open []", False),
         (None, 0, False, "open []", True),
         (MeshConfig(), 0, False, "open []", True),
         (MeshConfig(), 2, True, "open []", False),
-        (NAMED, 0, False, "open ['fs:///a']", False),
-        (NAMED, 0, True, "open ['fs:///a']", True),
-        (NAMED, 2, True, "open ['fs:///a']", True),
+        (WITH_SOURCES, 0, False, "open ['fs:///a']", False),
+        (WITH_SOURCES, 0, True, "open ['fs:///a']", True),
+        (WITH_SOURCES, 2, True, "open ['fs:///a']", True),
     ],
 )
-async def test_configuration_is_read_from_the_api_server_where_it_is_named_or_nothing_else_is(
-    frozen: list[Any], mesh: MeshConfig | None, folders: int, named_kubernetes: bool, opened: str, reads: bool
+async def test_api_server_is_the_default_configuration_source(
+    gc_calls: list[Any], mesh: MeshConfig | None, folders: int, kubernetes_source: bool, open_line: str, reads: bool
 ) -> None:
-    it = Loading(mesh, True, folders, named_kubernetes)
-    await it.load.start()
-    assert (it.reads, opened in it.lines, it.lines.count("read a folder")) == ([reads], True, folders)
+    sources = Loading(mesh, True, folders, kubernetes_source)
+    await sources.load.start()
+    assert (sources.reads, open_line in sources.lines, sources.lines.count("read a folder")) == ([reads], True, folders)
 
 
 @pytest.mark.parametrize("has_kubernetes", [True, False])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "/a"), "^--configDir: /a: Permission denied$"),
         (OSError("odd"), "^--configDir: None: odd$"),
         (StartError("kubeconfig: nonsense"), "^kubeconfig: nonsense$"),
     ],
 )
-async def test_a_load_that_fails_leaves_nothing_open(
-    frozen: list[Any], error: Exception, told: str, has_kubernetes: bool
+async def test_failed_load_closes_everything(
+    gc_calls: list[Any], error: Exception, message: str, has_kubernetes: bool
 ) -> None:
-    it = Loading(has_kubernetes=has_kubernetes)
-    it.fails = error
-    with pytest.raises(StartError, match=told):
-        await it.load.start()
-    assert it.lines[2:] == ["stop sources", *(["stop kubernetes"] if has_kubernetes else [])]
-    assert frozen == []
+    sources = Loading(has_kubernetes=has_kubernetes)
+    sources.fails = error
+    with pytest.raises(StartError, match=message):
+        await sources.load.start()
+    assert sources.lines[2:] == ["stop sources", *(["stop kubernetes"] if has_kubernetes else [])]
+    assert gc_calls == []
     assert gc.isenabled()

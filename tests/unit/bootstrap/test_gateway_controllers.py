@@ -1,4 +1,4 @@
-"""What is written for Gateways and Ingresses by the settings: which parts there are, what each is given and told, and when it begins."""
+"""Controllers for Gateways and Ingresses: selection by the settings, arguments, notifications and start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTS = (
     "GatewayDeploymentController",
     "ShadowServiceController",
 )
-EVERY = {"PILOT_ENABLE_AMBIENT": "true", "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}
+ALL = {"PILOT_ENABLE_AMBIENT": "true", "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}
 GATEWAY, POOL = (
     GroupKind("gateway.networking.k8s.io", "Gateway"),
     GroupKind("inference.networking.k8s.io", "InferencePool"),
@@ -45,11 +45,11 @@ GATEWAY, POOL = (
 OTHERS = tuple(kind for kind in KINDS if kind != INGRESS.id)
 
 
-class Written:
-    """The writers of Gateways of a control plane whose parts are stand-ins."""
+class Harness:
+    """Gateway controllers of a control plane, with stand-ins for the parts."""
 
-    def __init__(self, journal: Journal, environ: dict[str, str], injects: bool = True) -> None:
-        self.journal, self.client, self.pace, self.choose = (
+    def __init__(self, journal: Journal, environ: dict[str, str], has_injector: bool = True) -> None:
+        self.journal, self.client, self.watch_options, self.rng = (
             journal,
             object(),
             WatchOptions(Backoff(1.0, 2.0)),
@@ -57,33 +57,33 @@ class Written:
         )
         self.settings = load([], environ).settings
         self.db, self.mesh = Mesh(self.settings.mesh), MeshConfig()
-        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_follow=[])
+        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_watch=[])
         self.configs: list[ProxyConfigObject] = []
-        around = SimpleNamespace(
+        context = SimpleNamespace(
             mesh=lambda: self.mesh,
             proxy_ids=lambda namespace: (7, 8),
             compliance_policy="fips",
             proxy_configs=lambda: self.configs,
         )
-        self.injector = SimpleNamespace(config="the templates", on_take=[]) if injects else None
-        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, watch_options=self.pace)
-        webhooks: Any = SimpleNamespace(context=around, injector=self.injector)
-        self.writers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.choose)
+        self.injector = SimpleNamespace(config="the templates", on_load=[]) if has_injector else None
+        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, watch_options=self.watch_options)
+        webhooks: Any = SimpleNamespace(context=context, injector=self.injector)
+        self.controllers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.rng)
 
     def statuses(self) -> dict[str, StandIn]:
-        """The writers of statuses by the kinds that they are for."""
+        """Return the status controllers by kind group."""
         names = {OTHERS: "gateways", (INGRESS.id,): "ingresses", AMBIENT_KINDS: "ambient"}
-        return {names[one.given[2]]: one for one in self.journal.made if one.name == "StatusController"}
+        return {names[part.given[2]]: part for part in self.journal.made if part.name == "StatusController"}
 
     def elections(self) -> list[str]:
-        return [name for name, _ in self.writers.elections()]
+        return [name for name, _ in self.controllers.elections()]
 
 
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    made = Journal()
-    made.take_over(monkeypatch, gateway_writers, *PARTS)
-    return made
+    recorder = Journal()
+    recorder.take_over(monkeypatch, gateway_writers, *PARTS)
+    return recorder
 
 
 STATUS, CLASSES, DEPLOYMENTS = (
@@ -94,7 +94,7 @@ STATUS, CLASSES, DEPLOYMENTS = (
 
 
 @pytest.mark.parametrize(
-    ("environ", "injects", "matters", "makes_classes"),
+    ("environ", "has_injector", "locks", "has_class_controller"),
     [
         ({}, True, ["istio-leader", STATUS, DEPLOYMENTS], True),
         ({}, False, ["istio-leader", STATUS], True),
@@ -108,7 +108,7 @@ STATUS, CLASSES, DEPLOYMENTS = (
         ({"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}, True, ["istio-leader", STATUS], True),
         ({"PILOT_ENABLE_AMBIENT": "true"}, False, ["istio-leader", STATUS, "istio-status-leader"], True),
         ({"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_STATUS": "false"}, False, ["istio-leader", STATUS], True),
-        ({**EVERY, "PILOT_ENABLE_GATEWAY_API": "false"}, True, ["istio-leader", "istio-status-leader"], False),
+        ({**ALL, "PILOT_ENABLE_GATEWAY_API": "false"}, True, ["istio-leader", "istio-status-leader"], False),
         (
             {"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"},
             False,
@@ -116,7 +116,7 @@ STATUS, CLASSES, DEPLOYMENTS = (
             True,
         ),
         (
-            {**EVERY, "REVISION": "blue"},
+            {**ALL, "REVISION": "blue"},
             True,
             [
                 "istio-leader",
@@ -129,138 +129,146 @@ STATUS, CLASSES, DEPLOYMENTS = (
         ),
     ],
 )
-def test_settings_say_what_is_written(
-    journal: Journal, environ: dict[str, str], injects: bool, matters: list[str], makes_classes: bool
+def test_settings_select_controllers(
+    journal: Journal, environ: dict[str, str], has_injector: bool, locks: list[str], has_class_controller: bool
 ) -> None:
-    it = Written(journal, environ, injects)
-    assert it.elections() == matters
-    assert ("GatewayClassController" in journal.names) is makes_classes
-    assert ("GatewayDeploymentController" in journal.names) is any("deployment" in name for name in matters)
+    harness = Harness(journal, environ, has_injector)
+    assert harness.elections() == locks
+    assert ("GatewayClassController" in journal.names) is has_class_controller
+    assert ("GatewayDeploymentController" in journal.names) is any("deployment" in name for name in locks)
 
 
-def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
-    it = Written(journal, {**EVERY, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east"})
-    client, db, backoff, choose = it.client, it.db, it.pace.backoff, it.choose
-    assert journal.one("RevisionTags").given == (client, "blue", "mesh", it.pace, choose)
-    found = it.statuses()
-    assert list(found) == ["gateways", "ingresses", "ambient"]
-    for name, one in found.items():
-        path, is_ours = one.given[3:5]
-        assert one.given == (
+def test_parts_receive_their_arguments(journal: Journal) -> None:
+    harness = Harness(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east"})
+    client, db, backoff, rng = harness.client, harness.db, harness.watch_options.backoff, harness.rng
+    assert journal.one("RevisionTags").given == (client, "blue", "mesh", harness.watch_options, rng)
+    statuses = harness.statuses()
+    assert list(statuses) == ["gateways", "ingresses", "ambient"]
+    for name, controller in statuses.items():
+        path, is_ours = controller.given[3:5]
+        assert controller.given == (
             client,
             db,
-            one.given[2],
+            controller.given[2],
             path,
             is_ours,
             DocumentOrigin("east", True, "blue"),
             backoff,
-            choose,
+            rng,
         )
         assert path(ObjectRef(GATEWAY, "shop", "edge")) == f"{GATEWAY}/shop/edge"
-        assert (is_ours == it.writers.is_ours) is (name != "ingresses")
-    assert found["ingresses"].given[4](object()) is True
+        assert (is_ours == harness.controllers.is_ours) is (name != "ingresses")
+    assert statuses["ingresses"].given[4](object()) is True
     path = journal.one("GatewayClassController").given[2]
-    assert journal.one("GatewayClassController").given == (client, db, path, backoff, choose)
+    assert journal.one("GatewayClassController").given == (client, db, path, backoff, rng)
     assert path("istio") == f"{GATEWAY_CLASS.id}//istio"
     path = journal.one("ShadowServiceController").given[2]
-    assert journal.one("ShadowServiceController").given == (client, db, path, it.writers.is_ours, backoff, choose)
+    assert journal.one("ShadowServiceController").given == (client, db, path, harness.controllers.is_ours, backoff, rng)
     assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
 
 
-def test_gateways_are_deployed_with_what_the_injector_has(journal: Journal) -> None:
-    it = Written(
+def test_deployments_use_the_injector_configuration(journal: Journal) -> None:
+    harness = Harness(
         journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"}
     )
-    given = journal.one("GatewayDeploymentController").given
-    around = given[3]
-    assert given == (it.client, it.db, given[2], around, "a/controller", it.pace, it.choose)
-    assert given[2]() == f"{GATEWAY}/"
-    assert (around.config(), around.mesh() is it.mesh, around.proxy_ids("shop")) == ("the templates", True, (7, 8))
-    assert (around.cluster, around.revision, around.copies_metadata, around.compliance_policy) == (
+    args = journal.one("GatewayDeploymentController").given
+    context = args[3]
+    assert args == (harness.client, harness.db, args[2], context, "a/controller", harness.watch_options, harness.rng)
+    assert args[2]() == f"{GATEWAY}/"
+    assert (context.config(), context.mesh() is harness.mesh, context.proxy_ids("shop")) == (
+        "the templates",
+        True,
+        (7, 8),
+    )
+    assert (context.cluster, context.revision, context.copies_metadata, context.compliance_policy) == (
         "east",
         "blue",
         True,
         "fips",
     )
-    assert not Written(Journal(), {}).journal.made
-    usual = around.proxy_config("shop", {"app": "edge"})
-    assert usual == it.mesh.default_config
-    it.configs = [ProxyConfigObject("shop", selector={"app": "edge"}, concurrency=3)]
-    assert around.proxy_config("shop", {"app": "edge"}).concurrency == 3
-    assert around.proxy_config("shop", {"app": "web"}) == around.proxy_config("bank", {"app": "edge"}) == usual
+    assert not Harness(Journal(), {}).journal.made
+    default = context.proxy_config("shop", {"app": "edge"})
+    assert default == harness.mesh.default_config
+    harness.configs = [ProxyConfigObject("shop", selector={"app": "edge"}, concurrency=3)]
+    assert context.proxy_config("shop", {"app": "edge"}).concurrency == 3
+    assert context.proxy_config("shop", {"app": "web"}) == context.proxy_config("bank", {"app": "edge"}) == default
 
 
-def test_labels_of_a_gateway_are_copied_where_the_settings_have_it_so(journal: Journal) -> None:
-    Written(journal, {"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false"})
+def test_copying_gateway_labels_is_configurable(journal: Journal) -> None:
+    Harness(journal, {"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false"})
     assert journal.one("GatewayDeploymentController").given[3].copies_metadata is False
 
 
-def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Journal) -> None:
-    it = Written(journal, {})
+def test_ownership_follows_object_and_namespace_labels(journal: Journal) -> None:
+    harness = Harness(journal, {})
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"a": "b"}}}
-    it.db.commit([(NAMESPACE.table(it.db), key, row) for (_, key), row in rows_of([namespace]).items()])
-    asked: list[tuple[Any, Any]] = []
+    harness.db.commit([(NAMESPACE.table(harness.db), key, row) for (_, key), row in rows_of([namespace]).items()])
+    calls: list[tuple[Any, Any]] = []
 
-    def is_ours(labels: Any, of_namespace: Any) -> bool:
-        asked.append((dict(labels), None if of_namespace is None else dict(of_namespace)))
+    def is_ours(labels: Any, namespace_labels: Any) -> bool:
+        calls.append((dict(labels), None if namespace_labels is None else dict(namespace_labels)))
         return False
 
-    tags: Any = it.writers.tags
+    tags: Any = harness.controllers.tags
     tags.is_ours = is_ours
     row: Any = SimpleNamespace(labels={"istio.io/rev": "x"}, namespace="shop")
-    assert it.writers.is_ours(row) is False
-    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="bank")) is False  # type: ignore[arg-type]
-    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, (
-        "what the whole cluster has is everybody's"
+    assert harness.controllers.is_ours(row) is False
+    assert harness.controllers.is_ours(SimpleNamespace(labels={}, namespace="bank")) is False  # type: ignore[arg-type]
+    assert harness.controllers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, (
+        "cluster-scoped objects belong to every revision"
     )
-    assert asked == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
+    assert calls == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
     ours = journal.one("GatewayDeploymentController").given[3].is_ours
-    assert ours({}, "") is False, "of a Gateway it is asked whatever its namespace"
+    assert ours({}, "") is False, "Gateway deployments always check the tags"
 
 
-# -- while it runs -----------------------------------------------------------------------------------------------------
+# -- a running process -------------------------------------------------------------------------------------------------
 
 
-async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
-    it = Written(journal, EVERY)
-    await it.writers.start()
+async def test_tag_changes_resync_the_controllers(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
+    await harness.controllers.start()
     await asyncio.sleep(0)
     assert journal.lines == ["RevisionTags.start", "GatewayClassController.run"]
-    assert it.injector is not None
-    for changed in it.writers.tags.on_change:
-        changed()
+    assert harness.injector is not None
+    for on_change in harness.controllers.tags.on_change:
+        on_change()
     assert journal.take_calls() == [
         ("StatusController.resync",),
         ("StatusController.resync",),
         ("GatewayDeploymentController.resync",),
         ("ShadowServiceController.resync",),
     ]
-    for taken in it.injector.on_take:
-        taken()
-    assert journal.take_calls() == [("GatewayDeploymentController.resync",)], "the templates are others"
-    for followed in it.source.on_follow:
-        followed(GATEWAY)
+    for on_take in harness.injector.on_load:
+        on_take()
+    assert journal.take_calls() == [("GatewayDeploymentController.resync",)], "the templates changed"
+    for on_follow in harness.source.on_watch:
+        on_follow(GATEWAY)
         assert journal.take_calls() == []
-        followed(GATEWAY_CLASS.id)
+        on_follow(GATEWAY_CLASS.id)
     assert journal.take_calls() == [("GatewayClassController.resync",)]
-    await it.writers.stop()
+    await harness.controllers.stop()
     assert journal.lines[2:] == ["RevisionTags.stop"]
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
-async def test_without_any_part_only_tags_are_followed(journal: Journal) -> None:
-    it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
-    await it.writers.start()
-    assert (it.writers.tags.on_change, it.source.on_follow, journal.lines) == ([], [], ["RevisionTags.start"])
-    it.writers.on_stream_commit([])
+async def test_only_tags_are_watched_without_controllers(journal: Journal) -> None:
+    harness = Harness(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
+    await harness.controllers.start()
+    assert (harness.controllers.tags.on_change, harness.source.on_watch, journal.lines) == (
+        [],
+        [],
+        ["RevisionTags.start"],
+    )
+    harness.controllers.on_stream_commit([])
     assert journal.take_calls() == []
-    await it.writers.stop()
+    await harness.controllers.stop()
 
 
-async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journal) -> None:
-    it = Written(journal, EVERY)
+async def test_leaders_wait_for_the_tags_except_for_ingresses(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
     for (name, lead), part in zip(
-        it.writers.elections(),
+        harness.controllers.elections(),
         (
             "StatusController",
             "StatusController",
@@ -277,40 +285,42 @@ async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journ
         task.cancel()
 
 
-def committed(it: Written, *tables: str) -> list[tuple[Any, ...]]:
-    it.journal.take_calls()
-    hit: Any = ["some nodes"]
-    it.writers.on_commit(Commit(hit, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
-    return it.journal.take_calls()
+def calls_for(harness: Harness, *tables: str) -> list[tuple[Any, ...]]:
+    harness.journal.take_calls()
+    nodes: Any = ["some nodes"]
+    harness.controllers.on_commit(
+        Commit(nodes, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0)
+    )
+    return harness.journal.take_calls()
 
 
-def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
-    it = Written(journal, EVERY)
-    hit = ["some nodes"]
-    status, deployed, shadowed = (
-        ("StatusController.on_commit", hit),
-        ("GatewayDeploymentController.on_commit", hit),
-        ("ShadowServiceController.on_commit", hit),
+def test_commits_notify_affected_parts(journal: Journal) -> None:
+    harness = Harness(journal, ALL)
+    affected = ["some nodes"]
+    status, deployment, shadow = (
+        ("StatusController.on_commit", affected),
+        ("GatewayDeploymentController.on_commit", affected),
+        ("ShadowServiceController.on_commit", affected),
     )
     edits = [("services", "key", None)]
-    assert committed(it, "services") == [(*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
+    assert calls_for(harness, "services") == [(*status, edits), (*status, edits), (*status, edits), deployment, shadow]
     edits = [(GATEWAY_CLASS.table_name, "key", None)]
-    assert committed(it, GATEWAY_CLASS.table_name) == [
+    assert calls_for(harness, GATEWAY_CLASS.table_name) == [
         ("GatewayClassController.resync",),
         (*status, edits),
         (*status, edits),
         (*status, edits),
-        deployed,
-        shadowed,
+        deployment,
+        shadow,
     ]
     for table in ("MeshConfig", PROXY_CONFIG.table_name):
-        assert [call[0] for call in committed(it, table)][-3:] == [
+        assert [call[0] for call in calls_for(harness, table)][-3:] == [
             "GatewayDeploymentController.on_commit",
             "GatewayDeploymentController.resync",
             "ShadowServiceController.on_commit",
         ]
-    told = [call[0] for call in committed(it, NAMESPACE.table_name)]
-    assert told == [
+    names = [call[0] for call in calls_for(harness, NAMESPACE.table_name)]
+    assert names == [
         "StatusController.on_commit",
         "StatusController.resync",
         "StatusController.on_commit",
@@ -321,12 +331,12 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
         "ShadowServiceController.on_commit",
     ]
     nodes: Any = ["others"]
-    it.writers.on_stream_commit(nodes)
+    harness.controllers.on_stream_commit(nodes)
     assert journal.take_calls() == [("StatusController.on_commit", nodes, ())]
 
 
-def test_without_the_gateway_api_ingresses_have_their_status(journal: Journal) -> None:
-    it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
-    assert [call[0] for call in committed(it, NAMESPACE.table_name, GATEWAY_CLASS.table_name, "MeshConfig")] == [
+def test_ingresses_have_status_without_the_gateway_api(journal: Journal) -> None:
+    harness = Harness(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
+    assert [call[0] for call in calls_for(harness, NAMESPACE.table_name, GATEWAY_CLASS.table_name, "MeshConfig")] == [
         "StatusController.on_commit"
     ]

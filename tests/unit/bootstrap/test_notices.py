@@ -1,4 +1,4 @@
-"""What is counted and logged when configuration changes, and when an object is wrong."""
+"""Metrics and logs of configuration changes and rejected objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testing.mesh.clock import VirtualClock
 from testing.mesh.world import World
 
 GATEWAY = ObjectRef(GroupKind("networking.istio.io", "Gateway"), "shop", "front")
-REFUSED = Problem(code="bad-port", object=GATEWAY, message="70000 is no port")
+REJECTED = Problem(code="bad-port", object=GATEWAY, message="70000 is no port")
 
 
 class StillClock:
@@ -32,7 +32,7 @@ class StillClock:
         return 0.0
 
 
-def counted(problem: Problem) -> list[str]:
+def rejection_lines(problem: Problem) -> list[str]:
     metrics, mesh = Metrics(), Mesh()
     ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_problem(problem)  # type: ignore[arg-type]
     return [
@@ -40,40 +40,40 @@ def counted(problem: Problem) -> list[str]:
     ]
 
 
-def test_an_object_that_is_refused_is_counted_by_kind_and_name() -> None:
-    assert counted(REFUSED) == ['pilot_total_rejected_configs{name="shop/front",type="gateway"} 1']
-    assert counted(replace(REFUSED, object=GATEWAY._replace(namespace=""))) == [
+def test_rejected_object_is_counted_by_kind_and_name() -> None:
+    assert rejection_lines(REJECTED) == ['pilot_total_rejected_configs{name="shop/front",type="gateway"} 1']
+    assert rejection_lines(replace(REJECTED, object=GATEWAY._replace(namespace=""))) == [
         'pilot_total_rejected_configs{name="front",type="gateway"} 1'
     ]
 
 
-def test_a_warning_refuses_nothing_and_is_not_counted() -> None:
-    assert counted(replace(REFUSED, severity=Severity.WARNING)) == []
+def test_warning_is_not_a_rejection() -> None:
+    assert rejection_lines(replace(REJECTED, severity=Severity.WARNING)) == []
 
 
-def test_a_file_that_cannot_be_read_names_no_object_and_is_not_counted() -> None:
-    assert counted(replace(REFUSED, object=ObjectRef(), file="a.yaml")) == []
+def test_unreadable_file_is_not_a_rejection() -> None:
+    assert rejection_lines(replace(REJECTED, object=ObjectRef(), file="a.yaml")) == []
 
 
-def test_a_provider_whose_service_is_not_there_is_counted_by_its_type() -> None:
-    named = "{service: none.test, port: 1}"
+def test_missing_provider_service_is_counted_by_type() -> None:
+    service = "{service: none.test, port: 1}"
     providers = (
-        f"{{name: z, zipkin: {named}}}, {{name: f, envoyFileAccessLog: {{}}}}, {{name: l, envoyHttpAls: {named}}}"
+        f"{{name: z, zipkin: {service}}}, {{name: f, envoyFileAccessLog: {{}}}}, {{name: l, envoyHttpAls: {service}}}"
     )
     mesh = World(f"extensionProviders: [{providers}]").mesh
     metrics = Metrics()
     notices = ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock())  # type: ignore[arg-type]
     for problem in (
         *mesh_problems(mesh, MESH),
-        replace(REFUSED, code="service-not-found", path="extensionProviders[0]"),
+        replace(REJECTED, code="service-not-found", path="extensionProviders[0]"),
     ):
         notices.on_problem(problem)
-    found = sorted(
+    lines = sorted(
         line
         for line in metrics.exposition().decode().splitlines()
         if line.startswith("provider_lookup_cluster_failures")
     )
-    assert found == [f'provider_lookup_cluster_failures{{type="{kind}"}} 1' for kind in ("envoyHTTPAls", "zipkin")]
+    assert lines == [f'provider_lookup_cluster_failures{{type="{kind}"}} 1' for kind in ("envoyHTTPAls", "zipkin")]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -91,39 +91,39 @@ spec: {hosts: [one.example.com], http: [{route: [{destination: {host: one.exampl
 """
 
 
-class Waking(Discovery):
-    """Tells what it was woken with; each change concerns three proxies."""
+class RecordingDiscovery(Discovery):
+    """Discovery that records each wake-up, which concerns three proxies."""
 
     def __init__(self, mesh: Mesh, metrics: Metrics) -> None:
         super().__init__(mesh, metrics, proxy_plan)
-        self.woken: list[tuple[Any, ...]] = []
+        self.wakes: list[tuple[Any, ...]] = []
 
     def wake(self, reached: Any, reasons: Any, event: int = 0) -> int:
-        self.woken.append((reached, dict(reasons), event))
+        self.wakes.append((reached, dict(reasons), event))
         return 3
 
 
 class TracedChanges:
     def __init__(self) -> None:
-        self.told: list[tuple[int, Commit, int]] = []
+        self.commits: list[tuple[int, Commit, int]] = []
 
     def on_commit(self, event: int, commit: Commit, woken: int) -> None:
-        self.told.append((event, commit, woken))
+        self.commits.append((event, commit, woken))
 
 
-def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.LogCaptureFixture) -> None:
+def test_commit_is_logged_counted_and_wakes_proxies(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     world, metrics, clock, traces = World(), Metrics(), VirtualClock(), TracedChanges()
     world.apply(ENTRY)
-    discovery = Waking(world.mesh, metrics)
+    discovery = RecordingDiscovery(world.mesh, metrics)
     notices = ChangeReporter(world.mesh, discovery, metrics, clock, traces)  # type: ignore[arg-type]
     edits: Any = [
         (VIRTUAL_SERVICE.table_name, ("shop", "routes"), object()),
         (SERVICE_ENTRY.table_name, ("shop", "one"), object()),
     ]
     events: Any = Counter({(VIRTUAL_SERVICE.table_name, "add"): 2, (SERVICE_ENTRY.table_name, "update"): 1})
-    hit: Any = ["some nodes"]
-    first = Commit(hit, edits, 5, clock.now - 2.0, clock.now - 0.25, events, 0.004)
+    nodes: Any = ["some nodes"]
+    first = Commit(nodes, edits, 5, clock.now - 2.0, clock.now - 0.25, events, 0.004)
     notices.on_commit(first)
     clock.advance(1.5)
     second = Commit([], [("MeshConfig", "mesh", object())], 1, clock.now - 0.5, clock.now - 0.125, Counter(), 0.0)
@@ -136,9 +136,9 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
         f"XDS: Pushing Services:2 ConnectedEndpoints:3 Version:{version}",
     ]
     assert [record.fields for record in caplog.records] == [{"event": 1}, {"event": 1}, {"event": 2}, {"event": 2}]  # type: ignore[attr-defined]
-    assert discovery.woken == [(["some nodes"], {"config": 1, "service": 1}, 1), ([], {"global": 1}, 2)]
-    assert traces.told == [(1, first, 3), (2, second, 3)]
-    shown = metrics.exposition().decode().splitlines()
+    assert discovery.wakes == [(["some nodes"], {"config": 1, "service": 1}, 1), ([], {"global": 1}, 2)]
+    assert traces.commits == [(1, first, 3), (2, second, 3)]
+    lines = metrics.exposition().decode().splitlines()
     assert {
         "pilot_services 2",
         "pilot_virt_services 1",
@@ -149,10 +149,10 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
         'pilot_inbound_updates{type="config"} 2',
         'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2',
         'pilot_k8s_cfg_events{event="update",type="ServiceEntry"} 1',
-    } <= set(shown)
+    } <= set(lines)
 
 
-def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_commit_reports_no_services(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mesh, metrics = Mesh(), Metrics()
     ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_commit(
@@ -162,7 +162,7 @@ def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFix
     assert caplog.messages[1].startswith("XDS: Pushing Services:0 ConnectedEndpoints:0 Version:")
 
 
-def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_derivation_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     @derived
     def broken(db: Database, key: str) -> int:
         return len(key)
@@ -179,7 +179,7 @@ def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest
     assert isinstance(record.exc_info[1], ZeroDivisionError)
 
 
-def test_a_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    counted(REFUSED)
+def test_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    rejection_lines(REJECTED)
     assert len(caplog.messages) == 1
     assert "70000 is no port" in caplog.text

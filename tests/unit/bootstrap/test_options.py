@@ -1,4 +1,4 @@
-"""Flags that say several things at once, and how processes are told of the stacks of their threads and tasks."""
+"""Flags with several values, and logs of stacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def addresses(**flags: object) -> ListenAddresses:
     return parse_addresses(load([f"--{name}={value}" for name, value in flags.items()], {}).settings)
 
 
-def test_every_port_has_an_address_of_its_own() -> None:
+def test_each_port_has_its_own_address() -> None:
     assert addresses() == ListenAddresses(
         http=Address("", 8080),
         grpc=Address("", 15010),
@@ -32,8 +32,8 @@ def test_every_port_has_an_address_of_its_own() -> None:
         webhooks=Address("", 15017),
         controlz=Address("127.0.0.1", 9876),
     )
-    given = {flag: f"host-{number}:{number}" for number, flag in enumerate(FLAGS)}
-    assert addresses(**given, ctrlz_address="*", ctrlz_port=65535) == ListenAddresses(
+    flags = {flag: f"host-{number}:{number}" for number, flag in enumerate(FLAGS)}
+    assert addresses(**flags, ctrlz_address="*", ctrlz_port=65535) == ListenAddresses(
         Address("host-0", 0),
         Address("host-1", 1),
         Address("host-2", 2),
@@ -45,30 +45,30 @@ def test_every_port_has_an_address_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_an_address_that_is_none_is_named_by_its_flag(flag: str) -> None:
+def test_invalid_address_error_names_the_flag(flag: str) -> None:
     with pytest.raises(FlagError, match=f"^invalid argument for --{flag}: '15010' is not host:port or :port$"):
         addresses(**{flag: "15010"})
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_controlz_listens_on_a_port_that_there_is(port: int) -> None:
+def test_invalid_controlz_port_is_rejected(port: int) -> None:
     with pytest.raises(FlagError, match=f"^invalid argument for --ctrlz_port: {port} is not a port$"):
         addresses(ctrlz_port=port)
 
 
-def test_clusters_have_one_alias_each() -> None:
+def test_aliases_are_unique_per_cluster() -> None:
     assert parse_aliases([]) == {}
     assert parse_aliases(["a=one", "b=two=2"]) == {"a": "one", "b": "two=2"}
     with pytest.raises(
         FlagError, match=r"^invalid argument for --clusterAliases: cluster 'one' has more than one alias$"
     ):
         parse_aliases(["a=one", "b=one"])
-    for wrong in ("one", "=one", "one=", "="):
-        with pytest.raises(FlagError, match=f"^invalid argument for --clusterAliases: '{wrong}' is not alias=cluster$"):
-            parse_aliases([wrong])
+    for alias in ("one", "=one", "one=", "="):
+        with pytest.raises(FlagError, match=f"^invalid argument for --clusterAliases: '{alias}' is not alias=cluster$"):
+            parse_aliases([alias])
 
 
-def test_kubernetes_is_the_only_registry() -> None:
+def test_only_the_kubernetes_registry_is_accepted() -> None:
     check_sources(IngestSettings())
     for registries in ((), ("Consul",), ("Kubernetes", "Mock")):
         with pytest.raises(
@@ -80,26 +80,26 @@ def test_kubernetes_is_the_only_registry() -> None:
 # -- stacks ------------------------------------------------------------------------------------------------------------
 
 
-async def wait_deep(depth: int, until: asyncio.Event) -> None:
+async def wait_nested(depth: int, event: asyncio.Event) -> None:
     if depth:
-        await wait_deep(depth - 1, until)
+        await wait_nested(depth - 1, event)
     else:
-        await until.wait()
+        await event.wait()
 
 
-def hold_deep(depth: int, entered: threading.Event, until: threading.Event) -> None:
+def block_nested(depth: int, entered: threading.Event, event: threading.Event) -> None:
     if depth:
-        hold_deep(depth - 1, entered, until)
+        block_nested(depth - 1, entered, event)
     else:
         entered.set()
-        until.wait(30)
+        event.wait(30)
 
 
-async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stack_lists_twelve_calls_innermost_first(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     until, entered, leave = asyncio.Event(), threading.Event(), threading.Event()
-    task = asyncio.create_task(wait_deep(20, until), name="deep")
-    thread = threading.Thread(target=hold_deep, args=(20, entered, leave), name="deeper")
+    task = asyncio.create_task(wait_nested(20, until), name="deep")
+    thread = threading.Thread(target=block_nested, args=(20, entered, leave), name="deeper")
     thread.start()
     assert entered.wait(30)
     await asyncio.sleep(0)
@@ -112,32 +112,32 @@ async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCap
         thread.join()
     [told] = [message for message in caplog.messages if message.startswith("stack of thread deeper: ")]
     calls = [place.split()[0] for place in told.removeprefix("stack of thread deeper: ").split(" in ")]
-    assert (len(calls), calls[-1]) == (12, "test_options.hold_deep")
-    assert calls[0] != "test_options.hold_deep", "it waits in an event"
+    assert (len(calls), calls[-1]) == (12, "test_options.block_nested")
+    assert calls[0] != "test_options.block_nested", "the innermost call is the wait of the event"
     [told] = [message for message in caplog.messages if message.startswith("stack of task deep: ")]
     calls = [place.split()[0] for place in told.removeprefix("stack of task deep: ").split(" in ")]
-    assert calls == ["asyncio.locks.Event.wait", *["test_options.wait_deep"] * 11]
-    assert " in test_options.wait_deep (bootstrap/test_options.py:" in told
+    assert calls == ["asyncio.locks.Event.wait", *["test_options.wait_nested"] * 11]
+    assert " in test_options.wait_nested (bootstrap/test_options.py:" in told
 
 
 @pytest.mark.parametrize(
-    ("there", "told", "left"),
+    ("running", "expected", "omission"),
     [
         (200, 200, None),
         (201, 200, "omitted the stacks of 1 more tasks"),
         (203, 200, "omitted the stacks of 3 more tasks"),
     ],
 )
-async def test_only_so_many_tasks_are_told(
-    there: int, told: int, left: str | None, caplog: pytest.LogCaptureFixture
+async def test_task_stacks_are_limited(
+    running: int, expected: int, omission: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
     others = len(asyncio.all_tasks())
     until = asyncio.Event()
-    tasks = [asyncio.create_task(wait_deep(0, until)) for _ in range(there - others)]
+    tasks = [asyncio.create_task(wait_nested(0, until)) for _ in range(running - others)]
     await asyncio.sleep(0)
     log_stacks()
     until.set()
     await asyncio.gather(*tasks)
-    assert sum(message.startswith("stack of task ") for message in caplog.messages) == told
-    assert [message for message in caplog.messages if "more tasks" in message] == ([left] if left else [])
+    assert sum(message.startswith("stack of task ") for message in caplog.messages) == expected
+    assert [message for message in caplog.messages if "more tasks" in message] == ([omission] if omission else [])

@@ -104,7 +104,7 @@ async def test_a_trust_bundle_has_the_roots_and_keeps_them(server: ApiServer) ->
 
     roots, client = ["one"], client_of(server)
     writer = TrustBundleController(client, lambda: roots[0], pace(), random.Random(1))
-    server.faults.refuse(503, times=3, concerns=lambda asked: asked.verb == "create")
+    server.faults.refuse(503, times=3, matching=lambda asked: asked.verb == "create")
     task = asyncio.create_task(writer.run())
     await until(lambda: there() == {"signerName": "istio.io/istiod-ca", "trustBundle": "one"})
     assert server.faults.spent
@@ -131,10 +131,10 @@ async def test_a_write_that_fails_is_tried_again_and_one_that_is_forbidden_is_no
         return bool(asked.verb == "create")
 
     server.put(namespace("a"))
-    server.faults.refuse(503, times=5, concerns=creates)
+    server.faults.refuse(503, times=5, matching=creates)
     async with writing(Roots(server)) as it:
         await until(lambda: "a" in it.there() and "a" in it.there(CRL))
-        server.faults.refuse(403, times=2, concerns=creates)
+        server.faults.refuse(403, times=2, matching=creates)
         server.put(namespace("b"))
         await until(lambda: server.faults.spent)
         server.put(namespace("c"))

@@ -115,10 +115,10 @@ async def test_whose_objects_change_is_told_unless_it_was_us() -> None:
     labelled = {MANAGED: "x", "gateway.networking.k8s.io/gateway-name": "gw"}
     client = Scripted(GET=[GONE], PATCH=[service("7", labelled, type="A")])
     them = deployed(client, told.append)
-    (follower,) = [one for one in them.informers() if one.collection.path.endswith("/services")]
+    (informer,) = [one for one in them.informers() if one.collection.path.endswith("/services")]
 
     async def see(plain: Plain | None) -> None:
-        await follower._receive(
+        await informer._receive(
             [ObjectChange(NamespacedName("a", "edge"), None if plain is None else json.dumps(plain).encode())]
         )
 

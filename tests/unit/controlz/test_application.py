@@ -18,7 +18,7 @@ from pilot.lib import log
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.log_scopes import find_scope, set_output_level
 from pilot.lib.metrics import Metrics
-from pilot.lib.shown_process import HIDDEN, shown_arguments, shown_environment
+from pilot.lib.redaction import HIDDEN, redacted_arguments, redacted_environment
 
 SCOPE = "controlz-test"
 PLAIN = "text/plain; charset=utf-8"
@@ -334,7 +334,7 @@ async def test_the_signal_has_stacks_written(site: Client, process: Process, met
     ],
 )
 def test_names_of_secrets_hide_their_values(name: str) -> None:
-    assert shown_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]
+    assert redacted_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_names_of_secrets_hide_their_values(name: str) -> None:
     ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"],
 )
 def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> None:
-    assert shown_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]
+    assert redacted_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]
 
 
 @pytest.mark.parametrize(
@@ -351,11 +351,11 @@ def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> N
     [("POD_NAME", "istiod-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("MONKEY", "banana"), ("TOKEN", "")],
 )
 def test_what_is_no_secret_is_shown(name: str, value: str) -> None:
-    assert shown_environment({name: value}) == [{"name": name, "value": value}]
+    assert redacted_environment({name: value}) == [{"name": name, "value": value}]
 
 
 def test_values_of_secret_flags_are_hidden() -> None:
-    shown = shown_arguments(ARGUMENTS)
+    shown = redacted_arguments(ARGUMENTS)
     assert shown == ["/bin/pilot-discovery", "discovery", f"--password={HIDDEN}", "--token", HIDDEN, "--domain", "a<b"]
 
 

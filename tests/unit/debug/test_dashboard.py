@@ -18,7 +18,7 @@ from pilot.config.problem import ObjectRef, Problem
 from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
-from pilot.debug.dashboard.fleet import ProxyRows, look_at
+from pilot.debug.dashboard.fleet import ProxyRows, snapshot_stream
 from pilot.debug.dashboard.mesh import WHOLE, mesh_context, show_picture
 from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.dashboard.stream import EventStream
@@ -187,7 +187,7 @@ def connection(name: str, **watches: FakeWatch) -> FakeConnection:
     ],
 )
 def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, error: str) -> None:
-    row, sent, _ = look_at(connection("web-0.a", cds=watch))
+    row, sent, _ = snapshot_stream(connection("web-0.a", cds=watch))
     assert (row.name, row.namespace, row.state, row.error, sent) == ("web-0", "a", state, error, watch.sent_at)
 
 
@@ -197,12 +197,12 @@ def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None
         "lds": FakeWatch(nonce_sent="n2", sent_at=4.0),
         "rds": FakeWatch(nonce_sent="n2", sent_at=3.0),
     }
-    row, sent, _ = look_at(connection("web-0.a", **watches))
+    row, sent, _ = snapshot_stream(connection("web-0.a", **watches))
     assert (row.waits_since, sent) == (3.0, 5.0)
-    again = look_at(connection("web-0.a", **watches), row)
+    again = snapshot_stream(connection("web-0.a", **watches), row)
     assert again.row is row
     watches["rds"].nonce_acked = "n2"
-    assert look_at(connection("web-0.a", **watches), row).row == row._replace(waits_since=4.0)
+    assert snapshot_stream(connection("web-0.a", **watches), row).row == row._replace(waits_since=4.0)
 
 
 async def test_only_what_changed_is_told() -> None:

@@ -14,8 +14,8 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SIDECAR
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
+from pilot.ingest.file_decoder import FileDecoder
 from pilot.ingest.folder import is_configuration, place_of
-from pilot.ingest.reading import Reader
 from testing.control_planes.config_folder import Files, service
 
 
@@ -241,13 +241,13 @@ def test_only_changed_files_are_read_again(tmp_path: pathlib.Path, monkeypatch: 
         files.write(f"{name}.yaml", service(name))
     files.source.rescan()
     read: list[str] = []
-    real = Reader.read
+    real = FileDecoder.read
 
-    def note(reader: Reader, path: str, data: bytes) -> list[Decoded]:
+    def note(reader: FileDecoder, path: str, data: bytes) -> list[Decoded]:
         read.append(os.path.basename(path))
         return real(reader, path, data)
 
-    monkeypatch.setattr(Reader, "read", note)
+    monkeypatch.setattr(FileDecoder, "read", note)
     files.source.rescan()
     assert read == []
     files.write("b.yaml", service("b", 8080))
@@ -331,7 +331,7 @@ def test_a_bug_of_ours_stays_with_the_file_that_met_it(tmp_path: pathlib.Path, m
     def fail(plain: Any, *rest: Any) -> Any:
         return decode_document(plain, *rest) if plain["metadata"]["name"] != "bad" else 1 // 0
 
-    monkeypatch.setattr("pilot.ingest.reading.decode_document", fail)
+    monkeypatch.setattr("pilot.ingest.file_decoder.decode_document", fail)
     for name in ("bad", "good"):
         (tmp_path / f"{name}.yaml").write_text(service(name))
     files = Files(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.host_names.follower import GatewayNames
+from pilot.ingest.host_names.gateway_names import GatewayNames
 from pilot.ingest.host_names.lookup import LookupFailed, NameServers, ResolvedName, read_name_servers
 from pilot.ingest.host_names.message import AAAA, A, build_query, parse_reply
 from pilot.ingest.problems import ProblemStore

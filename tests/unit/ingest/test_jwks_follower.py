@@ -13,7 +13,7 @@ from pilot.config.problem import Problem
 from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.jwks.client import KeySetError
-from pilot.ingest.jwks.follower import MAX_AGE_SECONDS, KeySets
+from pilot.ingest.jwks.key_sets import MAX_AGE_SECONDS, KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration

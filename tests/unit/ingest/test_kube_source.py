@@ -1,4 +1,4 @@
-"""Which kinds are followed, and when: definitions that come, change and go; revisions; kinds that are left out."""
+"""Which kinds are watch, and when: definitions that come, change and go; revisions; kinds that are left out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
+from pilot.ingest.watched_kinds import read_kinds
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definition, definitions
@@ -120,7 +120,7 @@ async def test_a_kind_is_read_in_the_version_that_is_served_and_loses_nothing_wh
         server.put(gateway("b"))
         await until(lambda: it.gateways() == {"a", "b"})
         await until(lambda: watched()[-1] == "v1")
-        await until(lambda: it.source.followed[GATEWAY.id].follower.versions.keys() == {("a", "a"), ("a", "b")})
+        await until(lambda: it.source.watches[GATEWAY.id].informer.versions.keys() == {("a", "a"), ("a", "b")})
 
 
 async def test_a_definition_in_no_version_that_we_read_keeps_nobody_waiting(server: ApiServer) -> None:
@@ -190,11 +190,11 @@ async def test_of_another_cluster_only_what_runs_in_it_is_read(server: ApiServer
 async def test_readiness_waits_for_every_kind(server: ApiServer) -> None:
     for plain in definitions():
         server.put(plain)
-    server.faults.refuse(503, times=10, concerns=lambda asked: asked.resource.plural == "sidecars")
+    server.faults.refuse(503, times=10, matching=lambda asked: asked.resource.plural == "sidecars")
     async with Reading(server) as it:
         assert server.faults.spent
-        assert all(followed.settled.is_set() for followed in it.source.followed.values())
-        assert len(it.source.followed) == len(list(CATALOGUE))
+        assert all(watch.settled.is_set() for watch in it.source.watches.values())
+        assert len(it.source.watches) == len(list(CATALOGUE))
 
 
 def test_plurals() -> None:

@@ -151,7 +151,7 @@ async def test_other_credentials_are_taken_without_an_edit_and_the_old_ones_used
         await until(lambda: it.services() == {"west/a", "west/c"}, 5)
         it.secret("one", west=kubeconfig(it.west, "other"))
         await until(lambda: "other" in it.remote.clusters["west"].kubeconfig.decode())
-        it.west.tokens.known[ADMIN] = it.west.tokens.known[ADMIN]._replace(expired=True)
+        it.west.tokens.by_value[ADMIN] = it.west.tokens.by_value[ADMIN]._replace(expired=True)
         it.west.faults.end_watches("abort")
         it.west.put(service("d"))
         await until(lambda: it.services() == {"west/a", "west/c", "west/d"})

@@ -17,13 +17,14 @@ import yaml
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.problem import Problem
 from pilot.debug.configuration import problemz
-from pilot.ingest import file_source, reading
+from pilot.ingest import file_decoder as reading
+from pilot.ingest import file_source
 from pilot.ingest.batch import Batch
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import decode_document
 from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
 from pilot.ingest.file_source import FileSource
-from pilot.ingest.folder import UNKNOWN, Signature, known_part, shown, sign
+from pilot.ingest.folder import UNKNOWN, Signature, shown, sign, valid_parent
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.open_file import NoFile, TooLarge, read_file
@@ -300,7 +301,7 @@ def test_a_change_of_a_name_that_the_kernel_garbles_is_looked_for_in_its_folder(
     files.write(f"x/{STRANGE}", service("a"))
     files.tell("x/a\N{REPLACEMENT CHARACTER}.yaml")
     assert files.services == {"a": 80}
-    assert known_part("/x/a\N{REPLACEMENT CHARACTER}/b.yaml") == "/x"
+    assert valid_parent("/x/a\N{REPLACEMENT CHARACTER}/b.yaml") == "/x"
     assert shown(STRANGE) == "a\\xff.yaml"
 
 

@@ -21,7 +21,7 @@ from pilot.kube.certificate_requests import WORKLOAD_USAGES, CertificateRequestE
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
-from testing.apiserver.request_info import Asked
+from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.server import ApiServer
 from testing.clients.secure_client import SecureClient, Shown, create_certificate, secure_channel, uris
 from testing.control_planes.kube_plane import running
@@ -68,7 +68,7 @@ async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) 
 
 
 async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:
-    def is_approval(asked: Asked) -> bool:
+    def is_approval(asked: RequestInfo) -> bool:
         if asked.subresource == "approval" and asked.name not in changed:
             changed.append(asked.name)
             stored = server.store.get(REQUESTS, ("", asked.name))
@@ -77,14 +77,14 @@ async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_be
         return False
 
     changed: list[str] = []
-    server.faults.refuse(500, concerns=is_approval)
+    server.faults.refuse(500, matching=is_approval)
     Signers(server, {NAME: SIGNER})
     assert await ask(server)
     assert changed
 
 
 async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
-    def issue_late(asked: Asked) -> bool:
+    def issue_late(asked: RequestInfo) -> bool:
         if asked.resource.id == REQUESTS and asked.verb == "watch":
             watches.append(asked.name)
             if len(watches) == 3:
@@ -95,7 +95,7 @@ async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
 
     watches: list[str] = []
     signers: list[Signers] = []
-    server.faults.refuse(500, concerns=issue_late)
+    server.faults.refuse(500, matching=issue_late)
     client = client_of(server)
     try:
         asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
@@ -111,8 +111,8 @@ async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
 async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
     Signers(server, {NAME: SIGNER}, denies=True)
     assert (await refused(server)).endswith("Denied: Policy: not here")
-    server.tokens.allows = lambda *_: False
-    server.faults.refuse(403, concerns=lambda asked: asked.verb == "create", reason="Forbidden")
+    server.tokens.authorizer = lambda *_: False
+    server.faults.refuse(403, matching=lambda asked: asked.verb == "create", reason="Forbidden")
     assert (await refused(server)).startswith("403 Forbidden")
 
 

@@ -37,7 +37,7 @@ class Following:
         self.client = ApiClient(self.credentials, timeouts=PATIENCE)
         self.have: dict[NamespacedName, str] = {}
         self.told: list[tuple[str, bool]] = []
-        self.follower = Informer(
+        self.informer = Informer(
             self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1)
         )
 
@@ -75,7 +75,7 @@ async def following(
     server: ApiServer, streams: bool = False, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
 ) -> AsyncIterator[Following]:
     made = Following(server, streams, collection, backoff)
-    task = asyncio.create_task(made.follower.run())
+    task = asyncio.create_task(made.informer.run())
     try:
         yield made
     finally:
@@ -91,7 +91,7 @@ async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(
     for number in range(PAGE_SIZE + 10):
         server.put(config_map(f"m{number}"))
     async with following(server, streams) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert it.is_current()
         server.put(config_map("m0", 1))
         server.delete(config_map("m1"))
@@ -134,7 +134,7 @@ async def test_what_was_deleted_while_nobody_watched_is_told_by_the_next_list(se
     for name in "abc":
         server.put(config_map(name))
     async with following(server, streams) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         await server.stop()
         server.delete(config_map("b"))
         server.put(config_map("c", 1))
@@ -151,7 +151,7 @@ async def test_refusals_are_tried_again(server: ApiServer, streams: bool, code: 
     server.faults.refuse(code, times=4)
     async with following(server, streams) as it:
         await until(it.is_current)
-        assert it.follower.synced.is_set()
+        assert it.informer.synced.is_set()
         assert server.faults.spent
 
 
@@ -159,7 +159,7 @@ async def test_a_server_without_streams_of_all_objects_is_read_in_pages(server: 
     server.faults.no_watch_lists = True
     server.put(config_map("a"))
     async with following(server, streams=True) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert it.is_current()
     assert [asked.verb for asked in server.requests][:2] == ["watch", "list"]
 
@@ -177,9 +177,9 @@ async def test_a_list_whose_pages_expire_is_begun_again(server: ApiServer) -> No
             server.store.compact()
         return False
 
-    server.faults.refuse(500, concerns=at_the_second_page)
+    server.faults.refuse(500, matching=at_the_second_page)
     async with following(server) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert compacted
         assert it.is_current()
         assert len(it.told) == 2 * PAGE_SIZE + 1, "each once, and m1 again"
@@ -205,16 +205,16 @@ async def test_disorder_of_events_leaves_a_stream_of_all_objects_whole(server: A
         server.put(config_map(f"c{number}"))
     server.faults.disorder = random.Random(seed)
     async with following(server, streams=True) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert it.is_current()
 
 
 async def test_a_new_token_is_taken_when_the_old_one_has_expired(server: ApiServer) -> None:
     token = server.tokens.service_account("istio-system", "istiod", "one")
     async with following(server) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         server.tokens.service_account("istio-system", "istiod", "two")
-        server.tokens.known["one"] = token._replace(expired=True)
+        server.tokens.by_value["one"] = token._replace(expired=True)
         it.credentials.token = "two"
         server.faults.end_watches("abort")
         server.put(config_map("a"))
@@ -228,7 +228,7 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
     async with following(
         server, streams, WatchedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")
     ) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert {name.name for name in it.have} == {"a"}
         server.put(config_map("a", kept="no"))
         server.put(config_map("b", kept="yes"))
@@ -238,7 +238,7 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
 async def test_metadata_alone_has_no_data(server: ApiServer, streams: bool) -> None:
     server.put(config_map("a", 7))
     async with following(server, streams, MAPS._replace(metadata_only=True)) as it:
-        await it.follower.synced.wait()
+        await it.informer.synced.wait()
         assert it.have == {NamespacedName("a", "a"): ""}
 
 
@@ -248,7 +248,7 @@ async def test_bookmarks_move_the_point_from_which_a_watch_goes_on(server: ApiSe
         await until(lambda: len(server.faults.watches) == 1)
         server.put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "a"}})
         server.faults.bookmark()
-        await until(lambda: it.follower._revision == str(server.store.revision))
+        await until(lambda: it.informer._revision == str(server.store.revision))
         server.faults.end_watches("close")
         await until(lambda: len([a for a in server.requests if a.verb == "watch"]) == 2)
         assert server.requests[-1].query["resourceVersion"] == str(server.store.revision)

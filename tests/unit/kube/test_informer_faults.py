@@ -1,4 +1,4 @@
-"""What a follower asks, tells, waits for and logs, answer by answer."""
+"""What a informer asks, tells, waits for and logs, answer by answer."""
 
 from __future__ import annotations
 
@@ -98,27 +98,27 @@ class Followed:
         self.failed = 0
         self._fails, self._batches = fails, 0
         pace = WatchOptions(Backoff(1.0, 30.0), streams, on_failure=self._count)
-        self.follower = Informer(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
+        self.informer = Informer(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
 
     def _count(self) -> None:
         self.failed += 1
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
-        assert self.follower.receiving
+        assert self.informer.receiving
         self._batches += 1
         self.told.append(" ".join(f"{'+' if raw else '-'}{name.name}" for name, raw in changes))
         if self._batches in self._fails:
             raise ZeroDivisionError
 
     async def sleep(self, seconds: float) -> None:
-        assert not self.follower.receiving
+        assert not self.informer.receiving
         self.waits.append(seconds)
 
     async def run(self, monkeypatch: pytest.MonkeyPatch) -> Followed:
         with monkeypatch.context() as patch:
             patch.setattr(follow, "asyncio", types.SimpleNamespace(sleep=self.sleep, Event=asyncio.Event))
             with contextlib.suppress(asyncio.CancelledError):
-                await self.follower.run()
+                await self.informer.run()
         return self
 
 
@@ -137,7 +137,7 @@ async def test_pages_are_read_and_then_watched_from_their_revision(monkeypatch: 
     assert it.server.asked == [LIST, f"{LIST} continue=next", f"{WATCH}4", f"{WATCH}6"]
     assert it.told == ["+a +b", "+c", "+a", "+d"]
     assert it.waits == [0.0]
-    assert it.follower.synced.is_set()
+    assert it.informer.synced.is_set()
 
 
 async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
@@ -199,7 +199,7 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
         "/api/v1/pods: connected again",
         "/api/v1/pods: no route",
     ]
-    assert it.follower.error == "/api/v1/pods: no route"
+    assert it.informer.error == "/api/v1/pods: no route"
     assert it.told == ["+a"]
 
 
@@ -219,7 +219,7 @@ async def test_a_receiver_that_fails_is_told_everything_again(
     assert it.told == ["+a +b", "-b", "+a +b"]
     assert it.waits == [1.0]
     assert "cannot watch /api/v1/pods" in caplog.text
-    assert it.follower.receiving is False
+    assert it.informer.receiving is False
 
 
 async def test_what_a_failed_receiver_may_have_missed_is_told_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ async def test_a_stream_that_fails_in_passing_is_asked_for_again(
 
 async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     it = await Followed(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
-    it.follower.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
+    it.informer.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
     it.server._answers = [page(4, ("a", 1))]
     await it.run(monkeypatch)
     assert it.told == ["+a +b", "+a", "-b"]
@@ -307,9 +307,9 @@ async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: py
         f"list /api/v2/pods {query} limit=500",
         f"watch /api/v2/pods {query} {WATCH.partition('pods ')[2]}4",
     ]
-    await it.follower.clear()
+    await it.informer.clear()
     assert it.told[3:] == ["-a"]
-    await it.follower.clear()
+    await it.informer.clear()
     assert it.told[3:] == ["-a"]
 
 

@@ -177,7 +177,7 @@ async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer
 
 
 async def test_who_loses_a_race_waits(server: ApiServer) -> None:
-    server.faults.refuse(409, times=3, concerns=lambda asked: asked.verb in ("create", "update"))
+    server.faults.refuse(409, times=3, matching=lambda asked: asked.verb in ("create", "update"))
     first = Replica(server, "first")
     await until(lambda: first.working)
     assert server.faults.spent

@@ -53,7 +53,7 @@ async def test_a_token_that_the_server_accepts_is_its_service_account(
 async def test_other_tokens_are_refused(server: ApiServer, reviewers: TokenReviewers, token: str, cluster: str) -> None:
     server.tokens.service_account("shop", "web", "good")
     server.tokens.service_account("shop", "web", "other", audience="somebody")
-    server.tokens.known["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
+    server.tokens.by_value["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
     with pytest.raises(IdentityError):
         await identify(reviewers, token, cluster)
 

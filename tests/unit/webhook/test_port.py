@@ -105,7 +105,7 @@ async def test_another_config_map_is_not_taken_for_the_injectors(tmp_path: pathl
     injector("1")
     async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
         assert it.plane.webhooks.injector is not None
-        it.plane.webhooks.injector.on_take.append(lambda: taken.append(images(it)))
+        it.plane.webhooks.injector.on_load.append(lambda: taken.append(images(it)))
         for change in (lambda: write("other", {"a": "b"}), lambda: injector("2")):
             idle = it.clock.waiting
             change()

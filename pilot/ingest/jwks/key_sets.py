@@ -1,0 +1,180 @@
+"""Fetches the key sets that RequestAuthentications name, refreshes them, and writes them to their table.
+
+If a fetch fails, the last keys stay in use for at most a week. Without keys, the tokens of an issuer are rejected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
+from pilot.config.problem import Problem, Severity
+from pilot.config.security.request_authentication import JwksKey, JwksSource
+from pilot.derive import UNSET, Node
+from pilot.ingest.batch import Batch
+from pilot.ingest.jwks.client import KeySetError
+from pilot.ingest.jwks.store import KeptKeys, KeyStore
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.duration import Duration
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.mesh.security.jwt import remote_key_sets
+from pilot.mesh.tables.database import KEY_SETS, Mesh
+
+_log = scope("jwks")
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+FIRST_SECONDS = 5.0
+"""Maximum wait at startup for key sets that are not cached."""
+_RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+"""Seconds to wait after each consecutive failure. The last value repeats."""
+_AT_ONCE = 8
+
+
+class KeySetFetcher(Protocol):
+    async def fetch(self, key: JwksKey, timeout: float, /) -> str: ...
+    async def close(self) -> None: ...
+
+
+class KeySets:
+    """Keeps the table of key sets up to date. Tests substitute `sleep` and `now`, which returns Unix seconds."""
+
+    def __init__(
+        self,
+        db: Mesh,
+        batch: Batch,
+        client: KeySetFetcher,
+        store: KeyStore,
+        problems: ProblemStore,
+        metrics: Metrics,
+        refresh: Duration,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._db, self._batch, self._client, self._store = db, batch, client, store
+        self._problems, self._metrics, self._refresh = problems, metrics, refresh.seconds
+        self._now, self._sleep = now, sleep
+        self._sources = db.watch(remote_key_sets)
+        self._timeouts: dict[JwksKey, float] = {}
+        self._cache: dict[JwksKey, KeptKeys] = {}
+        self._tasks: dict[JwksKey, asyncio.Task[None]] = {}
+        self._tried: dict[JwksKey, asyncio.Event] = {}
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._started = False
+
+    async def start(self) -> None:
+        """Load the cached key sets, and wait briefly for the first fetch of the others."""
+        self._cache = await asyncio.to_thread(self._store.load)
+        self._started = True
+        self._list()
+        for key in self._cache.keys() - self._tasks.keys():
+            del self._cache[key]
+            self._store.drop(key)
+        fetches = [asyncio.ensure_future(event.wait()) for key, event in self._tried.items() if key not in self._cache]
+        if fetches:
+            await asyncio.wait(fetches, timeout=FIRST_SECONDS)
+            for fetch in fetches:
+                fetch.cancel()
+        self._batch.flush()
+
+    async def stop(self) -> None:
+        """Cancel all fetches."""
+        tasks, self._tasks, self._started = list(self._tasks.values()), {}, False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+    def reached(self, nodes: Iterable[Node]) -> None:
+        """Refresh the list of key sets if a commit may have changed it."""
+        if self._started and self._sources in nodes:
+            self._list()
+
+    def _list(self) -> None:
+        """Start fetching new key sets, and drop those that are no longer in use."""
+        self._db.refresh(self._sources)
+        sources: tuple[JwksSource, ...] = () if self._sources.value is UNSET else self._sources.value
+        self._timeouts = {}
+        for source in sources:
+            self._timeouts[source.key] = max(source.timeout / 1e9, self._timeouts.get(source.key, 0.0))
+        for key in [key for key in self._tasks if key not in self._timeouts]:
+            self._tasks.pop(key).cancel()
+            del self._tried[key]
+            self._cache.pop(key, None)
+            self._store.drop(key)
+            self._batch.put([(KEY_SETS, key, None)])
+            self._problems.replace(_place(key), ())
+        for key in [key for key in self._timeouts if key not in self._tasks]:
+            self._use_cached(key)
+            self._tried[key] = asyncio.Event()
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._refresh_forever(key, self._tried[key]))
+
+    def _use_cached(self, key: JwksKey) -> None:
+        """Write the cached keys to the table, unless they are too old."""
+        cached = self._cache.get(key)
+        if cached is not None and self._now() - cached.fetched < MAX_AGE_SECONDS:
+            self._batch.put([(KEY_SETS, key, cached.keys)])
+
+    async def _refresh_forever(self, key: JwksKey, tried: asyncio.Event) -> None:
+        failures = 0
+        while True:
+            try:
+                async with self._gate:
+                    text = await self._client.fetch(key, self._timeouts[key])
+            except KeySetError as error:
+                failures += 1
+                await self._failed(key, str(error))
+            except Exception:
+                _log.exception("cannot fetch the keys of %s", key)
+                failures += 1
+                await self._failed(key, "internal error")
+            else:
+                failures = 0
+                await self._fetched(key, text)
+            tried.set()
+            await self._sleep(_RETRIES[min(failures, len(_RETRIES)) - 1] if failures else self._refresh)
+
+    async def _fetched(self, key: JwksKey, text: str) -> None:
+        self._metrics.key_set_fetched(True)
+        cached = self._cache.get(key)
+        if cached is None or cached.keys != text:
+            _log.info("new keys for %s", key)
+            self._batch.put([(KEY_SETS, key, text)])
+        self._cache[key] = KeptKeys(key.issuer, key.uri, text, self._now())
+        self._problems.replace(_place(key), ())
+        await asyncio.to_thread(self._store.keep, self._cache[key])
+
+    async def _failed(self, key: JwksKey, reason: str) -> None:
+        """Report a failed fetch, and drop keys that are too old."""
+        self._metrics.key_set_fetched(False)
+        cached = self._cache.get(key)
+        if cached is not None and self._now() - cached.fetched >= MAX_AGE_SECONDS:
+            del self._cache[key]
+            cached = None
+            self._batch.put([(KEY_SETS, key, None)])
+            await asyncio.to_thread(self._store.drop, key)
+        outcome = "its tokens are rejected" if cached is None else "its tokens are verified with the last fetched keys"
+        self._problems.replace(_place(key), self._problems_of(key, f"{key}: {reason}; {outcome}"))
+
+    def _problems_of(self, key: JwksKey, message: str) -> Iterable[Problem]:
+        """Yield a problem for each object that refers to a key set."""
+        table = REQUEST_AUTHENTICATION.table(self._db)
+        sources = () if self._sources.value is UNSET else self._sources.value
+        for name in sorted(
+            {name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}
+        ):
+            if (row := table.peek(name)) is not None:
+                yield Problem(
+                    code="keys-not-fetched",
+                    object=row.ref,
+                    path="spec.jwtRules",
+                    message=message,
+                    severity=Severity.WARNING,
+                )
+
+
+def _place(key: JwksKey) -> tuple[str, str]:
+    return "key sets of issuers", str(key)

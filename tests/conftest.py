@@ -34,10 +34,10 @@ SLOW = "slow: starts processes, or takes seconds; `dev.py test fast` leaves it o
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write golden files from what is built now, and delete orphans"
+        "--rewrite", action="store_true", help="write golden files from the current output, and delete orphans"
     )
     parser.addoption(
-        "--shuffle", action="store_true", help="run the files, and the tests of each, in an order drawn from the seed"
+        "--shuffle", action="store_true", help="run the files and their tests in an order drawn from the seed"
     )
 
 
@@ -68,12 +68,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         rng.shuffle(files)
         rng.shuffle(items)
     else:
-        waiting = [path for path in files if "e2e" in path.parts]
-        computing = [path for path in files if "e2e" not in path.parts]
-        share = {path: i / len(group) for group in (waiting, computing) for i, path in enumerate(group)}
-        files = sorted(waiting + computing, key=share.__getitem__)
-    place = {path: number for number, path in enumerate(files)}
-    items.sort(key=lambda item: place[item.path])
+        process_bound = [path for path in files if "e2e" in path.parts]
+        cpu_bound = [path for path in files if "e2e" not in path.parts]
+        share = {path: i / len(group) for group in (process_bound, cpu_bound) for i, path in enumerate(group)}
+        files = sorted(process_bound + cpu_bound, key=share.__getitem__)
+    position = {path: number for number, path in enumerate(files)}
+    items.sort(key=lambda item: position[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -98,13 +98,13 @@ def seed() -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def scratch_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Make the working directory one where a test does no harm if it writes to a relative path."""
+    """Run the tests in a temporary directory, so that writes to relative paths do no harm."""
     with contextlib.chdir(tmp_path_factory.mktemp("working-directory")):
         yield
 
 
 @pytest.fixture(autouse=True)
-def collector_as_before() -> Iterator[None]:
+def gc_threshold() -> Iterator[None]:
     """Restore the frequency of garbage collection, which a control plane lowers."""
     threshold = gc.get_threshold()
     yield
@@ -113,8 +113,8 @@ def collector_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Restore logging after a test that configured it or ran a program that does. The next test may check what is logged."""
+def logging_configuration() -> Iterator[None]:
+    """Restore the logging configuration after each test, because the next test may check log records."""
     root = log.scope("default")
     handlers, propagate = root.handlers[:], root.propagate
     levels = {name: logging.getLogger(name).level for name in _scopes()}

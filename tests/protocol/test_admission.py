@@ -1,4 +1,4 @@
-"""How many streams are let in."""
+"""Tests of the admission rate of streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilot.xds.admission import Admission
 
 
 @pytest.mark.parametrize(
-    ("rate", "arrivals", "admitted", "slept"),
+    ("rate", "arrivals", "admitted", "delays"),
     [
         (0.0, [0, 0, 0], [True, True, True], []),
         (1.0, [0, 0, 0], [True, True, False], [1.0]),
@@ -16,14 +16,14 @@ from pilot.xds.admission import Admission
         (1.0, [0, 5, 5], [True, True, True], [1.0]),
     ],
 )
-async def test_admission(rate: float, arrivals: list[float], admitted: list[bool], slept: list[float]) -> None:
-    now, sleeps = 0.0, []
+async def test_admission_rate(rate: float, arrivals: list[float], admitted: list[bool], delays: list[float]) -> None:
+    now, recorded_delays = 0.0, []
 
     async def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
+        recorded_delays.append(seconds)
 
-    gate, got = Admission(rate, lambda: now, sleep), []
+    admission, results = Admission(rate, lambda: now, sleep), []
     for arrival in arrivals:
         now = arrival
-        got.append(await gate.admit())
-    assert (got, sleeps) == (admitted, slept)
+        results.append(await admission.admit())
+    assert (results, recorded_delays) == (admitted, delays)

@@ -1,4 +1,4 @@
-"""The delta variant, line by line."""
+"""Scripts of the delta protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPTS = {
         > cds
         < cds a b
     """,
-    "so is an asterisk": """
+    "an asterisk is a wildcard": """
         ~ cds a b
         > cds *
         < cds a b
@@ -26,7 +26,7 @@ SCRIPTS = {
         < cds a
         ~ cds b=2
     """,
-    "names make it no wildcard": """
+    "a request with names is no wildcard": """
         ~ cds a b
         > cds a
         < cds a
@@ -40,7 +40,7 @@ SCRIPTS = {
         < rds
         ~ rds x=2
     """,
-    "an asterisk of a named type is all of it": """
+    "an asterisk subscribes to all resources of a named type": """
         ~ rds x y
         > rds *
         < rds x y
@@ -66,7 +66,7 @@ SCRIPTS = {
         < cds a
         ~ cds a=1
     """,
-    "changes that come while a proxy is slow are sent once, those that cancel out not at all": """
+    "changes during a slow write are sent once, and reverted ones not at all": """
         ~ cds a b
         > cds
         < cds a b
@@ -75,25 +75,25 @@ SCRIPTS = {
         ~ cds a=3 b-
         < cds a -b
     """,
-    "a first request is answered even with nothing": """
+    "a first request is answered even if there are no resources": """
         ~ cds a
         ~ cds a-
         > cds
         < cds
     """,
-    "names that are not there are said to be gone": """
+    "missing names are reported as removed": """
         ~ rds x
         > rds x y z
         < rds x -y -z
     """,
-    "and come when they are there": """
+    "a missing name is sent when it appears": """
         ~ rds x
         > rds x y
         < rds x -y
         ~ rds y
         < rds y
     """,
-    "of what changes, only what was asked for": """
+    "only subscribed names are sent": """
         ~ rds x y
         > rds x
         < rds x
@@ -102,14 +102,14 @@ SCRIPTS = {
         ~ rds x-
         < rds -x
     """,
-    "endpoints are never removed: none stand in": """
+    "removed endpoints are sent as an empty assignment": """
         ~ eds a
         > eds a b
         < eds a b
         ~ eds a-
         < eds a
     """,
-    "endpoints that another plan does not have are not told: their clusters go too": """
+    "endpoints missing from a new plan are not reported, because their clusters go too": """
         ~ eds a b
         > eds a b
         < eds a b
@@ -127,7 +127,7 @@ SCRIPTS = {
         < rds x
         > rds @1
     """,
-    "a new name is answered alone, without a nonce or with the right one": """
+    "only the new name is answered, without a nonce or with the current one": """
         ~ rds x y z
         > rds x
         < rds x
@@ -136,7 +136,7 @@ SCRIPTS = {
         > rds +z @2
         < rds z
     """,
-    "a name that is subscribed to again is answered again": """
+    "a repeated subscription is answered again": """
         ~ rds x
         > rds x
         < rds x
@@ -152,20 +152,20 @@ SCRIPTS = {
         ~ rds x=2
         < rds x
     """,
-    "names both ways in one request are not subscribed to": """
+    "a name subscribed and unsubscribed in one request is not subscribed": """
         ~ rds x y
         > rds x
         < rds x
         > rds +y -y
         ~ rds y=2
     """,
-    "an unsubscription that waits for its answer is not answered any more": """
+    "a name unsubscribed before its response is not answered": """
         > rds x
         > rds -x
         ~ rds x
         < rds
     """,
-    "a stale nonce acknowledges nothing, but its names count": """
+    "a stale nonce acknowledges nothing, but its names are subscribed": """
         ~ rds x y
         > rds x
         < rds x
@@ -174,7 +174,7 @@ SCRIPTS = {
         > rds +y @1
         < rds y
     """,
-    "a NACK is not answered and its names do not count": """
+    "a NACK is not answered and its names are ignored": """
         ~ rds x y
         > rds x
         < rds x
@@ -182,7 +182,7 @@ SCRIPTS = {
         ~ rds x=2
         < rds x
     """,
-    "a wildcard that ends keeps the names": """
+    "names stay subscribed after the wildcard ends": """
         ~ cds a b
         > cds * a
         < cds a b
@@ -191,7 +191,7 @@ SCRIPTS = {
         ~ cds a=2
         < cds a
     """,
-    "a wildcard that begins later is answered in full": """
+    "a later wildcard is answered in full": """
         ~ cds a b
         > cds a
         < cds a
@@ -200,7 +200,7 @@ SCRIPTS = {
         ~ cds b=2
         < cds b
     """,
-    "a name asked for beside a wildcard is answered": """
+    "a name subscribed in addition to a wildcard is answered": """
         ~ cds a b
         > cds
         < cds a b
@@ -209,7 +209,7 @@ SCRIPTS = {
         > cds +c
         < cds -c
     """,
-    "with what changed meanwhile": """
+    "a name subscribed after a change is answered once": """
         ~ cds a b
         > cds
         < cds a b
@@ -218,24 +218,24 @@ SCRIPTS = {
         > cds +b
         < cds b
     """,
-    "a reconnecting proxy hears what is gone": """
+    "a reconnecting proxy gets removed resources": """
         ~ cds a b
         > cds =a =z
         < cds a b -z
     """,
-    "also of names": """
+    "a reconnecting proxy gets removed names": """
         ~ rds x
         > rds x y =x =y
         < rds x -y
     """,
-    "what it has counts as subscribed": """
+    "initial resource versions are subscribed": """
         ~ rds x y
         > rds x =y
         < rds x y
         ~ rds y=2
         < rds y
     """,
-    "clusters that are answered are followed by all endpoints": """
+    "a response with clusters is followed by all endpoints": """
         ~ cds a b
         ~ eds a b
         > eds a b
@@ -244,7 +244,7 @@ SCRIPTS = {
         < cds a b
         < eds a b
     """,
-    "also those that are asked for one by one": """
+    "a response with single clusters is followed by their endpoints": """
         ~ cds a b
         ~ eds a
         > cds a
@@ -255,7 +255,7 @@ SCRIPTS = {
         < cds b
         < eds a
     """,
-    "endpoints of a changed cluster are sent again when it was acknowledged": """
+    "endpoints of a changed cluster are sent again after its acknowledgement": """
         ~ cds a b
         ~ eds a b
         > cds
@@ -268,7 +268,7 @@ SCRIPTS = {
         ! release
         < eds a
     """,
-    "and go with those that are asked for then": """
+    "released endpoints are sent with newly subscribed ones": """
         ~ cds a
         ~ eds a b
         > cds
@@ -282,7 +282,7 @@ SCRIPTS = {
         < eds a b
         ! release
     """,
-    "a cluster that needs no endpoints of its own releases none": """
+    "a cluster without EDS releases no endpoints": """
         ~ cds s
         ~ eds a
         > cds
@@ -294,7 +294,7 @@ SCRIPTS = {
         > cds @2
         ! release
     """,
-    "in warming order": """
+    "a push is in warming order": """
         ~ rds x
         ~ lds l
         ~ eds a
@@ -314,7 +314,7 @@ SCRIPTS = {
         < lds l
         < rds x
     """,
-    "everything again hears of what is gone too": """
+    "a forced push sends everything again": """
         ~ cds a b
         > cds
         < cds a b
@@ -329,14 +329,14 @@ SCRIPTS = {
         ~ cds one:a=2
         < cds a
     """,
-    "a name that moves from one group to another is not gone": """
+    "a name that moves to another group is not removed": """
         ~ cds one:a one:b two:c
         > cds
         < cds a b c
         ~ cds one:b- two:b=2
         < cds b
     """,
-    "the first of two groups has a name, and the second takes over": """
+    "the first group wins, and the second takes over": """
         ~ cds one:a=1 two:a=2 two:b
         > cds
         < cds a b
@@ -348,5 +348,5 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_script(script: str) -> None:
+def test_delta_script(script: str) -> None:
     assert play(delta(), script) == written(script)

@@ -23,7 +23,7 @@ REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Port:
-    """A port that closes inactive connections when a test calls `look_at` with the time."""
+    """A port that closes inactive connections when a test calls `snapshot_stream` with the time."""
 
     server: web.Server
 
@@ -53,7 +53,7 @@ class Port:
         await writer.drain()
         return reader, writer
 
-    def look_at(self, now: float) -> int:
+    def snapshot_stream(self, now: float) -> int:
         self.now = now
         return self.connections.close_inactive()
 
@@ -137,17 +137,17 @@ async def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
     port = looking((silent, stuck, reads, going))
     for now in (0.0, 10.0, 20.0, 29.0):
         reads.waiting -= 1
-        assert port.look_at(now) == 0
-    assert port.look_at(30.0) == 3
+        assert port.snapshot_stream(now) == 0
+    assert port.snapshot_stream(30.0) == 3
     assert [one.aborted for one in (silent, stuck, reads, going)] == [1, 1, 0, 1]
-    assert port.look_at(58.0) == 3
+    assert port.snapshot_stream(58.0) == 3
     assert reads.aborted == 0
-    assert port.look_at(59.0) == 4
+    assert port.snapshot_stream(59.0) == 4
     reads.waiting = 0
-    assert port.look_at(60.0) == 3, "it has read everything, and may be silent for a while"
+    assert port.snapshot_stream(60.0) == 3, "it has read everything, and may be silent for a while"
     reads.transport = None
-    assert port.look_at(89.0) == 3
-    assert port.look_at(90.0) == 4, "what has no transport any more is not aborted"
+    assert port.snapshot_stream(89.0) == 3
+    assert port.snapshot_stream(90.0) == 4, "what has no transport any more is not aborted"
     assert reads.aborted == 1
 
 
@@ -157,12 +157,12 @@ async def test_if_there_are_too_many_those_go_that_are_idle_longest() -> None:
     port = looking(connections, max_connections=2)
     for connection, at in ((done, 0.0), (old, 5.0)):
         connections.append(connection)
-        assert port.look_at(at) == 0
+        assert port.snapshot_stream(at) == 0
     connections += [new, newest]
-    port.look_at(9.0)
+    port.snapshot_stream(9.0)
     assert [one.aborted for one in (done, old, new, newest)] == [1, 1, 0, 0]
     connections[:] = [new, newest]
-    assert port.look_at(10.0) == 0
+    assert port.snapshot_stream(10.0) == 0
 
 
 async def test_a_connection_whose_request_is_processed_is_not_idle() -> None:
@@ -171,7 +171,7 @@ async def test_a_connection_whose_request_is_processed_is_not_idle() -> None:
         await port.processing.wait()
         reader, silent = await port.open()
         await until(port, 2)
-        assert port.look_at(1) == 1
+        assert port.snapshot_stream(1) == 1
         assert await ends(reader)
         port.computed.set()
         writer.close()
@@ -185,9 +185,9 @@ async def test_who_sends_no_request_is_let_go(sent: bytes) -> None:
     async with serving() as port:
         reader, writer = await port.open(sent)
         await until(port, 1)
-        assert port.look_at(0) == 0
-        assert port.look_at(29) == 0
-        assert port.look_at(30) == 1
+        assert port.snapshot_stream(0) == 0
+        assert port.snapshot_stream(29) == 0
+        assert port.snapshot_stream(30) == 1
         assert await ends(reader)
         writer.close()
 
@@ -197,9 +197,9 @@ async def test_a_connection_may_wait_longer_between_requests() -> None:
         port.now = 7.0
         reader, writer = await port.open(REQUEST % b"small")
         assert (await reader.readuntil(b"ok")).endswith(b"ok")
-        assert port.look_at(60) == 0
-        assert port.look_at(106) == 0
-        assert port.look_at(107) == 1
+        assert port.snapshot_stream(60) == 0
+        assert port.snapshot_stream(106) == 0
+        assert port.snapshot_stream(107) == 1
         assert await ends(reader)
         writer.close()
 
@@ -208,8 +208,8 @@ async def test_what_is_being_computed_is_waited_for() -> None:
     async with serving() as port:
         _, writer = await port.open(REQUEST % b"slow")
         await port.processing.wait()
-        assert port.look_at(0) == 0
-        assert port.look_at(1000) == 0
+        assert port.snapshot_stream(0) == 0
+        assert port.snapshot_stream(1000) == 0
         port.computed.set()
         writer.close()
 
@@ -226,12 +226,12 @@ async def test_a_request_is_in_process_from_the_first_middleware_on() -> None:
     async with serving(other) as port:
         reader, writer = await port.open(REQUEST % b"small" + REQUEST % b"small")
         await waiting.wait()
-        assert port.look_at(1000) == 0
+        assert port.snapshot_stream(1000) == 0
         go_on.set()
         for _ in range(2):
             await reader.readuntil(b"ok")
-        assert port.look_at(1099) == 0
-        assert port.look_at(1100) == 1
+        assert port.snapshot_stream(1099) == 0
+        assert port.snapshot_stream(1100) == 1
         writer.close()
 
 
@@ -241,12 +241,12 @@ async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None
         slow, slow_writer = await port.open(REQUEST % b"big")
         await until(port, 2)
         await asyncio.gather(stuck.readuntil(b"\r\n\r\n"), slow.readuntil(b"\r\n\r\n"))
-        assert port.look_at(1) == 0
+        assert port.snapshot_stream(1) == 0
         read = 0
         for now in range(20, 200, 20):
             read += len(await slow.readexactly(1 << 20))
             await asyncio.sleep(0.02)
-            port.look_at(now)
+            port.snapshot_stream(now)
         await until(port, 1)
         rest = await slow.readexactly(len(BIG) - read)
         assert read + len(rest) == len(BIG)
@@ -258,10 +258,10 @@ async def test_of_too_many_those_go_that_are_silent_longest() -> None:
     async with serving(max_connections=2) as port:
         first = await port.open()
         await until(port, 1)
-        port.look_at(1)
+        port.snapshot_stream(1)
         others = [await port.open() for _ in range(2)]
         await until(port, 3)
-        assert port.look_at(2) == 1
+        assert port.snapshot_stream(2) == 1
         assert await ends(first[0])
         for _, writer in (first, *others):
             writer.close()

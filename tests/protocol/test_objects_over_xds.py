@@ -1,4 +1,4 @@
-"""Configuration objects over xDS: the control plane's own namespace gets those of a kind by group/version/Kind, and nobody else does."""
+"""Configuration objects over xDS, by group/version/Kind, for clients in the control plane's namespace only."""
 
 from __future__ import annotations
 
@@ -37,15 +37,21 @@ data: {a: YQ==}
 """
 
 
-def client(it: Running, namespace: str = "istio-system", variant: str = "delta", **metadata: Any) -> SecureClient:
-    made = token(namespace, "tool")
+def client(env: Running, namespace: str = "istio-system", variant: str = "delta", **metadata: Any) -> SecureClient:
+    credential = token(namespace, "tool")
     return SecureClient(
-        it.port, it.root, token=made, variant=variant, node_id=TOOL.format(namespace), GENERATOR="api", **metadata
+        env.port,
+        env.root,
+        token=credential,
+        variant=variant,
+        node_id=TOOL.format(namespace),
+        GENERATOR="api",
+        **metadata,
     )
 
 
-def plain_client(it: Running) -> Client:
-    return Client(Plain(it.plane.ports["xDS"].number), node_id=TOOL.format("istio-system"), GENERATOR="api")
+def plain_client(env: Running) -> Client:
+    return Client(Plain(env.plane.ports["xDS"].number), node_id=TOOL.format("istio-system"), GENERATOR="api")
 
 
 def write(folder: pathlib.Path, text: str = CONFIG) -> None:
@@ -54,25 +60,25 @@ def write(folder: pathlib.Path, text: str = CONFIG) -> None:
 
 
 def objects(response: Any) -> dict[str, Any]:
-    """What a response has, by namespace/name."""
-    of = parse_object_type(response.type_url)
-    assert of is not None
+    """Return the objects in a response, by namespace/name."""
+    object_type = parse_object_type(response.type_url)
+    assert object_type is not None
     packed = [getattr(item, "resource", item) for item in response.resources]
-    found = [decode_object(of, item.type_url, item.value) for item in packed]
-    return {f"{item.namespace}/{item.name}": item.plain for item in found}
+    decoded = [decode_object(object_type, item.type_url, item.value) for item in packed]
+    return {f"{item.namespace}/{item.name}": item.plain for item in decoded}
 
 
-async def test_objects_have_all_that_was_written(tmp_path: pathlib.Path) -> None:
+async def test_objects_have_all_their_fields(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
-    async with running(tmp_path) as it:
+    async with running(tmp_path) as env:
         for variant, version in itertools.product(VARIANTS, ("v1", "v1alpha3")):
-            async with client(it, variant=variant) as tool:
+            async with client(env, variant=variant) as tool:
                 await tool.ask(f"networking.istio.io/{version}/VirtualService")
-                [(name, o)] = objects(await tool.take()).items()
+                [(name, virtual_service)] = objects(await tool.take()).items()
             assert name == "shop/a"
-            assert o["metadata"]["labels"] == {"team": "x"}
-            assert o["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
-            assert o["spec"] == {
+            assert virtual_service["metadata"]["labels"] == {"team": "x"}
+            assert virtual_service["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
+            assert virtual_service["spec"] == {
                 "hosts": ["web.shop.svc.cluster.local"],
                 "http": [
                     {
@@ -83,9 +89,9 @@ async def test_objects_have_all_that_was_written(tmp_path: pathlib.Path) -> None
             }
 
 
-async def test_what_is_no_configuration_is_a_service_entry_or_nothing(tmp_path: pathlib.Path) -> None:
+async def test_services_are_service_entries_and_other_kinds_are_empty(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
-    async with running(tmp_path) as it, client(it) as tool:
+    async with running(tmp_path) as env, client(env) as tool:
         await tool.ask(ENTRY)
         assert objects(await tool.take())["shop/synthetic-web"]["spec"] == {
             "hosts": ["web.shop.svc.cluster.local"],
@@ -107,31 +113,31 @@ async def test_what_is_no_configuration_is_a_service_entry_or_nothing(tmp_path: 
             assert (response.type_url, list(response.resources)) == (type_url, [])
 
 
-async def test_the_mesh_config_is_sent_as_itself(tmp_path: pathlib.Path) -> None:
+async def test_mesh_config_has_its_proto_type(tmp_path: pathlib.Path) -> None:
     providers = "extensionProviders: [{name: z, zipkin: {service: z, port: 1}}]"
     (tmp_path / "mesh.yaml").write_text(f"{{trustDomain: cluster.local, connectTimeout: 3s, {providers}}}")
-    async with running(tmp_path, meshConfig=str(tmp_path / "mesh.yaml")) as it, client(it) as tool:
+    async with running(tmp_path, meshConfig=str(tmp_path / "mesh.yaml")) as env, client(env) as tool:
         await tool.ask(MESH_CONFIG)
         [item] = (await tool.take()).resources
-    found = mesh_config_pb2.MeshConfig.FromString(item.resource.value)
-    assert (found.trust_domain, found.connect_timeout.seconds, found.root_namespace) == (
+    mesh_config = mesh_config_pb2.MeshConfig.FromString(item.resource.value)
+    assert (mesh_config.trust_domain, mesh_config.connect_timeout.seconds, mesh_config.root_namespace) == (
         "cluster.local",
         3,
         "istio-system",
     )
-    assert "z" in [provider.name for provider in found.extension_providers]
+    assert "z" in [provider.name for provider in mesh_config.extension_providers]
 
 
-async def test_a_change_sends_what_changed_and_what_has_gone(tmp_path: pathlib.Path) -> None:
+async def test_change_sends_updates_and_removals(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
-    async with running(tmp_path) as it, client(it, variant="delta") as delta, client(it, variant="sotw") as sotw:
+    async with running(tmp_path) as env, client(env, variant="delta") as delta, client(env, variant="sotw") as sotw:
         await delta.ask(VIRTUAL_SERVICE)
         await delta.ask(VIRTUAL_SERVICE, nonce=(await delta.take()).nonce)
         await sotw.ask(VIRTUAL_SERVICE)
         await sotw.ask(VIRTUAL_SERVICE, nonce=(await sotw.take()).nonce)
         write(tmp_path, CONFIG.replace("name: a,", "name: b,"))
-        it.plane.files[0].rescan()
-        it.plane._batch.flush()
+        env.plane.files[0].rescan()
+        env.plane._batch.flush()
         response = await delta.take()
         assert (list(objects(response)), list(response.removed_resources)) == (["shop/b"], ["shop/a"])
         assert list(objects(await sotw.take())) == ["shop/b"]
@@ -139,19 +145,19 @@ async def test_a_change_sends_what_changed_and_what_has_gone(tmp_path: pathlib.P
 
 async def test_other_namespaces_get_no_objects(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
-    async with running(tmp_path) as it:
+    async with running(tmp_path) as env:
         for variant in VARIANTS:
-            async with client(it, "shop", variant) as tool:
+            async with client(env, "shop", variant) as tool:
                 await tool.ask(VIRTUAL_SERVICE)
                 assert (await tool.ends())[0] is grpc.StatusCode.PERMISSION_DENIED
-        async with plain_client(it) as tool:
+        async with plain_client(env) as tool:
             await tool.ask(VIRTUAL_SERVICE)
             assert (await tool.ends())[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_where_nobody_has_to_prove_anything_everybody_gets_objects(tmp_path: pathlib.Path) -> None:
+async def test_objects_without_authentication(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
     environ = {"ENABLE_XDS_API_GENERATOR_AUTH": "false", "ENABLE_CA_SERVER": "false"}
-    async with running(tmp_path, environ, secureGRPCAddr="") as it, plain_client(it) as tool:
+    async with running(tmp_path, environ, secureGRPCAddr="") as env, plain_client(env) as tool:
         await tool.ask(VIRTUAL_SERVICE)
         assert list(objects(await tool.take())) == ["shop/a"]

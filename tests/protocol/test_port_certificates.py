@@ -141,6 +141,6 @@ def dns_of(certificate: x509.Certificate) -> list[str]:
 
 async def test_a_part_of_a_plugged_in_signer_keeps_the_process_from_starting(tmp_path: pathlib.Path) -> None:
     (tmp_path / "ca-key.pem").write_bytes(key_pem(rsa_key()))
-    with pytest.raises(StartError, match=r"certificate authority: .* is missing beside ca-key.pem"):
+    with pytest.raises(StartError, match=r"certificate authority: .*: missing .* .found ca-key.pem"):
         async with running(tmp_path, {"ROOT_CA_DIR": str(tmp_path)}):
             pass

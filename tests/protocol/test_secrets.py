@@ -1,4 +1,4 @@
-"""Secrets on a stream: what is not there yet, what changes, who waits for the answer whether it may read."""
+"""Secrets on a stream: missing secrets, changes, and access reviews."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testing.clients.ads import Client, Server, serving, shown
 from testing.mesh.world import rows_of
 from testing.security.credentials import Authority, data_secret, tls_secret
 
-BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+BOTH_VARIANTS = pytest.mark.parametrize("variant", ["sotw", "delta"])
 NODE = "router~10.0.0.1~edge-0.edge~edge.svc.cluster.local"
 CA = Authority()
 WEB, NEXT = CA.issue("web.example.com"), CA.issue("web.example.com")
@@ -32,7 +32,7 @@ FAILED = "pilot_sds_certificate_errors_total"
 
 
 class Edge:
-    """A control plane that serves secrets of the Mesh, to callers that show who they are."""
+    """A control plane that serves the secrets of a Mesh to authenticated callers."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.db = server, server.db
@@ -44,7 +44,7 @@ class Edge:
         self.server.discovery.commit([(self.db.secret_access, account, allowed)], {"secret": 1})
 
     def set(self, *objects: Mapping[str, Any]) -> int:
-        """The number of streams that it concerns."""
+        """Return the number of affected streams."""
         return self.edit(rows_of(objects))
 
     def edit(self, rows: Mapping[tuple[str, Any], Any]) -> int:
@@ -71,32 +71,35 @@ async def running() -> AsyncIterator[Edge]:
 
 
 async def take(client: Client) -> tuple[dict[str, bytes], tuple[str, ...], str]:
-    """The secrets of the next response by name, the names that are gone, and the nonce."""
+    """Return the secrets of the next response by name, the removed names, and the nonce."""
     response = await client.take()
     assert response.type_url == SECRET
-    found = [secret_pb2.Secret.FromString(getattr(r, "resource", r).value) for r in response.resources]
-    content = {
+    secrets = [secret_pb2.Secret.FromString(getattr(r, "resource", r).value) for r in response.resources]
+    contents = {
         s.name: s.tls_certificate.certificate_chain.inline_bytes or s.validation_context.trusted_ca.inline_bytes
-        for s in found
+        for s in secrets
     }
-    return content, tuple(getattr(response, "removed_resources", ())), response.nonce
+    return contents, tuple(getattr(response, "removed_resources", ())), response.nonce
 
 
-@BOTH
-async def test_a_secret_that_is_not_there_yet_comes_when_it_is(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_missing_secret_is_sent_when_it_appears(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
         await client.ask("sds", "kubernetes://web", "kubernetes://late")
         edge.set(tls_secret("other", WEB))
-        content, gone, nonce = await take(client)
-        assert (content, set(gone)) == ({}, {"kubernetes://web", "kubernetes://late"} if variant == "delta" else set())
+        content, removed, nonce = await take(client)
+        assert (content, set(removed)) == (
+            {},
+            {"kubernetes://web", "kubernetes://late"} if variant == "delta" else set(),
+        )
         await client.ask("sds", *(("kubernetes://web", "kubernetes://late") if variant == "sotw" else ()), nonce=nonce)
         assert edge.set(tls_secret("web", WEB)) == 1
         assert (await take(client))[:2] == ({"kubernetes://web": WEB.chain}, ())
-        assert edge.server.metric(f"{FAILED} 3")  # two at first, then the one that still is not there
+        assert edge.server.metric(f"{FAILED} 3")  # two in the first response, one in the second
 
 
-@BOTH
-async def test_an_edit_pushes_its_secret_alone_to_who_asked_for_it(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_edit_pushes_only_its_secret_to_subscribers(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client, edge.client(variant, "other") as other:
         edge.set(tls_secret("web", WEB, ca_crt=CA.pem), tls_secret("second", WEB), tls_secret("third", WEB))
         await client.ask("sds", "kubernetes://web", "kubernetes://web-cacert", "kubernetes://second")
@@ -105,15 +108,15 @@ async def test_an_edit_pushes_its_secret_alone_to_who_asked_for_it(variant: str)
         assert set((await take(other))[0]) == {"kubernetes://third"}
         assert edge.set(tls_secret("web", NEXT, ca_crt=CA.pem)) == 1
         assert (await take(client))[:2] == ({"kubernetes://web": NEXT.chain}, ())
-        assert edge.set(tls_secret("unasked", WEB)) == 0
-        again = tls_secret("web", NEXT, ca_crt=CA.pem)
-        assert edge.set(again | {"metadata": again["metadata"] | {"resourceVersion": "7"}}) == 0
+        assert edge.set(tls_secret("unsubscribed", WEB)) == 0
+        unchanged = tls_secret("web", NEXT, ca_crt=CA.pem)
+        assert edge.set(unchanged | {"metadata": unchanged["metadata"] | {"resourceVersion": "7"}}) == 0
         edge.set(tls_secret("web", WEB, ca_crt=CA.pem))
         assert (await take(client))[:2] == ({"kubernetes://web": WEB.chain}, ())
 
 
-@BOTH
-async def test_a_secret_that_goes_and_comes_again(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_secret_is_deleted_and_recreated(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
         edge.set(tls_secret("web", WEB), tls_secret("other", WEB))
         await client.ask("sds", "kubernetes://web", "kubernetes://other")
@@ -125,46 +128,48 @@ async def test_a_secret_that_goes_and_comes_again(variant: str) -> None:
         assert (await take(client))[:2] == ({"kubernetes://web": NEXT.chain}, ())
 
 
-@BOTH
-async def test_a_secret_that_becomes_garbage_is_not_sent_and_the_proxy_keeps_what_it_has(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_invalid_secret_is_not_sent(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
         edge.set(tls_secret("web", WEB), tls_secret("other", WEB))
         await client.ask("sds", "kubernetes://web", "kubernetes://other")
         await take(client)
         edge.set(data_secret("web", {"tls.crt": b"garbage", "tls.key": WEB.private_key}))
-        if variant == "delta":  # Envoy keeps a secret that is said to be gone
+        if variant == "delta":  # Envoy keeps a removed secret
             assert (await take(client))[:2] == ({}, ("kubernetes://web",))
         edge.set(tls_secret("other", NEXT))
         assert (await take(client))[0] == {"kubernetes://other": NEXT.chain}
 
 
-@BOTH
-async def test_cve_2021_34824_two_namespaces_ask_for_one_name_on_streams_of_one_server(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_cve_2021_34824_same_secret_name_in_two_namespaces(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
-        far = "spiffe://cluster.local/ns/far/sa/far"
-        async with Client(edge.server, variant, NODE.replace("edge", "far"), far, NAMESPACE="far") as stranger:
+        foreign_identity = "spiffe://cluster.local/ns/far/sa/far"
+        async with Client(
+            edge.server, variant, NODE.replace("edge", "far"), foreign_identity, NAMESPACE="far"
+        ) as foreigner:
             edge.set(tls_secret("web", WEB))
             await client.ask("sds", "kubernetes://web", "kubernetes://edge/web")
             assert set((await take(client))[0]) == {"kubernetes://web", "kubernetes://edge/web"}
-            await stranger.ask("sds", "kubernetes://web", "kubernetes://edge/web")
-            assert (await take(stranger))[0] == {}
+            await foreigner.ask("sds", "kubernetes://web", "kubernetes://edge/web")
+            assert (await take(foreigner))[0] == {}
             assert edge.set(tls_secret("web", NEXT)) == 1
             assert set((await take(client))[0]) == {"kubernetes://web", "kubernetes://edge/web"}
 
 
-# -- accounts that have to be asked about ----------------------------------------------------------------------------------
+# -- access reviews --------------------------------------------------------------------------------------------------------
 
 
-class Reviews:
-    """Answers as a test says, when it says so; counts."""
+class FakeReviews:
+    """Access reviews that wait for an answer from the test."""
 
     def __init__(self) -> None:
-        self.asked: list[AccountKey] = []
+        self.accounts: list[AccountKey] = []
         self.answers: asyncio.Queue[bool | Exception] = asyncio.Queue()
         self.time = 1000.0
 
     async def __call__(self, account: AccountKey) -> bool:
-        self.asked.append(account)
+        self.accounts.append(account)
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
@@ -172,10 +177,10 @@ class Reviews:
 
 
 @contextlib.asynccontextmanager
-async def reviewed() -> AsyncIterator[tuple[Edge, Reviews, SecretAccess]]:
+async def running_with_reviews() -> AsyncIterator[tuple[Edge, FakeReviews, SecretAccess]]:
     async with running() as edge:
         edge.allow(EVERY_ACCOUNT, None)
-        reviews = Reviews()
+        reviews = FakeReviews()
         access = SecretAccess(edge.server.discovery, reviews, lambda: reviews.time)
         edge.server.ads.options.request_listeners[SECRET] = access.on_request
         edge.set(tls_secret("web", WEB, ca_crt=CA.pem))
@@ -185,71 +190,81 @@ async def reviewed() -> AsyncIterator[tuple[Edge, Reviews, SecretAccess]]:
             await access.stop()
 
 
-def pushed_for_secrets(edge: Edge) -> int:
+def secret_pushes(edge: Edge) -> int:
     lines = edge.server.metrics.exposition().decode().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith('pilot_push_triggers{type="secret"} '))
 
 
-@BOTH
-async def test_a_proxy_waits_until_it_is_known_whether_its_account_may_read(variant: str) -> None:
-    async with reviewed() as (edge, reviews, _), edge.client(variant) as client, edge.client(variant, "other") as other:
-        for one in (client, other):
-            await one.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
-        await edge.server.eventually(lambda: len(reviews.asked) == 2)
-        assert {account.name for account in reviews.asked} == {"edge", "other"}
+@BOTH_VARIANTS
+async def test_secrets_wait_for_the_access_review(variant: str) -> None:
+    async with (
+        running_with_reviews() as (edge, reviews, _),
+        edge.client(variant) as client,
+        edge.client(variant, "other") as other,
+    ):
+        for reader in (client, other):
+            await reader.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
+        await edge.server.eventually(lambda: len(reviews.accounts) == 2)
+        assert {account.name for account in reviews.accounts} == {"edge", "other"}
         await client.ask("cds")
         assert (await client.take()).type_url != SECRET
-        first = "edge" if reviews.asked[0].name == "edge" else "other"
+        first = "edge" if reviews.accounts[0].name == "edge" else "other"
         for allowed in (True, False):
             reviews.answers.put_nowait(allowed)
-        allowed_one, refused = (client, other) if first == "edge" else (other, client)
-        assert set((await take(allowed_one))[0]) == {"kubernetes://web", "kubernetes://web-cacert"}
-        assert set((await take(refused))[0]) == {"kubernetes://web-cacert"}
+        permitted, denied = (client, other) if first == "edge" else (other, client)
+        assert set((await take(permitted))[0]) == {"kubernetes://web", "kubernetes://web-cacert"}
+        assert set((await take(denied))[0]) == {"kubernetes://web-cacert"}
 
 
-async def test_an_account_is_asked_about_once_for_all_its_streams_and_again_when_the_answer_is_old() -> None:
-    async with reviewed() as (edge, reviews, access), edge.client("delta") as client, edge.client("sotw") as second:
+async def test_streams_of_an_account_share_a_review_until_it_expires() -> None:
+    async with (
+        running_with_reviews() as (edge, reviews, access),
+        edge.client("delta") as client,
+        edge.client("sotw") as second,
+    ):
         reviews.answers.put_nowait(False)
-        for one in (client, second):
-            await one.ask("sds", "kubernetes://web")
-            assert (await take(one))[0] == {}
+        for reader in (client, second):
+            await reader.ask("sds", "kubernetes://web")
+            assert (await take(reader))[0] == {}
         access.sweep()
-        assert len(reviews.asked) == 1
+        assert len(reviews.accounts) == 1
         reviews.time += DENIED_SECONDS
-        before = pushed_for_secrets(edge)
+        before = secret_pushes(edge)
         reviews.answers.put_nowait(True)
         access.sweep()
-        for one in (client, second):
-            assert set((await take(one))[0]) == {"kubernetes://web"}
-        assert pushed_for_secrets(edge) - before == 2
+        for reader in (client, second):
+            assert set((await take(reader))[0]) == {"kubernetes://web"}
+        assert secret_pushes(edge) - before == 2
         reviews.time += ALLOWED_SECONDS
         reviews.answers.put_nowait(OSError("no route"))
         access.sweep()
         await edge.server.eventually(reviews.answers.empty)
-        assert edge.db.secret_access.peek(reviews.asked[0]) is True, "the last answer stays while there is no other"
-        assert len(reviews.asked) == 3
+        assert edge.db.secret_access.peek(reviews.accounts[0]) is True, (
+            "the last answer stays in force until there is a new one"
+        )
+        assert len(reviews.accounts) == 3
 
 
-async def test_an_account_is_refused_when_nothing_can_be_found_out_and_forgotten_when_its_streams_are_gone(
+async def test_failed_review_denies_access_until_the_streams_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with reviewed() as (edge, reviews, access):
+    async with running_with_reviews() as (edge, reviews, access):
         reviews.answers.put_nowait(OSError("no route"))
         async with edge.client("delta") as client:
             await client.ask("sds", "kubernetes://web")
             assert (await take(client))[0] == {}
-            assert edge.db.secret_access.peek(reviews.asked[0]) is False
+            assert edge.db.secret_access.peek(reviews.accounts[0]) is False
         await edge.server.eventually(lambda: not edge.server.discovery.connections())
         reviews.time += DENIED_SECONDS
         access.sweep()
-        assert edge.db.secret_access.peek(reviews.asked[0]) is None
-        assert len(reviews.asked) == 1
+        assert edge.db.secret_access.peek(reviews.accounts[0]) is None
+        assert len(reviews.accounts) == 1
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------------
+# -- log and metrics -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_key_is(
+async def test_missing_secrets_are_logged_and_counted_without_keys(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -258,14 +273,14 @@ async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_
         await client.ask("sds", "kubernetes://web", "kubernetes://nothing")
         await take(client)
         assert edge.server.metric(f"{FAILED} 2")
-    told = [record.getMessage() for record in caplog.records if "secret" in record.getMessage()]
-    assert len(told) == 2
-    assert "requested missing secret kubernetes://nothing" in told[0]
-    assert "requested expired secret kubernetes://web" in told[1]
+    messages = [record.getMessage() for record in caplog.records if "secret" in record.getMessage()]
+    assert len(messages) == 2
+    assert "requested missing secret kubernetes://nothing" in messages[0]
+    assert "requested expired secret kubernetes://web" in messages[1]
     assert not any("PRIVATE" in record.getMessage() for record in caplog.records)
 
 
-async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told_nothing(
+async def test_secret_request_without_authentication_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
@@ -276,16 +291,16 @@ async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told
         await client.ask("cds")
         await client.ask("sds", "kubernetes://web")
         await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
-    told = [record.getMessage() for record in caplog.records if "missing secret" in record.getMessage()]
-    assert [line.partition(" requested ")[2] for line in told] == [
+    messages = [record.getMessage() for record in caplog.records if "missing secret" in record.getMessage()]
+    assert [line.partition(" requested ")[2] for line in messages] == [
         "missing secret kubernetes://web (the proxy is not authenticated)"
     ]
 
 
-def test_a_report_looks_at_secrets_alone() -> None:
-    class Answer:
+def test_report_ignores_other_types() -> None:
+    class ClusterResponse:
         type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
     metrics = Metrics()
-    SecretReport(metrics).on_response(None, Answer())
+    SecretReport(metrics).on_response(None, ClusterResponse())
     assert FAILED.encode() not in metrics.exposition()

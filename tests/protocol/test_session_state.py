@@ -1,4 +1,4 @@
-"""What a session and the server remember beyond what they send: nonces, what is under way, views of others, who came back."""
+"""State of sessions and of the server: nonces, responses in flight, snapshots and reconnecting proxies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from testing.clients.ads import NODE, plan
 from testing.clients.scripted_stream import Stream, World, delta, resource, sotw
 
 CDS = BY_SHORT_NAME["cds"]
-BOTH = pytest.mark.parametrize("make", [sotw, delta])
+BOTH_VARIANTS = pytest.mark.parametrize("make", [sotw, delta])
 
 
-def started(make: Callable[[], Session]) -> Stream:
-    """A stream that has been sent its clusters twice and has said nothing of it."""
+def make_stream(make: Callable[[], Session]) -> Stream:
+    """Return a stream with two unacknowledged responses."""
     stream = Stream(make(), World())
     for line in ("~ cds a", "> cds", "~ cds a=2"):
         stream.play(line)
@@ -30,41 +30,41 @@ def started(make: Callable[[], Session]) -> Stream:
     return stream
 
 
-@BOTH
-def test_a_stale_nonce_acknowledges_nothing(make: Callable[[], Session]) -> None:
-    stream = started(make)
+@BOTH_VARIANTS
+def test_stale_nonce_acknowledges_nothing(make: Callable[[], Session]) -> None:
+    stream = make_stream(make)
     stream.play("> cds @1")
-    watch = stream.session.subscriptions[CDS]
-    assert (watch.nonce_sent, watch.nonce_acked, watch.in_flight) == ("n2", "", True)
+    subscription = stream.session.subscriptions[CDS]
+    assert (subscription.nonce_sent, subscription.nonce_acked, subscription.in_flight) == ("n2", "", True)
     assert (stream.received[-1].stale, stream.received[-1].acknowledged) == (True, False)
     stream.play("> cds @2")
-    assert (watch.nonce_acked, watch.in_flight, stream.received[-1].acknowledged) == ("n2", False, True)
+    assert (subscription.nonce_acked, subscription.in_flight, stream.received[-1].acknowledged) == ("n2", False, True)
 
 
-@BOTH
-def test_a_nack_is_an_answer_but_no_acknowledgement(make: Callable[[], Session]) -> None:
-    stream = started(make)
+@BOTH_VARIANTS
+def test_nack_ends_the_flight_without_an_acknowledgement(make: Callable[[], Session]) -> None:
+    stream = make_stream(make)
     stream.play("> cds @2 !3 no")
-    watch = stream.session.subscriptions[CDS]
-    assert (watch.nonce_acked, watch.last_error, watch.in_flight) == ("", "no", False)
+    subscription = stream.session.subscriptions[CDS]
+    assert (subscription.nonce_acked, subscription.last_error, subscription.in_flight) == ("", "no", False)
     assert stream.received[-1].rejected == (3, "no")
     stream.play("> cds @2")
-    assert (watch.nonce_acked, watch.last_error) == ("n2", "")
+    assert (subscription.nonce_acked, subscription.last_error) == ("n2", "")
 
 
-def test_sessions_at_different_views_each_get_their_own_difference() -> None:
-    def view(*contents: str) -> TypeState:
+def test_changes_since_different_states() -> None:
+    def state(*contents: str) -> TypeState:
         return TypeState("plan", (Snapshot(resource("cds", *content.split("=")) for content in contents),))
 
-    first, second, third = view("a=1", "b=1", "c=1"), view("a=2", "b=1", "c=1"), view("a=2", "b=2")
-    for _ in range(2):  # whoever asks first, and again
+    first, second, third = state("a=1", "b=1", "c=1"), state("a=2", "b=1", "c=1"), state("a=2", "b=2")
+    for _ in range(2):  # in either order
         for old, names, removed in ((second, {"b"}, {"c"}), (first, {"a", "b"}, {"c"})):
             changes = third.since(old)
             assert {r.name for change in changes for r in change.payload.resources} == names
             assert {name for change in changes for name in change.removed} == removed
 
 
-def test_a_proxy_that_came_back_is_not_swept() -> None:
+def test_reconnected_proxy_is_not_swept() -> None:
     db = Mesh()
     discovery = Discovery(db, Metrics(), plan, linger=0.0)
     proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns")

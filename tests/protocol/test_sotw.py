@@ -1,4 +1,4 @@
-"""The state-of-the-world variant, line by line."""
+"""Scripts of the state-of-the-world protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from testing.clients.scripted_stream import play, sotw, written
 
 SCRIPTS = {
-    "the first request of a wildcard type is answered with all there is": """
+    "the first request for a wildcard type is answered in full": """
         ~ cds a b
         > cds
         < cds a b
@@ -26,14 +26,14 @@ SCRIPTS = {
         ~ cds a=2
         < cds a b
     """,
-    "and when one goes": """
+    "a wildcard type is sent whole when one resource is removed": """
         ~ cds a b
         > cds
         < cds a b
         ~ cds a-
         < cds b
     """,
-    "even when nothing is left": """
+    "a wildcard type is sent even if it is empty": """
         ~ cds a
         > cds
         < cds a
@@ -46,24 +46,24 @@ SCRIPTS = {
         < cds a
         ~ cds a=1
     """,
-    "changes that come while a proxy is slow are sent once": """
+    "changes during a slow write are sent once": """
         > cds
         ~ cds a
         < cds a
         ~ cds a=2
         < cds a
     """,
-    "named resources: those that are there, in the order in which they are there": """
+    "existing named resources are sent, in server order": """
         ~ rds x y z
         > rds z x
         < rds x z
     """,
-    "a route that is not there is not in the answer": """
+    "a missing route is not in the response": """
         ~ rds x
         > rds x y
         < rds x
     """,
-    "and comes when it is there": """
+    "a missing route is sent when it appears": """
         ~ rds x
         > rds x y
         < rds x
@@ -78,24 +78,24 @@ SCRIPTS = {
         ~ rds y=2
         < rds y
     """,
-    "a route that nobody asked for is not sent": """
+    "a route without a subscription is not sent": """
         ~ rds x y
         > rds x
         < rds x
         ~ rds y=2
     """,
-    "a route that goes is no response": """
+    "a removed route causes no response": """
         ~ rds x y
         > rds x y
         < rds x y
         ~ rds x-
     """,
-    "no endpoints stand in for a cluster that has none": """
+    "a cluster without endpoints gets an empty assignment": """
         ~ eds a
         > eds a b
         < eds a b
     """,
-    "and for one that lost them": """
+    "a cluster that loses its endpoints gets an empty assignment": """
         ~ eds a b
         > eds a b
         < eds a b
@@ -104,21 +104,21 @@ SCRIPTS = {
         ~ eds a
         < eds a
     """,
-    "an acknowledgement that adds names is answered with these": """
+    "an acknowledgement that adds names is answered with them": """
         ~ rds x y z
         > rds x
         < rds x
         > rds x y z @1
         < rds y z
     """,
-    "one that only drops names is not answered": """
+    "an acknowledgement that only drops names is not answered": """
         ~ rds x y
         > rds x y
         < rds x y
         > rds x @1
         ~ rds y=2
     """,
-    "names that are not there are answered with nothing": """
+    "missing names are answered with an empty response": """
         ~ rds x y
         > rds x
         < rds x
@@ -133,21 +133,21 @@ SCRIPTS = {
         > rds x y @1
         < rds y
     """,
-    "a change of the names of a wildcard type is answered whole": """
+    "changed names of a wildcard type are answered in full": """
         ~ cds a b
         > cds
         < cds a b
         > cds a @1
         < cds a b
     """,
-    "no names of a named type: the subscription ends": """
+    "an empty list of names ends the subscription to a named type": """
         ~ rds x
         > rds x
         < rds x
         > rds @1
         ~ rds x=2
     """,
-    "no names in the first request: there is none": """
+    "a first request without names subscribes to no named resource": """
         ~ eds a
         > eds
         ~ eds a=2
@@ -160,7 +160,7 @@ SCRIPTS = {
         > rds x @1
         < rds x
     """,
-    "a stale nonce is ignored, with its names": """
+    "a request with a stale nonce is ignored": """
         ~ rds x y
         > rds x
         < rds x
@@ -170,7 +170,7 @@ SCRIPTS = {
         > rds x y @2
         < rds y
     """,
-    "but a name that was dropped there is answered when it comes back": """
+    "a name dropped with a stale nonce is answered when it comes back": """
         ~ rds x y
         > rds x y
         < rds x y
@@ -180,13 +180,13 @@ SCRIPTS = {
         > rds x y @2
         < rds y
     """,
-    "a nonce that was never sent is as stale": """
+    "an unknown nonce is stale": """
         ~ rds x y
         > rds x
         < rds x
         > rds x y @0
     """,
-    "a reconnecting proxy sends a nonce of before: answered in full": """
+    "a nonce of the previous connection is answered in full": """
         ~ cds a
         > cds @0
         < cds a
@@ -198,7 +198,7 @@ SCRIPTS = {
         > rds x y
         < rds x y
     """,
-    "a NACK is not answered and its names do not count": """
+    "a NACK is not answered and its names are ignored": """
         ~ rds x y
         > rds x
         < rds x
@@ -214,7 +214,7 @@ SCRIPTS = {
         < cds a
         > cds @2
     """,
-    "clusters before endpoints before listeners before routes, whatever was asked first": """
+    "clusters before endpoints before listeners before routes, in any order of requests": """
         > rds x
         > lds
         > eds a
@@ -233,12 +233,12 @@ SCRIPTS = {
         < lds l
         < rds x
     """,
-    "a type without a view is answered when there is one": """
+    "a type without a state is answered once it has one": """
         > lds
         ~ lds l
         < lds l
     """,
-    "endpoints of a changed cluster are sent again when it was acknowledged": """
+    "endpoints of a changed cluster are sent again after its acknowledgement": """
         ~ cds a b
         ~ eds a b
         > cds
@@ -251,7 +251,7 @@ SCRIPTS = {
         ! release
         < eds a
     """,
-    "and go with those that are asked for then": """
+    "released endpoints are sent with newly subscribed ones": """
         ~ cds a
         ~ eds a b
         > cds
@@ -265,13 +265,13 @@ SCRIPTS = {
         < eds a b
         ! release
     """,
-    "endpoints that another plan does not have are not told: their clusters go too": """
+    "endpoints missing from a new plan are not reported, because their clusters go too": """
         ~ eds a b
         > eds a b
         < eds a b
         ! replan eds b
     """,
-    "clusters sent on a first request: the next acknowledgement of endpoints is answered in full": """
+    "after a first response with clusters, the next acknowledgement of endpoints is answered in full": """
         ~ cds a b
         ~ eds a b
         > eds a b
@@ -282,14 +282,14 @@ SCRIPTS = {
         < eds a b
         > eds a b @2
     """,
-    "two groups make one type": """
+    "a type has the resources of both groups": """
         ~ cds one:a two:b
         > cds
         < cds a b
         ~ cds two:b=2
         < cds a b
     """,
-    "the first of two groups has a name": """
+    "the first group wins": """
         ~ cds one:a=1 two:a=2 two:b
         > cds
         < cds a b
@@ -300,5 +300,5 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_script(script: str) -> None:
+def test_sotw_script(script: str) -> None:
     assert play(sotw(), script) == written(script)

@@ -1,4 +1,4 @@
-"""A change is followed from its source to the proxies: by its number in the log, and as a trace where there is a collector."""
+"""Tracing of a change from its source to the proxies: its event number in the log, and its spans in a collector."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ spec: {hosts: [HOST], resolution: STATIC, ports: [{name: http, number: 80, proto
 
 @pytest.fixture
 def collector() -> Iterator[JsonCollector]:
-    made = JsonCollector()
-    yield made
-    made.stop()
+    collector_server = JsonCollector()
+    yield collector_server
+    collector_server.stop()
 
 
-async def change_something(work: pathlib.Path, environ: dict[str, str], *more: str) -> AsyncIterator[str]:
-    """Has a proxy follow a change; yields the log when it has acknowledged, and ends the control plane."""
+async def push_change(work: pathlib.Path, environ: dict[str, str], *more: str) -> AsyncIterator[str]:
+    """Push a change to a proxy, stop the control plane after the acknowledgement, and yield the log."""
     config = work / "config"
     config.mkdir()
     (config / "x.yaml").write_text(ENTRY.replace("HOST", "one.example"))
@@ -42,10 +42,10 @@ async def change_something(work: pathlib.Path, environ: dict[str, str], *more: s
     try:
         plane.wait_ready()
         await fleet.connect("web", proxy("sidecar", "web-0", "shop", "10.2.0.1"), delta=False)
-        have = fleet.followers["web"].have
-        await until(lambda: "outbound|80||one.example" in have[CDS])
+        resources = fleet.followers["web"].have
+        await until(lambda: "outbound|80||one.example" in resources[CDS])
         (config / "x.yaml").write_text(ENTRY.replace("HOST", "two.example"))
-        await until(lambda: "outbound|80||two.example" in have[CDS])
+        await until(lambda: "outbound|80||two.example" in resources[CDS])
         await until(lambda: "acknowledged:1" in plane.log.read_text())
     finally:
         await fleet.stop()
@@ -53,32 +53,30 @@ async def change_something(work: pathlib.Path, environ: dict[str, str], *more: s
     yield plane.log.read_text()
 
 
-def by_name(spans: list[dict[str, Any]], trace: str) -> dict[str, dict[str, Any]]:
+def spans_by_name(spans: list[dict[str, Any]], trace: str) -> dict[str, dict[str, Any]]:
     return {span["name"]: span for span in spans if span["traceId"] == trace}
 
 
-async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(
-    tmp_path: pathlib.Path, collector: JsonCollector
-) -> None:
+async def test_change_has_a_trace_up_to_the_acknowledgement(tmp_path: pathlib.Path, collector: JsonCollector) -> None:
     headers = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=a%20b",
         "OTEL_SERVICE_NAME": "pilot",
     }
-    async for _ in change_something(tmp_path, headers):
+    async for _ in push_change(tmp_path, headers):
         assert {request["path"] for request in collector.requests} == {"/v1/traces"}
         assert collector.headers["x-tenant"] == "a b"
         [resource] = {json.dumps(request["resourceSpans"][0]["resource"]) for request in collector.requests}
         assert {"key": "service.name", "value": {"stringValue": "pilot"}} in json.loads(resource)["attributes"]
         spans = collector.spans()
         root = next(s for s in spans if s["name"] == "change" and s["attributes"]["pilot.acknowledged"] == "1")
-        found = by_name(spans, root["traceId"])
-        assert found.keys() == {"change", "read", "commit", "derive", "push", "ack"}
-        assert {span["parentSpanId"] for name, span in found.items() if name != "change"} == {root["spanId"]}
+        trace = spans_by_name(spans, root["traceId"])
+        assert trace.keys() == {"change", "read", "commit", "derive", "push", "ack"}
+        assert {span["parentSpanId"] for name, span in trace.items() if name != "change"} == {root["spanId"]}
         assert root["attributes"]["pilot.proxies"] == "1"
         assert root["attributes"]["pilot.changes.ServiceEntry.update"] == "1"
-        assert int(found["push"]["attributes"]["pilot.bytes.cds"]) > 0
-        times = {name: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])) for name, span in found.items()}
+        assert int(trace["push"]["attributes"]["pilot.bytes.cds"]) > 0
+        times = {name: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])) for name, span in trace.items()}
         assert all(start <= end for start, end in times.values())
         assert (
             times["change"][0]
@@ -91,14 +89,16 @@ async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(
         assert times["ack"][1] == times["change"][1]
 
 
-async def test_lines_of_one_change_have_its_number(tmp_path: pathlib.Path) -> None:
-    async for log in change_something(tmp_path, {}, "--log_as_json", "--log_output_level", "ads:debug"):
+async def test_log_lines_of_a_change_have_its_event_number(tmp_path: pathlib.Path) -> None:
+    async for log in push_change(tmp_path, {}, "--log_as_json", "--log_output_level", "ads:debug"):
         lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-        told = next(line for line in lines if line["msg"].startswith("Push event[") and "acknowledged:1" in line["msg"])
-        same = [line["msg"] for line in lines if line.get("event") == told["event"]]
-        assert isinstance(told["event"], int)
-        assert [text.partition(" for ")[0].split()[0:2] for text in same[:2]] == [
+        outcome = next(
+            line for line in lines if line["msg"].startswith("Push event[") and "acknowledged:1" in line["msg"]
+        )
+        messages = [line["msg"] for line in lines if line.get("event") == outcome["event"]]
+        assert isinstance(outcome["event"], int)
+        assert [text.partition(" for ")[0].split()[0:2] for text in messages[:2]] == [
             ["Push", "debounce"],
             ["XDS:", "Pushing"],
         ]
-        assert any(text.startswith("CDS: PUSH for node:web-0.shop") for text in same)
+        assert any(text.startswith("CDS: PUSH for node:web-0.shop") for text in messages)

@@ -1,4 +1,4 @@
-"""A ztunnel's stream."""
+"""Streams of a ztunnel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testing.mesh.world import rows_of
 NODE = "ztunnel~10.0.0.1~zt-1.istio-system~istio-system.svc.cluster.local"
 WEB = make("Service", "web", "{clusterIP: 10.96.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}")
 ONE, TWO = (pod(f"p{n}", f"10.1.0.{n}", labels="{app: web}") for n in (1, 2))
-ELSEWHERE = pod("q", "10.1.0.9", "b", spec="{nodeName: n1}")
+OTHER = pod("q", "10.1.0.9", "b", spec="{nodeName: n1}")
 UIDS = [f"Kubernetes//Pod/a/p{n}" for n in (1, 2)]
 SERVICE = "a/web.a.svc.cluster.local"
 
@@ -30,25 +30,25 @@ SERVICE = "a/web.a.svc.cluster.local"
 async def server() -> AsyncIterator[Server]:
     mesh = Mesh(load([], {"PILOT_ENABLE_AMBIENT": "true"}).settings.mesh)
     async with serving(plan=proxy_plan, mesh=mesh) as running:
-        put(running, WEB, ONE, TWO, ELSEWHERE)
+        put(running, WEB, ONE, TWO, OTHER)
         yield running
 
 
-def put(server: Server, *objects: Plain, gone: bool = False) -> None:
-    edits = [(server.db.tables[table], key, None if gone else row) for (table, key), row in rows_of(objects).items()]
+def put(server: Server, *objects: Plain, removed: bool = False) -> None:
+    edits = [(server.db.tables[table], key, None if removed else row) for (table, key), row in rows_of(objects).items()]
     server.discovery.wake(server.db.commit(edits), {"config": 1})
 
 
 class Ztunnel(Client):
-    """A delta client that takes any type and keeps nothing."""
+    """A stateless delta client for any type."""
 
     async def subscribe(
-        self, url: str, *names: str, taken_back: tuple[str, ...] = (), versions: dict[str, str] | None = None
+        self, url: str, *names: str, unsubscribed: tuple[str, ...] = (), versions: dict[str, str] | None = None
     ) -> None:
         request = discovery_pb2.DeltaDiscoveryRequest(
             type_url=url,
             resource_names_subscribe=names,
-            resource_names_unsubscribe=taken_back,
+            resource_names_unsubscribe=unsubscribed,
             initial_resource_versions=versions,
         )
         if self.first:
@@ -57,60 +57,60 @@ class Ztunnel(Client):
         await self.call.write(request.SerializeToString())
 
     async def response(self, url: str = ADDRESS) -> Any:
-        """The next response, of that type, acknowledged."""
+        """Acknowledge and return the next response, which must be of the type."""
         async with asyncio.timeout(SECONDS):
-            found = discovery_pb2.DeltaDiscoveryResponse.FromString(await self.call.read())
-        assert found.type_url == url
+            message = discovery_pb2.DeltaDiscoveryResponse.FromString(await self.call.read())
+        assert message.type_url == url
         await self.call.write(
-            discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=found.nonce).SerializeToString()
+            discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=message.nonce).SerializeToString()
         )
-        return found
+        return message
 
 
 def names(response: Any) -> list[str]:
-    return sorted(one.name for one in response.resources)
+    return sorted(item.name for item in response.resources)
 
 
-async def test_everything_and_then_what_changes(server: Server) -> None:
+async def test_first_response_is_complete_and_later_ones_are_changes(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(ADDRESS)
         first = await client.response()
         assert names(first) == sorted((*UIDS, "Kubernetes//Pod/b/q", SERVICE))
-        assert all(one.version for one in first.resources)
+        assert all(item.version for item in first.resources)
         put(server, pod("p1", "10.1.0.1", labels="{app: web}", ready=False))
         assert names(await client.response()) == UIDS[:1]
-        put(server, TWO, gone=True)
+        put(server, TWO, removed=True)
         response = await client.response()
         assert (names(response), list(response.removed_resources)) == ([], UIDS[1:])
 
 
-async def test_who_comes_back_is_sent_what_has_changed(server: Server) -> None:
+async def test_reconnecting_ztunnel_gets_only_changes(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(ADDRESS)
-        versions = {one.name: one.version for one in (await client.response()).resources}
+        versions = {item.name: item.version for item in (await client.response()).resources}
     put(server, pod("p1", "10.1.0.1", labels="{app: web}", ready=False))
-    put(server, TWO, gone=True)
+    put(server, TWO, removed=True)
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(ADDRESS, versions=versions)
         response = await client.response()
         assert (names(response), list(response.removed_resources)) == (UIDS[:1], UIDS[1:])
 
 
-async def test_who_asks_for_nothing_gets_what_runs_on_its_node(server: Server) -> None:
+async def test_on_demand_ztunnel_gets_the_workloads_on_its_node(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE, NODE_NAME="n1") as client:
-        await client.subscribe(ADDRESS, "*", taken_back=("*",))
+        await client.subscribe(ADDRESS, "*", unsubscribed=("*",))
         assert names(await client.response()) == ["Kubernetes//Pod/b/q"]
         put(server, pod("r", "10.1.0.8", "b", spec="{nodeName: n1}"), pod("s", "10.1.0.7", "b", spec="{nodeName: n2}"))
         assert names(await client.response()) == ["Kubernetes//Pod/b/r"]
 
 
-async def test_what_is_asked_for_by_name(server: Server) -> None:
+async def test_addresses_on_demand(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
-        await client.subscribe(ADDRESS, "*", taken_back=("*",))
+        await client.subscribe(ADDRESS, "*", unsubscribed=("*",))
         assert names(await client.response()) == []
         await client.subscribe(ADDRESS, "/10.1.0.1")
         response = await client.response()
-        assert [(one.name, list(one.aliases)) for one in response.resources] == [(UIDS[0], ["/10.1.0.1"])]
+        assert [(item.name, list(item.aliases)) for item in response.resources] == [(UIDS[0], ["/10.1.0.1"])]
         await client.subscribe(ADDRESS, "/10.96.0.1")
         assert names(await client.response()) == sorted((UIDS[1], SERVICE))
         await client.subscribe(ADDRESS, "/10.9.9.9")
@@ -126,7 +126,7 @@ async def test_what_is_asked_for_by_name(server: Server) -> None:
         assert (names(response), list(response.removed_resources)) == ([UIDS[0]], [UIDS[1], "Kubernetes//Pod/a/p3"])
 
 
-async def test_a_name_that_is_asked_for_again_is_answered_again(server: Server) -> None:
+async def test_repeated_subscription_is_answered_again(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(ADDRESS, SERVICE, *UIDS)
         assert names(await client.response()) == sorted((*UIDS, SERVICE))
@@ -134,26 +134,26 @@ async def test_a_name_that_is_asked_for_again_is_answered_again(server: Server) 
         assert names(await client.response()) == UIDS[1:]
 
 
-async def test_workloads_have_a_type_of_their_own(server: Server) -> None:
+async def test_workload_type(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(WORKLOAD)
         response = await client.response(WORKLOAD)
-        found = [workload_pb2.Workload.FromString(one.resource.value).name for one in response.resources]
-        assert sorted(found) == ["p1", "p2", "q"]
+        workload_names = [workload_pb2.Workload.FromString(item.resource.value).name for item in response.resources]
+        assert sorted(workload_names) == ["p1", "p2", "q"]
 
 
-async def test_policies_come_and_go(server: Server) -> None:
+async def test_policy_is_added_and_removed(server: Server) -> None:
     deny = make("AuthorizationPolicy", "p", "{action: DENY, rules: [{}]}")
     async with Ztunnel(server, node_id=NODE) as client:
         await client.subscribe(AUTHORIZATION)
         assert names(await client.response(AUTHORIZATION)) == []
         put(server, deny)
         assert names(await client.response(AUTHORIZATION)) == ["a/p"]
-        put(server, deny, gone=True)
+        put(server, deny, removed=True)
         assert list((await client.response(AUTHORIZATION)).removed_resources) == ["a/p"]
 
 
-async def test_a_ztunnel_gets_nothing_of_envoy(server: Server) -> None:
+async def test_envoy_types_are_not_answered(server: Server) -> None:
     async with Ztunnel(server, node_id=NODE) as client:
         for url in (CLUSTER, LISTENER):
             await client.subscribe(url)
@@ -161,7 +161,7 @@ async def test_a_ztunnel_gets_nothing_of_envoy(server: Server) -> None:
         await client.response()
 
 
-async def test_an_envoy_may_ask_who_its_peers_are(server: Server) -> None:
+async def test_envoy_may_request_workloads(server: Server) -> None:
     async with Ztunnel(server, node_id="sidecar~10.0.0.2~p.a~a.svc.cluster.local") as client:
         await client.subscribe(WORKLOAD)
         response = await client.response(WORKLOAD)

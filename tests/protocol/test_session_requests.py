@@ -1,4 +1,4 @@
-"""What a request leaves behind in a session and its connection."""
+"""Effects of a request on the session and its connection."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def request(type_url: str, *names: str, **fields: Any) -> Any:
     return discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=names, **fields)
 
 
-def test_a_delta_request_without_a_nonce_is_no_acknowledgement_and_not_stale() -> None:
+def test_delta_request_without_nonce_is_neither_ack_nor_stale() -> None:
     session = delta()
     session.receive(request(CLUSTER, "*"))
     assert session.receive(request(CLUSTER, "x")) == Acknowledgement()
 
 
-def test_names_that_the_first_delta_request_both_wants_and_does_not_want_are_not_wanted() -> None:
+def test_name_subscribed_and_unsubscribed_at_once_is_not_subscribed() -> None:
     session = delta()
     session.receive(request(ENDPOINT, "a", "b", resource_names_unsubscribe=["b"]))
     assert session.subscriptions[ENDPOINT].requested.all == {"a"}
 
 
-def test_what_a_client_kept_over_a_reconnect_matters_until_the_first_response_alone() -> None:
+def test_initial_versions_only_affect_the_first_response() -> None:
     session, state = delta(), TypeState("plan", (Snapshot([resource("cds", "a")]),))
     session.receive(request(CLUSTER, "*", initial_resource_versions={"gone": ""}))
     response = session.next_response(lambda _: state)
@@ -38,12 +38,12 @@ def test_what_a_client_kept_over_a_reconnect_matters_until_the_first_response_al
     assert response.removed == ("gone",)
     session.mark_sent(response, "n", 0.0)
     session.owe_everything()
-    again = session.next_response(lambda _: state)
-    assert again is not None
-    assert again.removed == ()
+    second_response = session.next_response(lambda _: state)
+    assert second_response is not None
+    assert second_response.removed == ()
 
 
-def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> None:
+def test_endpoints_are_held_until_clusters_are_answered() -> None:
     session = delta()
     for type_url in (CLUSTER, ENDPOINT):
         session.receive(request(type_url, "a"))
@@ -53,7 +53,7 @@ def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> N
         assert session.should_release is not in_flight
 
 
-def test_reasons_of_a_push_add_up_from_the_first_change_on() -> None:
+def test_push_reasons_accumulate() -> None:
     proxy = Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
     connection = Connection(1, "key", proxy, "10.0.0.1:9", 0.0, delta())
     connection.mark_dirty(1.0, {"config": 1})

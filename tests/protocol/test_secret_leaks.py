@@ -1,4 +1,4 @@
-"""Nothing secret is in any answer or line of the log: marked keys and tokens are put wherever they can be, and looked for wherever one can look."""
+"""Keys and tokens appear in no response and no log line. The tests put marked secrets everywhere and search all output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ spec:
   servers:
   - {port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.com], tls: {mode: SIMPLE, credentialName: web}}
 """
-ALL, OF_PROXY = (
+COMMON_QUERIES, PROXY_QUERIES = (
     ("", "pretty"),
     (
         "proxyID=edge-0",
@@ -52,7 +52,7 @@ ALL, OF_PROXY = (
 
 
 class Marks:
-    """What must not be found: each secret as it is, and as base64 of any text around it would have it."""
+    """Secrets to search for, in plaintext and in base64 at any offset."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -67,12 +67,12 @@ class Marks:
                 encoded = base64.b64encode(b"-" * shift + line.encode()).decode()
                 self._texts[encoded[4 : len(encoded) // 4 * 4 - 4]] = f"{name}, in base64"
 
-    def found_in(self, text: str) -> set[str]:
+    def leaks_in(self, text: str) -> set[str]:
         return {name for secret, name in self._texts.items() if secret in text}
 
 
-class Lines(logging.Handler):
-    """Keeps every line of the log as it would be written."""
+class LogLines(logging.Handler):
+    """Collects formatted log lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,22 +84,22 @@ class Lines(logging.Handler):
 
 
 @contextlib.contextmanager
-def everything_logged() -> Iterator[Lines]:
-    kept, before = Lines(), {state.name: state.output_level for state in scopes()}
-    for name in before:
+def log_everything() -> Iterator[LogLines]:
+    lines, levels = LogLines(), {state.name: state.output_level for state in scopes()}
+    for name in levels:
         set_output_level(name, "debug")
-    scope("default").addHandler(kept)
+    scope("default").addHandler(lines)
     try:
-        yield kept
+        yield lines
     finally:
-        scope("default").removeHandler(kept)
-        for name, level in before.items():
+        scope("default").removeHandler(lines)
+        for name, level in levels.items():
             set_output_level(name, level)
 
 
 @contextlib.asynccontextmanager
-async def marked(folder: pathlib.Path, marks: Marks) -> AsyncIterator[tuple[Running, SecureClient]]:
-    """A control plane with secrets in it, and a gateway that has been given one of them."""
+async def running_with_secrets(folder: pathlib.Path, marks: Marks) -> AsyncIterator[tuple[Running, SecureClient]]:
+    """Run a control plane with marked secrets, and a gateway that has received one of them."""
     marks.add("the key of a Secret", ISSUED.private_key)
     marks.add("a text of a Secret", MARK.encode())
     registry = data_secret("pull", {".dockerconfigjson": MARK.encode()}, kind="kubernetes.io/dockerconfigjson")
@@ -113,22 +113,22 @@ async def marked(folder: pathlib.Path, marks: Marks) -> AsyncIterator[tuple[Runn
     (folder / "config" / "broken.yaml").write_text(
         yaml.safe_dump(data_secret("worse", {"tls.key": MARK.encode()}, kind="kubernetes.io/tls"))
     )
-    async with running(folder, {"SOME_TOKEN": MARK}) as it:
-        marks.add("the key of the authority", key_pem(it.signer.key))
-        own = token("edge", "edge")
-        marks.add("a workload's token", own.encode())
+    async with running(folder, {"SOME_TOKEN": MARK}) as env:
+        marks.add("the key of the authority", key_pem(env.signer.key))
+        workload_token = token("edge", "edge")
+        marks.add("a workload's token", workload_token.encode())
         async with SecureClient(
-            it.port, it.root, token=own, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}
+            env.port, env.root, token=workload_token, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}
         ) as gateway:
             await gateway.ask("cds")
             await gateway.take()
             await gateway.ask(SECRET, "kubernetes://web")
-            given = await gateway.take()
+            response = await gateway.take()
             assert (
-                secret_pb2.Secret.FromString(given.resources[0].value).tls_certificate.private_key.inline_bytes
+                secret_pb2.Secret.FromString(response.resources[0].value).tls_certificate.private_key.inline_bytes
                 == ISSUED.private_key
             )
-            yield it, gateway
+            yield env, gateway
 
 
 @pytest.fixture
@@ -136,23 +136,23 @@ def marks() -> Marks:
     return Marks()
 
 
-def test_marks_are_found_where_they_are(marks: Marks) -> None:
+def test_marks_find_leaks(marks: Marks) -> None:
     marks.add("text", MARK.encode())
     marks.add("key", ISSUED.private_key)
     line = ISSUED.private_key.decode().splitlines()[1]
-    assert marks.found_in(f"x{MARK}y") == {"text"}
+    assert marks.leaks_in(f"x{MARK}y") == {"text"}
     for around in (b"", b"x", b"xy", b'{"auth":"'):
-        assert marks.found_in(base64.b64encode(around + MARK.encode() + b"tail").decode()) == {"text, in base64"}
-    assert marks.found_in(f"a {line} b") == {"key"}
-    assert "key, in base64" in marks.found_in(base64.b64encode(ISSUED.private_key).decode())
-    assert not marks.found_in("nothing of it")
+        assert marks.leaks_in(base64.b64encode(around + MARK.encode() + b"tail").decode()) == {"text, in base64"}
+    assert marks.leaks_in(f"a {line} b") == {"key"}
+    assert "key, in base64" in marks.leaks_in(base64.b64encode(ISSUED.private_key).decode())
+    assert not marks.leaks_in("nothing of it")
 
 
-async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.Path, marks: Marks) -> None:
-    looked = 0
-    with everything_logged() as log:
-        async with marked(tmp_path, marks) as (it, _), aiohttp.ClientSession() as session:
-            paths = [page.path for pages in sections(it.plane.settings.debug).values() for page in pages]
+async def test_no_page_metric_or_log_line_has_a_secret(tmp_path: pathlib.Path, marks: Marks) -> None:
+    pages_read = 0
+    with log_everything() as log:
+        async with running_with_secrets(tmp_path, marks) as (env, _), aiohttp.ClientSession() as session:
+            paths = [page.path for pages in sections(env.plane.settings.debug).values() for page in pages]
             paths = [
                 "/",
                 "/metrics",
@@ -160,55 +160,55 @@ async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.
                 "/debug",
                 *(p for p in paths if p not in (PREFIX + "profile", PREFIX + "trace")),
             ]
-            own = {"Authorization": f"Bearer {token('edge', 'edge')}"}
+            headers = {"Authorization": f"Bearer {token('edge', 'edge')}"}
             for port in ("HTTP", "monitoring"):
                 for path in paths:
                     for query in (
                         ("debug=2",)
                         if path.startswith(PREFIX)
-                        else (*ALL, *OF_PROXY)
+                        else (*COMMON_QUERIES, *PROXY_QUERIES)
                         if path.startswith("/debug/")
                         else ("",)
                     ):
                         async with session.get(
-                            f"http://127.0.0.1:{it.plane.ports[port].number}{path}?{query}", headers=own
+                            f"http://127.0.0.1:{env.plane.ports[port].number}{path}?{query}", headers=headers
                         ) as response:
                             text = await response.text(errors="replace")
-                            looked += response.status == 200
-                        assert not marks.found_in(text), f"{path}?{query}"
-                        assert not marks.found_in(str(response.headers)), f"{path}?{query}"
+                            pages_read += response.status == 200
+                        assert not marks.leaks_in(text), f"{path}?{query}"
+                        assert not marks.leaks_in(str(response.headers)), f"{path}?{query}"
                 for path in ("", "/mesh?namespace=edge", "/events"):
                     async with session.get(
-                        f"http://127.0.0.1:{it.plane.ports[port].number}/debug/dashboard{path}", headers=own
+                        f"http://127.0.0.1:{env.plane.ports[port].number}/debug/dashboard{path}", headers=headers
                     ) as response:
                         assert response.status == 200
-                        shown = await (response.content.readuntil(b"\n\n") if path == "/events" else response.read())
-                        assert not marks.found_in(shown.decode()), path
-    assert looked > 80
+                        body = await (response.content.readuntil(b"\n\n") if path == "/events" else response.read())
+                        assert not marks.leaks_in(body.decode()), path
+    assert pages_read > 80
     assert len(log.lines) > 5
-    assert not marks.found_in("\n".join(log.lines))
+    assert not marks.leaks_in("\n".join(log.lines))
 
 
 @pytest.mark.parametrize("variant", ["sotw", "delta"])
 async def test_no_page_over_xds_has_a_secret(tmp_path: pathlib.Path, marks: Marks, variant: str) -> None:
-    async with marked(tmp_path, marks) as (it, _):
+    async with running_with_secrets(tmp_path, marks) as (env, _):
         reader = token("istio-system", "reader")
-        asked = [
+        requests = [
             (f"{DEBUG}config_dump", "edge-0.edge"),
             (DEBUG_PAGE, "config_dump?proxyID=edge-0&types=sds"),
             (DEBUG_PAGE, "adsz"),
         ]
         node = "sidecar~10.0.0.9~tool-1.istio-system~istio-system.svc.cluster.local"
-        for type_url, name in asked:
-            async with SecureClient(it.port, it.root, token=reader, variant=variant, node_id=node) as tool:
+        for type_url, name in requests:
+            async with SecureClient(env.port, env.root, token=reader, variant=variant, node_id=node) as tool:
                 await tool.ask(type_url, name)
-                answer = await tool.take()
-                packed = [getattr(found, "resource", found).value for found in answer.resources]
+                response = await tool.take()
+                packed = [getattr(item, "resource", item).value for item in response.resources]
         assert packed
-        assert not marks.found_in(b"".join(packed).decode("utf-8", "replace"))
+        assert not marks.leaks_in(b"".join(packed).decode("utf-8", "replace"))
 
 
-async def test_controlz_hides_what_the_process_was_given(marks: Marks) -> None:
+async def test_controlz_hides_secrets_of_the_process(marks: Marks) -> None:
     marks.add("a token of the environment", MARK.encode())
     environ = {
         "API_TOKEN": MARK,
@@ -242,6 +242,6 @@ async def test_controlz_hides_what_the_process_was_given(marks: Marks) -> None:
             async with client.get(path) as response:
                 text = await response.text()
                 assert response.status == 200, path
-                assert not marks.found_in(text), path
+                assert not marks.leaks_in(text), path
         async with client.get("/envj/") as response:
-            assert "/home" in await response.text(), "what is no secret is shown"
+            assert "/home" in await response.text(), "other variables are shown"

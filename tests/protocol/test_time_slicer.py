@@ -1,0 +1,52 @@
+"""Tests of the time slicer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from pilot.xds.push.time_slicer import TimeSlicer
+
+
+async def test_turn_ends_with_the_slice() -> None:
+    now = 0.0
+    slicer, order = TimeSlicer(1.0, lambda: now), []
+
+    async def work(name: str, cost: float) -> None:
+        nonlocal now
+        await slicer.wait_turn()
+        order.append(name)
+        now += cost
+
+    tasks = [asyncio.create_task(work(f"heavy {i}", 2.0)) for i in range(3)]
+    rounds = []
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        rounds.append(len(order))
+    assert order == ["heavy 0", "heavy 1", "heavy 2"]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(rounds)), "one heavy task per round"
+
+
+async def test_light_turns_share_a_round() -> None:
+    slicer, completed = TimeSlicer(1.0, lambda: 0.0), 0
+
+    async def work() -> None:
+        nonlocal completed
+        await slicer.wait_turn()
+        completed += 1
+
+    tasks = [asyncio.create_task(work()) for _ in range(1000)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert completed == 1000
+    await asyncio.gather(*tasks)
+
+
+async def test_turn_of_a_cancelled_task_passes_on() -> None:
+    now = 0.0
+    slicer = TimeSlicer(1.0, lambda: now)
+    await slicer.wait_turn()
+    now = 5.0
+    cancelled, waiting = asyncio.create_task(slicer.wait_turn()), asyncio.create_task(slicer.wait_turn())
+    cancelled.cancel()
+    await asyncio.wait_for(waiting, 5)

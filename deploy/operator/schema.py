@@ -29,7 +29,7 @@ def _is_number(value: Any) -> bool:
 
 _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
-    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "bool": ("a boolean (true or false)", lambda value: isinstance(value, bool)),
     "int": ("an integer", _is_int),
     "count": ("an integer", _is_count),
     "number": ("a number", _is_number),

@@ -138,7 +138,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt field": (pilot({"replicaCounts": 1}), "did you mean replicaCount?"),
     "a quoted switch": (
         {"components": {"base": {"enabled": "true"}}},
-        'spec.components.base.enabled: expected true or false, got the string "true"; remove the quotes',
+        'spec.components.base.enabled: expected a boolean (true or false), got the string "true"; remove the quotes',
     ),
     "a quoted value": (
         {"values": {"pilot": {"autoscaleEnabled": "false"}}},

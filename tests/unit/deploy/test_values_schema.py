@@ -84,7 +84,7 @@ def test_the_same_mistakes_are_refused_of_an_istiooperator_with_their_paths() ->
         ),
         (
             "values.global.proxy.privileged=no",
-            'spec.values.global.proxy.privileged: expected true or false, got "no"',
+            'spec.values.global.proxy.privileged: expected a boolean (true or false), got "no"',
         ),
     ):
         with pytest.raises(SettingsError) as caught:

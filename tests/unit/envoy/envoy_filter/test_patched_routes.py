@@ -1,4 +1,4 @@
-"""Route configurations are patched piece by piece, and come out as if each had been patched as a whole."""
+"""Piecewise patching of route configurations, compared with patching each as a whole."""
 
 from __future__ import annotations
 
@@ -22,157 +22,164 @@ WEB = "web.a.svc.cluster.local"
 TO_ALL = "{applyTo: HTTP_ROUTE, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {route: {timeout: 7s}}}}"
 
 
-def of_host(operation: str, match: str, value: str = "", routes: str = "name: '80'") -> str:
-    """A patch of a virtual host."""
-    found = f"match: {{context: SIDECAR_OUTBOUND, routeConfiguration: {{{routes}{', vhost: {' + match + '}' if match else ''}}}}}"
-    return f"{{applyTo: VIRTUAL_HOST, {found}, patch: {{operation: {operation}{', value: {' + value + '}' if value else ''}}}}}"
+def host_patch(operation: str, match: str, value: str = "", routes: str = "name: '80'") -> str:
+    """Return a patch of a virtual host."""
+    match_field = f"match: {{context: SIDECAR_OUTBOUND, routeConfiguration: {{{routes}{', vhost: {' + match + '}' if match else ''}}}}}"
+    return f"{{applyTo: VIRTUAL_HOST, {match_field}, patch: {{operation: {operation}{', value: {' + value + '}' if value else ''}}}}}"
 
 
-def of_all(value: str, operation: str = "MERGE") -> str:
-    """A patch of a route configuration."""
+def configuration_patch(value: str, operation: str = "MERGE") -> str:
+    """Return a patch of a route configuration."""
     match = "match: {context: SIDECAR_OUTBOUND, routeConfiguration: {name: '80'}}"
     return f"{{applyTo: ROUTE_CONFIGURATION, {match}, patch: {{operation: {operation}, value: {{{value}}}}}}}"
 
 
-def of_routes(operation: str, host: str, value: str = "") -> str:
-    """A patch of the routes of a virtual host."""
+def routes_patch(operation: str, host: str, value: str = "") -> str:
+    """Return a patch of the routes of a virtual host."""
     match = f"match: {{context: SIDECAR_OUTBOUND, routeConfiguration: {{vhost: {{name: {host}}}}}}}"
     return f"{{applyTo: HTTP_ROUTE, {match}, patch: {{operation: {operation}{', value: {' + value + '}' if value else ''}}}}}"
 
 
-class Patching:
-    """The mesh of two namespaces, with an EnvoyFilter for all proxies, and a sidecar in each of some namespaces."""
+class PatchedMesh:
+    """A mesh with a mesh-wide EnvoyFilter and one sidecar per given namespace."""
 
-    def __init__(self, *given: str, namespaces: tuple[str, ...] = ("a",)) -> None:
+    def __init__(self, *config_patches: str, namespaces: tuple[str, ...] = ("a",)) -> None:
         self.world = World()
-        self.world.apply_objects(*MESH, self.filter(*given))
+        self.world.apply_objects(*MESH, self.filter(*config_patches))
         self.nodes = [
-            self.world.connect(proxy("sidecar", f"one-{at}", namespace, f"10.1.7.{at}", {"app": "one"}))
-            for at, namespace in enumerate(namespaces)
+            self.world.connect(proxy("sidecar", f"one-{index}", namespace, f"10.1.7.{index}", {"app": "one"}))
+            for index, namespace in enumerate(namespaces)
         ]
 
     @staticmethod
-    def filter(*given: str) -> Plain:
-        return make("EnvoyFilter", "one", f"{{configPatches: [{', '.join(given)}]}}", "istio-system")
+    def filter(*config_patches: str) -> Plain:
+        return make("EnvoyFilter", "one", f"{{configPatches: [{', '.join(config_patches)}]}}", "istio-system")
 
-    def routes(self, at: int = 0) -> Resource:
-        """What a proxy has on port 80."""
-        return self.world.resources(self.nodes[at])[ROUTE]["80"]
+    def routes(self, index: int = 0) -> Resource:
+        """Return the route configuration of a proxy for port 80."""
+        return self.world.resources(self.nodes[index])[ROUTE]["80"]
 
     def count(self) -> Counter[str]:
-        """Counts the derivations that run from now on."""
-        ran: Counter[str] = Counter()
-        self.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
-        return ran
+        """Count derivation runs from now on."""
+        runs: Counter[str] = Counter()
+        self.world.mesh.on_run = lambda node: runs.update((str(node.fn),))
+        return runs
 
     def as_a_whole(self) -> tuple[route_pb2.RouteConfiguration, Effects]:
-        """The configuration of the first proxy, built without patches and then patched in one go; and what became of the patches."""
+        """Patch the unpatched configuration of the first proxy in one go; return it with the effects of the patches."""
         db = self.world.mesh
         (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
         source, facet = group.args
-        (built,) = (resource for resource in source.fn(db, *source.args).values() if resource.name == "80")
-        whole, effects = parsed(built), Effects()
+        (base,) = (resource for resource in source.fn(db, *source.args).values() if resource.name == "80")
+        whole, effects = parse(base), Effects()
         patch_routes(whole, patches(db, facet), facet, effects)
         return whole, effects
 
     def effects(self) -> tuple[set[object], set[object]]:
-        """What became of the patches of the first proxy's port 80."""
+        """Return the applied patches and the misfits of the first proxy's port 80."""
         db = self.world.mesh
         (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
         source: PatchedGroupKey = group.args[0]
-        found = [one for at, one in patched_resources(db, source, group.args[1]).items() if at.key == "80"]
-        return {key for one in found for key in one.applied}, {misfit for one in found for misfit in one.misfits}
+        resources = [
+            resource for at, resource in patched_resources(db, source, group.args[1]).items() if at.key == "80"
+        ]
+        return {key for resource in resources for key in resource.applied}, {
+            misfit for resource in resources for misfit in resource.misfits
+        }
 
 
-def parsed(resource: Resource) -> route_pb2.RouteConfiguration:
+def parse(resource: Resource) -> route_pb2.RouteConfiguration:
     return route_pb2.RouteConfiguration.FromString(b"".join(resource.message_pieces))
 
 
 @pytest.mark.parametrize(
-    "given",
+    "config_patches",
     [
-        (of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"),),
-        (of_host("MERGE", f"domainName: '{WEB}'", "request_headers_to_remove: [x]"),),
-        (of_host("MERGE", "", "request_headers_to_remove: [x]"), TO_ALL),
-        (of_host("REMOVE", f"name: '{WEB}:80'"),),
-        (of_host("REMOVE", "name: allow_any"),),
-        (of_host("REMOVE", ""),),
+        (host_patch("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"),),
+        (host_patch("MERGE", f"domainName: '{WEB}'", "request_headers_to_remove: [x]"),),
+        (host_patch("MERGE", "", "request_headers_to_remove: [x]"), TO_ALL),
+        (host_patch("REMOVE", f"name: '{WEB}:80'"),),
+        (host_patch("REMOVE", "name: allow_any"),),
+        (host_patch("REMOVE", ""),),
         (
-            of_host("REPLACE", f"name: '{WEB}:80'", "name: x, domains: [x]"),
-            of_host("MERGE", "name: x", "request_headers_to_remove: [x]"),
+            host_patch("REPLACE", f"name: '{WEB}:80'", "name: x, domains: [x]"),
+            host_patch("MERGE", "name: x", "request_headers_to_remove: [x]"),
         ),
         (
-            of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
-            of_host("MERGE", "domainName: new.test", "request_headers_to_remove: [x]"),
+            host_patch("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
+            host_patch("MERGE", "domainName: new.test", "request_headers_to_remove: [x]"),
         ),
         (
-            of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
-            of_host("REMOVE", "name: allow_any, domainName: new.test"),
-        ),
-        (of_host("ADD", "", "name: x, domains: [x]"), of_host("MERGE", "name: x", "request_headers_to_remove: [x]")),
-        (of_host("MERGE", "name: nobody", "request_headers_to_remove: [x]"),),
-        (of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]", "name: '81'"),),
-        (of_host("MERGE", f"name: '{API}:80'", "require_tls: 99"),),
-        (
-            of_all("request_headers_to_remove: [x], name: other"),
-            of_routes("MERGE", f"'{API}:80'", "route: {timeout: 7s}"),
+            host_patch("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
+            host_patch("REMOVE", "name: allow_any, domainName: new.test"),
         ),
         (
-            of_all("virtual_hosts: [{name: x, domains: [x]}]"),
-            of_host("MERGE", "name: x", "request_headers_to_remove: [x]"),
+            host_patch("ADD", "", "name: x, domains: [x]"),
+            host_patch("MERGE", "name: x", "request_headers_to_remove: [x]"),
         ),
-        (of_all("virtual_hosts: [{name: x, domains: [x]}]", "MERGE_AND_REPLACE_LIST"),),
+        (host_patch("MERGE", "name: nobody", "request_headers_to_remove: [x]"),),
+        (host_patch("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]", "name: '81'"),),
+        (host_patch("MERGE", f"name: '{API}:80'", "require_tls: 99"),),
         (
-            of_routes("INSERT_FIRST", f"'{WEB}:80'", "name: x, match: {prefix: /x}, direct_response: {status: 204}"),
+            configuration_patch("request_headers_to_remove: [x], name: other"),
+            routes_patch("MERGE", f"'{API}:80'", "route: {timeout: 7s}"),
+        ),
+        (
+            configuration_patch("virtual_hosts: [{name: x, domains: [x]}]"),
+            host_patch("MERGE", "name: x", "request_headers_to_remove: [x]"),
+        ),
+        (configuration_patch("virtual_hosts: [{name: x, domains: [x]}]", "MERGE_AND_REPLACE_LIST"),),
+        (
+            routes_patch("INSERT_FIRST", f"'{WEB}:80'", "name: x, match: {prefix: /x}, direct_response: {status: 204}"),
             TO_ALL,
         ),
-        (of_routes("REMOVE", f"'{API}:80'"),),
+        (routes_patch("REMOVE", f"'{API}:80'"),),
     ],
 )
-def test_pieces_come_out_as_the_whole_does(given: tuple[str, ...]) -> None:
-    found = Patching(*given)
-    whole, effects = found.as_a_whole()
+def test_pieces_equal_the_whole(config_patches: tuple[str, ...]) -> None:
+    mesh = PatchedMesh(*config_patches)
+    whole, effects = mesh.as_a_whole()
     routes = next(
-        resource for name, resource in found.world.resources(found.nodes[0])[ROUTE].items() if name == whole.name
+        resource for name, resource in mesh.world.resources(mesh.nodes[0])[ROUTE].items() if name == whole.name
     )
-    assert parsed(routes) == whole
-    assert found.effects() == (set(effects.applied), set(effects.misfits))
+    assert parse(routes) == whole
+    assert mesh.effects() == (set(effects.applied), set(effects.misfits))
 
 
-def test_what_a_patch_does_not_change_is_shared_byte_by_byte() -> None:
-    found = Patching(of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("a",))
-    bare = Patching(of_host("MERGE", "name: nobody", "request_headers_to_remove: [x]"), namespaces=("a",))
-    kept = set(found.routes().message_pieces) & set(bare.routes().message_pieces)
-    assert len(kept) == len(bare.routes().message_pieces) - 1
-    assert bare.routes().message_pieces[1] not in kept
+def test_unpatched_pieces_are_shared() -> None:
+    mesh = PatchedMesh(host_patch("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("a",))
+    bare = PatchedMesh(host_patch("MERGE", "name: nobody", "request_headers_to_remove: [x]"), namespaces=("a",))
+    shared = set(mesh.routes().message_pieces) & set(bare.routes().message_pieces)
+    assert len(shared) == len(bare.routes().message_pieces) - 1
+    assert bare.routes().message_pieces[1] not in shared
 
 
-def test_a_piece_that_several_configurations_have_is_patched_once() -> None:
-    found = Patching(
-        of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("c", "d", "e")
+def test_shared_piece_is_patched_once() -> None:
+    mesh = PatchedMesh(
+        host_patch("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("c", "d", "e")
     )
-    ran = found.count()
-    assert len({found.routes(at).encoded for at in range(3)}) == 1
-    assert ran["_patched_piece"] == 1
+    runs = mesh.count()
+    assert len({mesh.routes(index).encoded for index in range(3)}) == 1
+    assert runs["_patched_piece"] == 1
 
 
-def test_an_edit_has_the_other_pieces_as_they_were() -> None:
-    found = Patching(TO_ALL)
-    before = found.routes()
-    ran = found.count()
-    found.world.apply_objects(
+def test_edit_rebuilds_only_its_piece() -> None:
+    mesh = PatchedMesh(TO_ALL)
+    before = mesh.routes()
+    runs = mesh.count()
+    mesh.world.apply_objects(
         make("VirtualService", "api", f"{{hosts: [{API}], http: [{{{TO_API}, retries: {{attempts: 1}}}}]}}", "b")
     )
-    after = found.routes()
-    assert ran["_patched_piece"] == 1
-    same = [one is other for one, other in zip(before.message_pieces[1:], after.message_pieces[1:], strict=True)]
+    after = mesh.routes()
+    assert runs["_patched_piece"] == 1
+    same = [old is new for old, new in zip(before.message_pieces[1:], after.message_pieces[1:], strict=True)]
     assert sorted(same) == [False, *[True] * (len(same) - 1)]
 
 
-@pytest.mark.parametrize(("name", "left"), [("main", []), ("nobody", ["main"])])
-def test_a_route_that_a_patch_removes_is_gone_and_no_other(name: str, left: list[str]) -> None:
+@pytest.mark.parametrize(("name", "remaining"), [("main", []), ("nobody", ["main"])])
+def test_only_the_matched_route_is_removed(name: str, remaining: list[str]) -> None:
     match = f"match: {{context: SIDECAR_OUTBOUND, routeConfiguration: {{vhost: {{name: '{API}:80', route: {{name: {name}}}}}}}}}"
-    found = parsed(Patching(f"{{applyTo: HTTP_ROUTE, {match}, patch: {{operation: REMOVE}}}}").routes())
-    routes = {host.name: [route.name for route in host.routes] for host in found.virtual_hosts}
-    assert routes[f"{API}:80"] == left
+    configuration = parse(PatchedMesh(f"{{applyTo: HTTP_ROUTE, {match}, patch: {{operation: REMOVE}}}}").routes())
+    routes = {host.name: [route.name for route in host.routes] for host in configuration.virtual_hosts}
+    assert routes[f"{API}:80"] == remaining
     assert routes[f"{WEB}:80"] == ["default"]

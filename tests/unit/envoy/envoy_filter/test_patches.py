@@ -1,4 +1,4 @@
-"""EnvoyFilters on a mesh in memory: what is shared, whom they are for, in which order they come, and what is told of those that are in vain."""
+"""Matching, order, sharing and problems of EnvoyFilter patches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def envoy_filter(name: str, *patches: str, namespace: str = "a", more: str = "",
 
 
 def merge(timeout: str, match: str = "context: SIDECAR_OUTBOUND") -> str:
-    """A patch that sets the connect timeout of clusters."""
+    """Return a patch that sets the connect timeout of clusters."""
     return (
         f"{{applyTo: CLUSTER, match: {{{match}}}, patch: {{operation: MERGE, value: {{connect_timeout: {timeout}}}}}}}"
     )
@@ -46,11 +46,11 @@ def merge(timeout: str, match: str = "context: SIDECAR_OUTBOUND") -> str:
 _MATCH = f"{{routeConfiguration: {{name: '80', vhost: {{name: '{API}:80'}}}}}}"
 _VALUE = "{route: {internalRedirectPolicy: {response_headers_to_copy: [x-a]}}}"
 COPIED = f"{{applyTo: HTTP_ROUTE, match: {_MATCH}, patch: {{operation: MERGE, value: {_VALUE}}}}}"
-"""A patch that copies a header, which Envoy takes once."""
+"""A patch that adds a header name which Envoy accepts only once."""
 
 
-class Meshed:
-    """The mesh of three proxies, and what they get."""
+class FilteredMesh:
+    """A mesh of three proxies with EnvoyFilters."""
 
     def __init__(self, *filters: Plain) -> None:
         self.world, self.nodes = start()
@@ -60,8 +60,10 @@ class Meshed:
         return self.world.resources(self.nodes[namespace])
 
     def plain(self, type_url: str, name: str, namespace: str = "a") -> Plain:
-        found: Plain = json_format.MessageToDict(any_pb2.Any.FromString(self.resources(namespace)[type_url][name].any))
-        return found
+        message: Plain = json_format.MessageToDict(
+            any_pb2.Any.FromString(self.resources(namespace)[type_url][name].any)
+        )
+        return message
 
     def timeout(self, namespace: str = "a", name: str = CLUSTER_NAME) -> str:
         return str(self.plain(CLUSTER, name, namespace)["connectTimeout"])
@@ -71,11 +73,11 @@ class Meshed:
         return [(p.code, p.path) for p in envoy_filter_problems(self.world.mesh, ObjectKey(namespace, name))]
 
 
-# -- whom they are for, and in which order ---------------------------------------------------------------------------------
+# -- selection and order ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("more", "match", "is_for"),
+    ("more", "match", "applies"),
     [
         ("", "context: ANY", True),
         ("", "context: GATEWAY", False),
@@ -93,12 +95,12 @@ class Meshed:
         ("", f"cluster: {{name: '{CLUSTER_NAME}'}}", True),
     ],
 )
-def test_a_patch_is_for_those_that_it_matches(more: str, match: str, is_for: bool) -> None:
-    assert (Meshed(envoy_filter("one", merge("3s", match), more=more)).timeout() == "3s") is is_for
+def test_patch_match(more: str, match: str, applies: bool) -> None:
+    assert (FilteredMesh(envoy_filter("one", merge("3s", match), more=more)).timeout() == "3s") is applies
 
 
 @pytest.mark.parametrize(
-    ("filters", "wins"),
+    ("filters", "timeout"),
     [
         ((envoy_filter("one", merge("1s"), namespace=MESH), envoy_filter("two", merge("2s"))), "2s"),
         (
@@ -110,19 +112,19 @@ def test_a_patch_is_for_those_that_it_matches(more: str, match: str, is_for: boo
         ((envoy_filter("one", merge("1s"), namespace="b"),), "10s"),
     ],
 )
-def test_the_last_patch_wins(filters: tuple[Plain, ...], wins: str) -> None:
-    assert Meshed(*filters).timeout() == wins
-    assert Meshed(*reversed(filters)).timeout() == wins
+def test_the_last_patch_wins(filters: tuple[Plain, ...], timeout: str) -> None:
+    assert FilteredMesh(*filters).timeout() == timeout
+    assert FilteredMesh(*reversed(filters)).timeout() == timeout
 
 
-def test_inbound_clusters_are_found_by_their_services() -> None:
+def test_inbound_clusters_match_by_service() -> None:
     match = "context: SIDECAR_INBOUND, cluster: {service: web.a.svc.cluster.local}"
-    found = Meshed(envoy_filter("one", merge("3s", match)))
-    assert found.timeout(name="inbound|8080||") == "3s"
-    assert found.timeout(name="InboundPassthroughCluster") == "10s"
+    mesh = FilteredMesh(envoy_filter("one", merge("3s", match)))
+    assert mesh.timeout(name="inbound|8080||") == "3s"
+    assert mesh.timeout(name="InboundPassthroughCluster") == "10s"
 
 
-def test_routes_of_a_gateway_are_found_by_the_port_that_its_servers_name() -> None:
+def test_gateway_routes_match_by_server_port() -> None:
     service = make(
         "Service",
         "edge",
@@ -131,14 +133,14 @@ def test_routes_of_a_gateway_are_found_by_the_port_that_its_servers_name() -> No
     )
     value = "{request_headers_to_remove: [x]}"
     patch = f"{{applyTo: ROUTE_CONFIGURATION, match: {{routeConfiguration: {{portNumber: 80}}}}, patch: {{operation: MERGE, value: {value}}}}}"
-    found = Meshed(service, envoy_filter("one", patch, namespace=MESH))
-    assert found.plain(ROUTE, "http.8080", MESH)["requestHeadersToRemove"] == ["x"]
+    mesh = FilteredMesh(service, envoy_filter("one", patch, namespace=MESH))
+    assert mesh.plain(ROUTE, "http.8080", MESH)["requestHeadersToRemove"] == ["x"]
 
 
-def test_inbound_routes_are_patched_in_their_listener() -> None:
+def test_inbound_routes_are_patched_in_the_listener() -> None:
     match = "{context: SIDECAR_INBOUND, routeConfiguration: {portNumber: 8080}}"
     patch = f"{{applyTo: VIRTUAL_HOST, match: {match}, patch: {{operation: MERGE, value: {{domains: [more]}}}}}}"
-    chains = Meshed(envoy_filter("one", patch)).plain(LISTENER, "virtualInbound")["filterChains"]
+    chains = FilteredMesh(envoy_filter("one", patch)).plain(LISTENER, "virtualInbound")["filterChains"]
     hosts = [
         f["typedConfig"]["routeConfig"]["virtualHosts"][0]["domains"]
         for c in chains
@@ -150,23 +152,23 @@ def test_inbound_routes_are_patched_in_their_listener() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "there"), [("ANY", True), ("SIDECAR_OUTBOUND", True), ("SIDECAR_INBOUND", True), ("GATEWAY", False)]
+    ("context", "exists"), [("ANY", True), ("SIDECAR_OUTBOUND", True), ("SIDECAR_INBOUND", True), ("GATEWAY", False)]
 )
-def test_a_cluster_is_added_to_the_proxies_that_the_context_says(context: str, there: bool) -> None:
+def test_cluster_is_added_in_the_patch_context(context: str, exists: bool) -> None:
     patch = f"{{applyTo: CLUSTER, match: {{context: {context}}}, patch: {{operation: ADD, value: {{name: own, type: STATIC}}}}}}"
-    assert ("own" in Meshed(envoy_filter("one", patch)).resources()[CLUSTER]) is there
+    assert ("own" in FilteredMesh(envoy_filter("one", patch)).resources()[CLUSTER]) is exists
 
 
-def test_an_extension_config_goes_to_who_asks_for_it() -> None:
+def test_extension_config_is_sent_to_selected_proxies() -> None:
     config = "name: one, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}"
-    found = Meshed(
+    mesh = FilteredMesh(
         envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}")
     )
-    assert list(found.resources()[EXTENSION]) == ["one"]
-    assert "one" not in found.resources("b").get(EXTENSION, {})
+    assert list(mesh.resources()[EXTENSION]) == ["one"]
+    assert "one" not in mesh.resources("b").get(EXTENSION, {})
 
 
-def added(apply_to: str, operation: str, listener: str = "") -> ParsedPatch:
+def parsed_patch(apply_to: str, operation: str, listener: str = "") -> ParsedPatch:
     match = EnvoyConfigObjectMatch(listener=ListenerMatch(name=listener)) if listener else EnvoyConfigObjectMatch()
     return ParsedPatch(PatchKey(ObjectKey("a", "one"), 0), apply_to, operation, match, None, "")
 
@@ -174,53 +176,53 @@ def added(apply_to: str, operation: str, listener: str = "") -> ParsedPatch:
 @pytest.mark.parametrize(
     ("patch", "touches"),
     [
-        (added("LISTENER", "MERGE"), True),
-        (added("LISTENER", "ADD"), False),
-        (added("FILTER_CHAIN", "ADD"), True),
-        (added("LISTENER", "MERGE", "other"), False),
-        (added("LISTENER", "MERGE", "virtualOutbound"), True),
-        (added("HTTP_ROUTE", "ADD", "other"), True),
+        (parsed_patch("LISTENER", "MERGE"), True),
+        (parsed_patch("LISTENER", "ADD"), False),
+        (parsed_patch("FILTER_CHAIN", "ADD"), True),
+        (parsed_patch("LISTENER", "MERGE", "other"), False),
+        (parsed_patch("LISTENER", "MERGE", "virtualOutbound"), True),
+        (parsed_patch("HTTP_ROUTE", "ADD", "other"), True),
     ],
 )
-def test_which_patches_can_touch_a_listener(patch: ParsedPatch, touches: bool) -> None:
+def test_patches_that_can_change_a_listener(patch: ParsedPatch, touches: bool) -> None:
     assert can_change(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
 
 
-# -- what is shared --------------------------------------------------------------------------------------------------------
+# -- sharing ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_no_patch_can_touch_is_the_shared_resource_itself() -> None:
-    found = Meshed(envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}")))
-    own, other = found.resources("a")[CLUSTER], found.resources("b")[CLUSTER]
-    assert own[CLUSTER_NAME] is not other[CLUSTER_NAME]
+def test_unpatched_resource_is_shared() -> None:
+    mesh = FilteredMesh(envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}")))
+    patched, unpatched = mesh.resources("a")[CLUSTER], mesh.resources("b")[CLUSTER]
+    assert patched[CLUSTER_NAME] is not unpatched[CLUSTER_NAME]
     name = "outbound|80||web.a.svc.cluster.local"
-    assert own[name] is other[name]
+    assert patched[name] is unpatched[name]
 
 
-def test_proxies_with_other_patches_share_what_the_same_patches_touch() -> None:
+def test_resources_with_equal_patches_are_equal() -> None:
     everywhere = envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}"), namespace=MESH)
-    found = Meshed(everywhere, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
-    assert found.resources("a")[CLUSTER][CLUSTER_NAME].encoded == found.resources("b")[CLUSTER][CLUSTER_NAME].encoded
+    mesh = FilteredMesh(everywhere, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
+    assert mesh.resources("a")[CLUSTER][CLUSTER_NAME].encoded == mesh.resources("b")[CLUSTER][CLUSTER_NAME].encoded
 
 
-def test_proxies_without_patches_have_the_plan_of_a_mesh_without_any() -> None:
-    found, bare = Meshed(envoy_filter("one", merge("3s"))), Meshed()
-    assert proxy_plan(found.world.mesh, found.nodes["b"]) == proxy_plan(bare.world.mesh, bare.nodes["b"])
+def test_proxies_without_patches_have_an_unpatched_plan() -> None:
+    mesh, bare = FilteredMesh(envoy_filter("one", merge("3s"))), FilteredMesh()
+    assert proxy_plan(mesh.world.mesh, mesh.nodes["b"]) == proxy_plan(bare.world.mesh, bare.nodes["b"])
 
 
-def test_an_edit_costs_the_resources_that_it_touches() -> None:
-    found = Meshed(envoy_filter("one", merge("3s", f"cluster: {{service: {API}, portNumber: 80}}")))
-    for namespace in found.nodes:
-        found.resources(namespace)
-    ran: list[str] = []
-    found.world.mesh.on_run = lambda node: ran.append(str(node.fn))
-    found.world.apply_objects(envoy_filter("one", merge("4s", f"cluster: {{service: {API}, portNumber: 80}}")))
-    for namespace in found.nodes:
-        found.resources(namespace)
-    assert ran.count("patched_resource") == 1
+def test_edit_patches_only_the_matching_resources() -> None:
+    mesh = FilteredMesh(envoy_filter("one", merge("3s", f"cluster: {{service: {API}, portNumber: 80}}")))
+    for namespace in mesh.nodes:
+        mesh.resources(namespace)
+    runs: list[str] = []
+    mesh.world.mesh.on_run = lambda node: runs.append(str(node.fn))
+    mesh.world.apply_objects(envoy_filter("one", merge("4s", f"cluster: {{service: {API}, portNumber: 80}}")))
+    for namespace in mesh.nodes:
+        mesh.resources(namespace)
+    assert runs.count("patched_resource") == 1
 
 
-def test_an_edit_for_one_workload_costs_the_same_however_many_others_have_filters_too() -> None:
+def test_edit_cost_is_independent_of_other_filters() -> None:
     def filter_of(app: str, timeout: str) -> Plain:
         patches = (
             merge(timeout, "context: SIDECAR_INBOUND"),
@@ -231,64 +233,66 @@ def test_an_edit_for_one_workload_costs_the_same_however_many_others_have_filter
     def runs_beside(*others: str) -> Counter[str]:
         world, apps = World(), ("one", *others)
         world.apply_objects(*OBJECTS, *(filter_of(app, "3s") for app in apps))
-        nodes = [world.connect(proxy("sidecar", app, "a", f"10.0.1.{at}", {"app": app})) for at, app in enumerate(apps)]
+        nodes = [
+            world.connect(proxy("sidecar", app, "a", f"10.0.1.{index}", {"app": app})) for index, app in enumerate(apps)
+        ]
         for node in nodes:
             world.resources(node)
-        ran: Counter[str] = Counter()
-        world.mesh.on_run = lambda node: ran.update((str(node.fn),))
+        runs: Counter[str] = Counter()
+        world.mesh.on_run = lambda node: runs.update((str(node.fn),))
         world.apply_objects(filter_of("one", "4s"))
         for node in nodes:
             world.resources(node)
-        return ran
+        return runs
 
-    alone = runs_beside()
-    assert alone["patched_resource"] == 2
-    assert runs_beside(*(f"other-{number}" for number in range(9))) == alone
+    baseline = runs_beside()
+    assert baseline["patched_resource"] == 2
+    assert runs_beside(*(f"other-{number}" for number in range(9))) == baseline
 
 
-def test_which_patches_are_for_proxies_is_decided_once_for_all_that_say_the_same() -> None:
-    found = Meshed(
+def test_patch_selection_is_shared_between_equal_proxies() -> None:
+    mesh = FilteredMesh(
         envoy_filter("one", merge("3s", "proxy: {proxyVersion: '^1[.]', metadata: {LINE: one}}"), namespace=MESH)
     )
-    ran: Counter[str] = Counter()
-    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
+    runs: Counter[str] = Counter()
+    mesh.world.mesh.on_run = lambda node: runs.update((str(node.fn),))
     for number, line in enumerate(("one", "one", "two", "two", "two")):
-        found.world.resources(
-            found.world.connect(
+        mesh.world.resources(
+            mesh.world.connect(
                 proxy("sidecar", f"more-{number}", "a", f"10.1.1.{number}", LINE=line, OTHER=str(number))
             )
         )
-    assert ran["_patches_for"] == 2
+    assert runs["_patches_for"] == 2
 
 
-def test_a_proxy_that_connects_does_not_look_for_what_is_in_vain() -> None:
-    found = Meshed(envoy_filter("one", merge("3s")))
-    found.world.mesh.watch(envoy_filter_problems, ObjectKey("a", "one"))
-    ran: Counter[str] = Counter()
-    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
-    found.world.connect(proxy("sidecar", "more-0", "a", "10.1.1.1"))
-    assert not {"_reach", "_outcomes"} & ran.keys()
+def test_new_proxy_does_not_evaluate_filter_problems() -> None:
+    mesh = FilteredMesh(envoy_filter("one", merge("3s")))
+    mesh.world.mesh.watch(envoy_filter_problems, ObjectKey("a", "one"))
+    runs: Counter[str] = Counter()
+    mesh.world.mesh.on_run = lambda node: runs.update((str(node.fn),))
+    mesh.world.connect(proxy("sidecar", "more-0", "a", "10.1.1.1"))
+    assert not {"_reach", "_outcomes"} & runs.keys()
 
 
-def test_a_filter_that_comes_has_nothing_looked_at_again_but_the_proxies_that_it_selects() -> None:
+def test_new_filter_reevaluates_only_selected_proxies() -> None:
     apps = tuple(f"app-{number}" for number in range(9))
-    found = Meshed(
+    mesh = FilteredMesh(
         *(
             envoy_filter(f"for-{app}", merge("3s"), more=f"workloadSelector: {{labels: {{app: {app}}}}}, ")
             for app in apps
         )
     )
     for number, app in enumerate(apps):
-        found.world.connect(proxy("sidecar", app, "a", f"10.1.1.{number}", {"app": app}))
-    problems = found.world.mesh.watch(envoy_filter_problems, ObjectKey("a", f"for-{apps[0]}"))
-    ran: Counter[str] = Counter()
-    found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
-    found.world.apply_objects(envoy_filter("one-more", merge("4s"), more="workloadSelector: {labels: {app: app-1}}, "))
-    found.world.mesh.refresh(problems)
-    assert ran["_reach_of"] == 1
+        mesh.world.connect(proxy("sidecar", app, "a", f"10.1.1.{number}", {"app": app}))
+    problems = mesh.world.mesh.watch(envoy_filter_problems, ObjectKey("a", f"for-{apps[0]}"))
+    runs: Counter[str] = Counter()
+    mesh.world.mesh.on_run = lambda node: runs.update((str(node.fn),))
+    mesh.world.apply_objects(envoy_filter("one-more", merge("4s"), more="workloadSelector: {labels: {app: app-1}}, "))
+    mesh.world.mesh.refresh(problems)
+    assert runs["_reach_of"] == 1
 
 
-# -- what is in vain -------------------------------------------------------------------------------------------------------
+# -- problems --------------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"
 STRUCT = (
@@ -328,101 +332,103 @@ ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{nam
         ("{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 7s}}}", []),
     ],
 )
-def test_what_is_in_vain_is_told(patch: str, problems: list[tuple[str, str]]) -> None:
-    written = patch.replace("{MATCH}", f"{{{ON_CORS}}}").replace("{VALUE}", f"{{{BUFFER}}}")
-    found = Meshed(envoy_filter("one", written)).problems("one")
-    assert found == [(code, f"spec.configPatches[0]{path}") for code, path in problems]
+def test_ineffective_patches_are_reported(patch: str, problems: list[tuple[str, str]]) -> None:
+    config_patch = patch.replace("{MATCH}", f"{{{ON_CORS}}}").replace("{VALUE}", f"{{{BUFFER}}}")
+    actual = FilteredMesh(envoy_filter("one", config_patch)).problems("one")
+    assert actual == [(code, f"spec.configPatches[0]{path}") for code, path in problems]
 
 
-def test_what_is_merged_may_not_leave_what_envoy_refuses_and_the_rest_is_applied() -> None:
-    """A header is well alone, and refused beside the same one."""
-    found = Meshed(envoy_filter("one", COPIED, COPIED, merge("3s")))
-    hosts = found.plain(ROUTE, "80")["virtualHosts"]
+def test_patch_with_invalid_result_is_skipped() -> None:
+    """Envoy rejects a list with a repeated header name."""
+    mesh = FilteredMesh(envoy_filter("one", COPIED, COPIED, merge("3s")))
+    hosts = mesh.plain(ROUTE, "80")["virtualHosts"]
     (route,) = next(host["routes"] for host in hosts if host["name"] == f"{API}:80")
     assert route["route"]["internalRedirectPolicy"] == {"responseHeadersToCopy": ["x-a"]}
-    assert found.timeout() == "3s"
+    assert mesh.timeout() == "3s"
     place = "spec.configPatches[1].patch.value.route.internalRedirectPolicy.response_headers_to_copy"
-    assert found.problems("one") == [("refused-by-envoy", place)]
+    assert mesh.problems("one") == [("refused-by-envoy", place)]
 
 
-def test_nobody_is_told_where_no_proxy_is_selected() -> None:
-    found = Meshed(envoy_filter("one", merge("3s", "cluster: {name: x}"), namespace="empty"))
-    assert found.problems("one", "empty") == []
+def test_filter_without_proxies_has_no_problems() -> None:
+    mesh = FilteredMesh(envoy_filter("one", merge("3s", "cluster: {name: x}"), namespace="empty"))
+    assert mesh.problems("one", "empty") == []
 
 
-def test_a_selector_without_workloads_is_told() -> None:
-    found = Meshed(envoy_filter("one", merge("3s"), more="workloadSelector: {labels: {app: nobody}}, "))
-    assert found.problems("one") == [("selector-without-workloads", "spec.workloadSelector")]
+def test_selector_without_workloads_is_reported() -> None:
+    mesh = FilteredMesh(envoy_filter("one", merge("3s"), more="workloadSelector: {labels: {app: nobody}}, "))
+    assert mesh.problems("one") == [("selector-without-workloads", "spec.workloadSelector")]
 
 
-# -- why -------------------------------------------------------------------------------------------------------------------
+# -- explanation and metrics------------------------------------------------------------------------------------------------
 
 
-def test_the_patches_of_a_resource_are_named() -> None:
-    found = Meshed(envoy_filter("one", merge("3s", "cluster: {name: x}"), merge("4s", f"cluster: {{service: {API}}}")))
-    found.resources()
+def test_patches_of_a_resource() -> None:
+    mesh = FilteredMesh(
+        envoy_filter("one", merge("3s", "cluster: {name: x}"), merge("4s", f"cluster: {{service: {API}}}"))
+    )
+    mesh.resources()
 
     def patches(name: str) -> set[PatchKey]:
-        groups = proxy_plan(found.world.mesh, found.nodes["a"]).groups[CLUSTER]
-        return {key for group in groups for key in find_patches(found.world.mesh, group.fn, group.args, name)}
+        groups = proxy_plan(mesh.world.mesh, mesh.nodes["a"]).groups[CLUSTER]
+        return {key for group in groups for key in find_patches(mesh.world.mesh, group.fn, group.args, name)}
 
     assert patches(CLUSTER_NAME) == {PatchKey(ObjectKey("a", "one"), 1)}
     assert patches("outbound|80||web.a.svc.cluster.local") == set()
 
 
-def test_what_became_of_patches_is_counted_where_it_is_asked_for() -> None:
-    mesh = Meshed(envoy_filter("one", COPIED, COPIED, merge("3s")))
+def test_patch_status_metrics() -> None:
+    mesh = FilteredMesh(envoy_filter("one", COPIED, COPIED, merge("3s")))
     mesh.resources()
     metrics = Metrics()
     status = PatchMetrics(mesh.world.mesh, metrics)
     status.check()
-    assert series(metrics) == {("cluster", "applied"): "1", ("route", "applied"): "1", ("route", "error"): "1"}
+    assert status_series(metrics) == {("cluster", "applied"): "1", ("route", "applied"): "1", ("route", "error"): "1"}
     mesh.world.commit([(ENVOY_FILTER.table_name, ObjectKey("a", "one"), None)])
     status.check()
-    assert set(series(metrics).values()) == {"0"}
+    assert set(status_series(metrics).values()) == {"0"}
 
 
-def series(metrics: Metrics) -> dict[tuple[str, str], str]:
-    """Returns the statuses of the filter a/one, by what is patched and how that went."""
-    form = r'^pilot_envoy_filter_status\{name="a/one",patch="(\w+)",result="(\w+)"\} (\S+)$'
-    found = re.findall(form, metrics.exposition().decode(), re.MULTILINE)
-    return {(patch, result): value for patch, result, value in found}
+def status_series(metrics: Metrics) -> dict[tuple[str, str], str]:
+    """Return the status values of the filter a/one by resource type and result."""
+    pattern = r'^pilot_envoy_filter_status\{name="a/one",patch="(\w+)",result="(\w+)"\} (\S+)$'
+    samples = re.findall(pattern, metrics.exposition().decode(), re.MULTILINE)
+    return {(patch, result): value for patch, result, value in samples}
 
 
-@pytest.mark.parametrize(("name", "position", "there"), [("f", 0, True), ("f", 1, False), ("gone", 0, False)])
-def test_a_patch_that_is_gone_is_none(name: str, position: int, there: bool) -> None:
+@pytest.mark.parametrize(("name", "position", "exists"), [("f", 0, True), ("f", 1, False), ("gone", 0, False)])
+def test_configured_patch_exists(name: str, position: int, exists: bool) -> None:
     mesh = world(envoy_filter("f", merge("1s"))).mesh
-    assert (configured_patch(mesh, PatchKey(ObjectKey("a", name), position)) is not None) == there
+    assert (configured_patch(mesh, PatchKey(ObjectKey("a", name), position)) is not None) == exists
 
 
-# -- what is merged into what -----------------------------------------------------------------------------------------------
+# -- merging ----------------------------------------------------------------------------------------------------------------
 
 TLS = "envoy.transport_sockets.tls"
 CONTEXT = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 TCP = "envoy.filters.network.tcp_proxy"
 
 
-def test_a_transport_socket_is_merged_along_with_the_rest_of_a_patch() -> None:
+def test_transport_socket_is_merged_with_the_other_fields() -> None:
     value = (
         f"{{connect_timeout: 3s, transport_socket: {{name: {TLS}, typed_config: {{'@type': {CONTEXT}, sni: mine}}}}}}"
     )
     match = f"{{context: SIDECAR_OUTBOUND, cluster: {{name: '{CLUSTER_NAME}'}}}}"
     rule = make("DestinationRule", "plain", f"{{host: {API}, trafficPolicy: {{tls: {{mode: SIMPLE}}}}}}")
     filtered = envoy_filter("one", f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: MERGE, value: {value}}}}}")
-    found = Meshed(rule, filtered).plain(CLUSTER, CLUSTER_NAME)
+    cluster = FilteredMesh(rule, filtered).plain(CLUSTER, CLUSTER_NAME)
     assert (
-        found["connectTimeout"],
-        found["transportSocket"]["name"],
-        found["transportSocket"]["typedConfig"]["sni"],
+        cluster["connectTimeout"],
+        cluster["transportSocket"]["name"],
+        cluster["transportSocket"]["typedConfig"]["sni"],
     ) == ("3s", TLS, "mine")
 
 
-def test_what_is_merged_into_a_named_network_filter_leaves_others_alone() -> None:
+def test_network_filter_merge_leaves_other_filters_unchanged() -> None:
     match = (
         f"{{context: SIDECAR_OUTBOUND, listener: {{name: virtualOutbound, filterChain: {{filter: {{name: {TCP}}}}}}}}}"
     )
     echo = "{name: before, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"
-    found = Meshed(
+    mesh = FilteredMesh(
         envoy_filter(
             "one",
             f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {echo}}}}}",
@@ -430,7 +436,7 @@ def test_what_is_merged_into_a_named_network_filter_leaves_others_alone() -> Non
         )
     )
     names = [
-        [f["name"] for f in chain["filters"]][-2:] for chain in found.plain(LISTENER, "virtualOutbound")["filterChains"]
+        [f["name"] for f in chain["filters"]][-2:] for chain in mesh.plain(LISTENER, "virtualOutbound")["filterChains"]
     ]
     assert ["before", "mine"] in names
-    assert found.problems("one") == []
+    assert mesh.problems("one") == []

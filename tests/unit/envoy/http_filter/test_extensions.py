@@ -1,4 +1,4 @@
-"""Where the filters of users' extensions stand, and for which workloads, sides and ports."""
+"""Position and selection of the filters of WasmPlugins and TrafficExtensions."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ def extension(name: str, spec: str = LUA, namespace: str = "a", day: int = 1) ->
     return make("TrafficExtension", name, f"{{{spec}}}", namespace, day)
 
 
-def short(names: list[str]) -> list[str]:
-    """The extensions among filters, by their own names."""
+def extension_names(names: list[str]) -> list[str]:
+    """Return the names of the extensions among filters."""
     return [n.removeprefix(PREFIX).removesuffix(SUFFIX).partition(".")[2] for n in names if n.startswith(PREFIX)]
 
 
-def managed(listener: Plain, port: int | None = None) -> list[list[str]]:
-    """The extensions in each HTTP connection manager, or in those of chains for a port."""
-    found = [
+def http_extensions(listener: Plain, port: int | None = None) -> list[list[str]]:
+    """Return the extensions of each HTTP connection manager, optionally only of the chains for a port."""
+    filter_chains = [
         c for c in chains(listener) if port is None or c.get("filterChainMatch", {}).get("destinationPort") == port
     ]
     return [
-        short([f["name"] for f in c["filters"][-1]["typedConfig"]["httpFilters"]])
-        for c in found
+        extension_names([f["name"] for f in c["filters"][-1]["typedConfig"]["httpFilters"]])
+        for c in filter_chains
         if c["filters"][-1]["name"] == HCM
     ]
 
 
-def connected(listener: Plain, port: int) -> list[str]:
-    """The extensions among the network filters of the TCP chains for a port; they have all the same."""
-    found = [
-        tuple(short(network_filters(c)))
+def network_extensions(listener: Plain, port: int) -> list[str]:
+    """Return the extensions among the network filters of the TCP chains for a port, which must be equal."""
+    names = [
+        tuple(extension_names(network_filters(c)))
         for c in chains(listener)
         if c.get("filterChainMatch", {}).get("destinationPort") == port and c["filters"][-1]["name"] == TCP
     ]
-    assert len(set(found)) == 1, found
-    return list(found[0])
+    assert len(set(names)) == 1, names
+    return list(names[0])
 
 
-def test_extensions_stand_in_their_phase() -> None:
+def test_extensions_are_placed_by_phase() -> None:
     jwt = make("RequestAuthentication", "jwt", "{jwtRules: [{issuer: me, jwks: '{\"keys\": []}'}]}")
     deny = make("AuthorizationPolicy", "deny", "{action: DENY, rules: [{to: [{operation: {paths: [/x]}}]}]}")
     phases = [plugin(phase.lower(), f"phase: {phase}") for phase in ("STATS", "AUTHZ", "AUTHN")]
-    found = http_filters(listeners(WEB_SERVICE, WEB_POD, jwt, deny, *phases, plugin("none"))["virtualInbound"])
-    names = [n.rpartition(".")[2].removesuffix(SUFFIX) for n in found]
+    filters = http_filters(listeners(WEB_SERVICE, WEB_POD, jwt, deny, *phases, plugin("none"))["virtualInbound"])
+    names = [n.rpartition(".")[2].removesuffix(SUFFIX) for n in filters]
     assert names == [
         "metadata_exchange",
         "authn",
@@ -89,7 +89,7 @@ def test_extensions_stand_in_their_phase() -> None:
     ]
 
 
-def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None:
+def test_order_by_priority_namespace_and_age() -> None:
     objects = [
         plugin("mesh-old", namespace="istio-system", day=1),
         plugin("young", day=3),
@@ -99,7 +99,7 @@ def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None
         extension("middle", f"{LUA}, priority: 0", day=9),
     ]
     for order in itertools.islice(itertools.permutations(objects), 0, None, 240):
-        assert managed(listeners(WEB_SERVICE, WEB_POD, *order)["virtualInbound"])[0] == [
+        assert http_extensions(listeners(WEB_SERVICE, WEB_POD, *order)["virtualInbound"])[0] == [
             "high",
             "middle",
             "low",
@@ -109,9 +109,9 @@ def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None
         ]
 
 
-def test_no_priority_is_the_lowest_there_is() -> None:
-    found = listeners(WEB_SERVICE, WEB_POD, plugin("old", day=1), plugin("lowest", "priority: -2147483648", day=2))
-    assert managed(found["virtualInbound"])[0] == ["old", "lowest"]
+def test_missing_priority_is_the_lowest() -> None:
+    result = listeners(WEB_SERVICE, WEB_POD, plugin("old", day=1), plugin("lowest", "priority: -2147483648", day=2))
+    assert http_extensions(result["virtualInbound"])[0] == ["old", "lowest"]
 
 
 @pytest.mark.parametrize(
@@ -126,43 +126,46 @@ def test_no_priority_is_the_lowest_there_is() -> None:
         ("match: [{mode: SERVER, ports: [{number: 80}]}, {ports: [{number: 81}, {number: 8080}]}]", {8080}, {81}),
     ],
 )
-def test_an_extension_is_for_the_traffic_that_it_matches(match: str, inbound: set[int], outbound: set[int]) -> None:
-    """The port that the workload listens on is the one that counts for a server's traffic."""
-    found = listeners(WEB_SERVICE, WEB_POD, API, plugin("x", match))
-    assert {port for port in (8080, 8081) if all(managed(found["virtualInbound"], port))} == inbound
-    assert {port for port in (80, 81) if managed(found[f"0.0.0.0_{port}"])[0]} == outbound
+def test_extension_traffic_match(match: str, inbound: set[int], outbound: set[int]) -> None:
+    """Server traffic is matched by the port that the workload listens on."""
+    result = listeners(WEB_SERVICE, WEB_POD, API, plugin("x", match))
+    assert {port for port in (8080, 8081) if all(http_extensions(result["virtualInbound"], port))} == inbound
+    assert {port for port in (80, 81) if http_extensions(result[f"0.0.0.0_{port}"])[0]} == outbound
 
 
-def test_ports_that_nothing_names_have_the_extensions_of_all_ports() -> None:
+def test_catch_all_chains_have_extensions_without_port_match() -> None:
     some, every = plugin("some", "match: [{ports: [{number: 8080}]}]"), plugin("every")
-    found = listeners(WEB_SERVICE, WEB_POD, some, every)["virtualInbound"]
-    assert {c["name"] for c in chains(found) if c["name"].startswith("virtualInbound-catchall")} == {
+    inbound = listeners(WEB_SERVICE, WEB_POD, some, every)["virtualInbound"]
+    assert {c["name"] for c in chains(inbound) if c["name"].startswith("virtualInbound-catchall")} == {
         "virtualInbound-catchall-http"
     }
-    assert managed(found, None)[0] == ["every"]
-    assert managed(found, 8080)[0] == ["every", "some"]
+    assert http_extensions(inbound, None)[0] == ["every"]
+    assert http_extensions(inbound, 8080)[0] == ["every", "some"]
 
 
-def test_extensions_of_connections_stand_before_what_sends_them_on() -> None:
-    """Filters of TCP match the port of the service, those before HTTP that of the workload; traffic to nowhere that is known has none."""
-    x = plugin("x", "type: NETWORK")
+def test_network_extensions_precede_terminal_filters() -> None:
+    """TCP filters match the service port, and those before HTTP the workload port. Passthrough chains have no extensions."""
+    wasm = plugin("x", "type: NETWORK")
     ports = "{number: 9000}, {number: 8080}, {number: 7000}"
-    found = listeners(WEB_SERVICE, WEB_POD, API, x, plugin("tcp", f"type: NETWORK, match: [{{ports: [{ports}]}}]"))
-    inbound = found["virtualInbound"]
-    assert connected(inbound, 9001) == ["tcp", "x"]
+    result = listeners(WEB_SERVICE, WEB_POD, API, wasm, plugin("tcp", f"type: NETWORK, match: [{{ports: [{ports}]}}]"))
+    inbound = result["virtualInbound"]
+    assert network_extensions(inbound, 9001) == ["tcp", "x"]
     assert [
-        short(network_filters(c))
+        extension_names(network_filters(c))
         for c in chains(inbound)
         if c.get("filterChainMatch", {}).get("destinationPort") == 8080
     ] == [["tcp", "x"]] * 2
-    assert short(network_filters(chains(found["10.96.0.2_7000"])[0])) == ["tcp", "x"]
-    assert [short(network_filters(c)) for c in chains(found["0.0.0.0_80"])] == [["x"], []]
-    assert all(short(network_filters(c)) == [] for c in chains(found["virtualOutbound"]))
-    assert short(network_filters(next(c for c in chains(inbound) if c["name"] == "virtualInbound-blackhole"))) == []
-    assert not any(managed(inbound))
+    assert extension_names(network_filters(chains(result["10.96.0.2_7000"])[0])) == ["tcp", "x"]
+    assert [extension_names(network_filters(c)) for c in chains(result["0.0.0.0_80"])] == [["x"], []]
+    assert all(extension_names(network_filters(c)) == [] for c in chains(result["virtualOutbound"]))
+    assert (
+        extension_names(network_filters(next(c for c in chains(inbound) if c["name"] == "virtualInbound-blackhole")))
+        == []
+    )
+    assert not any(http_extensions(inbound))
 
 
-def test_a_gateway_has_extensions_as_a_client_by_the_port_it_listens_on() -> None:
+def test_gateway_extensions_match_as_client_by_listener_port() -> None:
     edge = proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"})
     servers = "[{port: {number: 80, name: a, protocol: HTTP}, hosts: ['*']}, {port: {number: 81, name: b, protocol: HTTP}, hosts: ['*']}]"
     gateway = make("Gateway", "gw", f"{{selector: {{istio: ingress}}, servers: {servers}}}", "edge")
@@ -175,38 +178,38 @@ def test_a_gateway_has_extensions_as_a_client_by_the_port_it_listens_on() -> Non
         plugin("server", "match: [{mode: SERVER}]", "edge"),
         plugin("tcp", "type: NETWORK", "edge"),
     ]
-    found = listeners(gateway, *objects, by=edge)
-    assert [managed(found[f"0.0.0.0_{port}"]) for port in (80, 81)] == [[[]], [["client"]]]
-    assert [short(network_filters(c)) for c in chains(found["0.0.0.0_80"])] == [["tcp"]]
+    result = listeners(gateway, *objects, by=edge)
+    assert [http_extensions(result[f"0.0.0.0_{port}"]) for port in (80, 81)] == [[[]], [["client"]]]
+    assert [extension_names(network_filters(c)) for c in chains(result["0.0.0.0_80"])] == [["tcp"]]
 
 
-def test_a_module_waits_for_its_configuration_and_a_script_is_there() -> None:
-    found = listeners(WEB_SERVICE, WEB_POD, plugin("m"), extension("s"))["virtualInbound"]
-    filters = {f["name"]: f for c in chains(found) for f in c["filters"][-1]["typedConfig"].get("httpFilters", ())}
+def test_wasm_uses_extension_discovery_and_lua_is_inline() -> None:
+    inbound = listeners(WEB_SERVICE, WEB_POD, plugin("m"), extension("s"))["virtualInbound"]
+    filters = {f["name"]: f for c in chains(inbound) for f in c["filters"][-1]["typedConfig"].get("httpFilters", ())}
     module = filters[f"{PREFIX}a.m{SUFFIX}"]["configDiscovery"]
     assert module["configSource"] == {"ads": {}, "initialFetchTimeout": "0s", "resourceApiVersion": "V3"}
     assert [url.rpartition(".")[2] for url in module["typeUrls"]] == ["Wasm", "RBAC"]
     assert filters[f"{PREFIX}a.s"]["typedConfig"]["defaultSourceCode"] == {"inlineString": "x = 1"}
 
 
-@pytest.mark.parametrize(("strategy", "kept"), [("FAIL_CLOSE", True), ("FAIL_RELOAD", True), ("FAIL_OPEN", False)])
-def test_a_build_that_lacks_wasm_lets_nothing_through_unless_the_module_may_fail(strategy: str, kept: bool) -> None:
+@pytest.mark.parametrize(("strategy", "blocked"), [("FAIL_CLOSE", True), ("FAIL_RELOAD", True), ("FAIL_OPEN", False)])
+def test_without_wasm_support_traffic_is_denied_unless_fail_open(strategy: str, blocked: bool) -> None:
     modules = plugin("m", f"failStrategy: {strategy}"), plugin("n", f"type: NETWORK, failStrategy: {strategy}")
-    found = listeners(WEB_SERVICE, WEB_POD, *modules, by=STOCK)["virtualInbound"]
-    assert managed(found)[0] == (["m"] if kept else [])
-    assert connected(found, 9001) == (["n"] if kept else [])
-    for chain in chains(found):
-        for f in (*chain["filters"], *chain["filters"][-1]["typedConfig"].get("httpFilters", ())):
-            if f["name"].startswith(PREFIX):
-                assert f["typedConfig"]["@type"].endswith("rbac.v3.RBAC")
-                assert f["typedConfig"]["rules"] == {}
+    inbound = listeners(WEB_SERVICE, WEB_POD, *modules, by=STOCK)["virtualInbound"]
+    assert http_extensions(inbound)[0] == (["m"] if blocked else [])
+    assert network_extensions(inbound, 9001) == (["n"] if blocked else [])
+    for chain in chains(inbound):
+        for http_filter in (*chain["filters"], *chain["filters"][-1]["typedConfig"].get("httpFilters", ())):
+            if http_filter["name"].startswith(PREFIX):
+                assert http_filter["typedConfig"]["@type"].endswith("rbac.v3.RBAC")
+                assert http_filter["typedConfig"]["rules"] == {}
 
 
-def test_targets_and_selectors_choose_the_workload() -> None:
+def test_targets_and_selectors_select_workloads() -> None:
     other = plugin("other", "selector: {matchLabels: {app: other}}")
     target = plugin("target", "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]")
     one = plugin("one", "targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: edge}")
-    found = listeners(
+    result = listeners(
         WEB_SERVICE,
         WEB_POD,
         other,
@@ -215,4 +218,4 @@ def test_targets_and_selectors_choose_the_workload() -> None:
         plugin("far", namespace="far"),
         plugin("mesh", namespace="istio-system"),
     )
-    assert managed(found["virtualInbound"])[0] == ["mesh"]
+    assert http_extensions(result["virtualInbound"])[0] == ["mesh"]

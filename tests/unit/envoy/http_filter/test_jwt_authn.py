@@ -1,4 +1,4 @@
-"""Key sets that Envoy would not take."""
+"""Key sets for the JWT authentication filter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
 
 
 @pytest.mark.parametrize(
-    ("keys", "whole"),
+    ("keys", "usable"),
     [
         ([RSA], True),
         ([{"kty": "EC", "x": "AQ", "y": "Ag"}], True),
@@ -24,14 +24,14 @@ RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
         (["text"], False),
     ],
 )
-def test_sets_with_and_without_a_key(keys: list[object], whole: bool) -> None:
-    assert has_keys(json.dumps({"keys": keys})) is whole
+def test_key_sets_with_usable_keys(keys: list[object], usable: bool) -> None:
+    assert has_keys(json.dumps({"keys": keys})) is usable
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"keys": ' + "[" * 100_000, "", "{}", "[]", "{", json.dumps(RSA)])
-def test_what_is_no_set(text: str) -> None:
+def test_invalid_key_sets(text: str) -> None:
     assert not has_keys(text)
 
 
-def test_nobodys_keys_are_a_set() -> None:
+def test_placeholder_keys_are_usable() -> None:
     assert has_keys(UNUSABLE_KEYS)

@@ -1,4 +1,4 @@
-"""Gateways of mode AUTO_PASSTHROUGH: what of the mesh can be reached through them by the name in a handshake."""
+"""Services reachable by SNI through gateways in mode AUTO_PASSTHROUGH."""
 
 from __future__ import annotations
 
@@ -25,56 +25,58 @@ def gateway(hosts: str) -> dict[str, Any]:
     return make("Gateway", "cross", f"{{selector: {{istio: eastwest}}, servers: [{server}]}}", "edge")
 
 
-def reached(made: World) -> dict[str, set[str]]:
-    """The names that a handshake may ask for, and the clusters and endpoints of the router that go by such names."""
-    have = made.resources(made.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))
-    listeners = [listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in have[LISTENER].values()]
-    chains = [chain for found in listeners for chain in (*found.filter_chains, found.default_filter_chain)]
-    found = {"handshakes": {name for chain in chains for name in chain.filter_chain_match.server_names}}
+def sni_clusters(world: World) -> dict[str, set[str]]:
+    """Return the server names of filter chains, and the SNI-DNAT clusters and endpoints of the router."""
+    resources = world.resources(world.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))
+    listeners = [
+        listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in resources[LISTENER].values()
+    ]
+    chains = [chain for listener in listeners for chain in (*listener.filter_chains, listener.default_filter_chain)]
+    names = {"handshakes": {name for chain in chains for name in chain.filter_chain_match.server_names}}
     assert not any(chain.filters and not chain.filter_chain_match.server_names for chain in chains), (
-        "a chain takes any name"
+        "a chain matches any server name"
     )
-    return found | {
-        kind: {n for n in have[url] if n.startswith("outbound_.")}
+    return names | {
+        kind: {n for n in resources[url] if n.startswith("outbound_.")}
         for kind, url in (("clusters", CLUSTER), ("endpoints", ENDPOINT))
     }
 
 
-def names(*hosts: str) -> set[str]:
+def sni_names(*hosts: str) -> set[str]:
     return {f"outbound_.80_._.{host}.svc.cluster.local" for host in hosts}
 
 
-def test_cve_2021_31921_auto_passthrough_shows_only_what_is_exported() -> None:
+def test_cve_2021_31921_auto_passthrough_exposes_only_exported_services() -> None:
     exported = (
         service("open"),
         service("private", export="."),
         service("elsewhere", export="far"),
         service("named", export="edge,far"),
     )
-    made = world(*exported, gateway('"*.local"'))
-    found = reached(made)
-    assert found["handshakes"] == names("open.shop", "named.shop")
-    assert found["clusters"] == found["endpoints"] == names("open.shop", "named.shop")
-    made.set(rows_of([service("open", export="."), service("private")]))
-    assert set(map(frozenset, reached(made).values())) == {frozenset(names("private.shop", "named.shop"))}
+    env = world(*exported, gateway('"*.local"'))
+    clusters = sni_clusters(env)
+    assert clusters["handshakes"] == sni_names("open.shop", "named.shop")
+    assert clusters["clusters"] == clusters["endpoints"] == sni_names("open.shop", "named.shop")
+    env.set(rows_of([service("open", export="."), service("private")]))
+    assert set(map(frozenset, sni_clusters(env).values())) == {frozenset(sni_names("private.shop", "named.shop"))}
 
 
-def test_cve_2021_31921_hosts_of_the_gateway_limit_what_a_handshake_can_ask_for() -> None:
-    found = reached(world(service("open"), service("other", "books"), gateway('"*.shop.svc.cluster.local"')))
-    assert found["handshakes"] == names("open.shop")
+def test_cve_2021_31921_gateway_hosts_limit_server_names() -> None:
+    clusters = sni_clusters(world(service("open"), service("other", "books"), gateway('"*.shop.svc.cluster.local"')))
+    assert clusters["handshakes"] == sni_names("open.shop")
 
 
-def test_cve_2021_31921_every_chain_wants_a_protocol_of_the_mesh() -> None:
-    made = world(service("open"), gateway('"*.local"'))
-    have = made.resources(made.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))
-    for resource in have[LISTENER].values():
+def test_cve_2021_31921_every_chain_requires_a_mesh_alpn() -> None:
+    env = world(service("open"), gateway('"*.local"'))
+    resources = env.resources(env.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))
+    for resource in resources[LISTENER].values():
         for chain in listener_pb2.Listener.FromString(any_pb2.Any.FromString(resource.any).value).filter_chains:
             protocols = set(chain.filter_chain_match.application_protocols)
             assert protocols
             assert all(protocol.startswith("istio") for protocol in protocols)
 
 
-def test_names_of_the_mesh_that_are_looked_up_are_passed_on_with_their_endpoints_and_those_outside_are_not() -> None:
+def test_dns_services_of_the_mesh_are_passed_through() -> None:
     entries = [
         make(
             "ServiceEntry",
@@ -86,14 +88,16 @@ def test_names_of_the_mesh_that_are_looked_up_are_passed_on_with_their_endpoints
         for location in ("MESH_INTERNAL", "MESH_EXTERNAL")
         for resolution in ("STATIC", "DNS")
     ]
-    made = world(gateway("'*.local'"), *entries)
-    have = made.resources(made.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))[CLUSTER]
-    found = {}
-    for name, resource in have.items():
+    env = world(gateway("'*.local'"), *entries)
+    resources = env.resources(env.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))[
+        CLUSTER
+    ]
+    clusters = {}
+    for name, resource in resources.items():
         if name.startswith("outbound_."):
             cluster = cluster_pb2.Cluster.FromString(any_pb2.Any.FromString(resource.any).value)
-            found[name.rpartition("_.")[2]] = cluster.type, len(cluster.load_assignment.endpoints)
-    assert found == {
+            clusters[name.rpartition("_.")[2]] = cluster.type, len(cluster.load_assignment.endpoints)
+    assert clusters == {
         "static.internal.local": (cluster_pb2.Cluster.EDS, 0),
         "dns.internal.local": (cluster_pb2.Cluster.STRICT_DNS, 1),
     }

@@ -1,4 +1,4 @@
-"""Listeners of a gateway and their filter chains, planned by names."""
+"""Plan of gateway listeners and their filter chains."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sni(*hosts: str, port: int = 0, gateways: tuple[str, ...] = ()) -> TLSMatchA
     return TLSMatchAttributes(sni_hosts=hosts, port=port, gateways=gateways)
 
 
-def chains(
+def chains_by_listener(
     servers: list[Server], *bound: BoundL4Rules, targets: tuple[TargetPort, ...] = (), quic: bool = False
 ) -> dict[GatewayListenerKey, list[PlannedChain]]:
     gateway = merge([(GATEWAY, servers)], targets, quic)
@@ -69,18 +69,18 @@ def chains(
     }
 
 
-def only(servers: list[Server], *bound: BoundL4Rules) -> list[PlannedChain]:
-    (found,) = chains(servers, *bound).values()
-    return found
+def planned_chains(servers: list[Server], *bound: BoundL4Rules) -> list[PlannedChain]:
+    (planned,) = chains_by_listener(servers, *bound).values()
+    return planned
 
 
-def test_plain_http_is_one_chain_for_all_servers() -> None:
-    assert only([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [
+def test_http_servers_of_a_port_share_one_chain() -> None:
+    assert planned_chains([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [
         PlainChain(GatewayRouteKey(80, ""), "HTTP")
     ]
 
 
-def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
+def test_https_server_has_a_tcp_and_a_quic_chain() -> None:
     servers = [
         server(443, "HTTPS", "a.com", mode="SIMPLE"),
         server(443, "HTTPS", "b.com", mode="PASSTHROUGH", name="pass"),
@@ -88,11 +88,11 @@ def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
     udp = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
     expected = [HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))]
     tcp = GatewayListenerKey(8443, "0.0.0.0")
-    assert chains(servers, targets=udp, quic=True) == {tcp: expected, tcp._replace(quic=True): expected}
+    assert chains_by_listener(servers, targets=udp, quic=True) == {tcp: expected, tcp._replace(quic=True): expected}
 
 
-def test_tcp_takes_the_first_rule_that_applies() -> None:
-    found = only(
+def test_first_matching_tcp_rule_wins() -> None:
+    planned = planned_chains(
         [server(9000, "TCP")],
         tcp(
             ONE,
@@ -102,41 +102,41 @@ def test_tcp_takes_the_first_rule_that_applies() -> None:
         ),
         tcp(TWO, ()),
     )
-    assert found == [TcpChain(ServerKey(GATEWAY, 0), ONE, 1)]
-    assert only([server(9000, "TCP")], tcp(ONE, (L4MatchAttributes(gateways=("infra/edge",)),))) == [
+    assert planned == [TcpChain(ServerKey(GATEWAY, 0), ONE, 1)]
+    assert planned_chains([server(9000, "TCP")], tcp(ONE, (L4MatchAttributes(gateways=("infra/edge",)),))) == [
         TcpChain(ServerKey(GATEWAY, 0), ONE, 0)
     ]
 
 
-def test_a_tcp_server_without_a_rule_has_no_chain() -> None:
-    assert only([server(9000, "TCP")], tls(ONE, sni("a.com"))) == []
-    assert only([server(9000, "TCP", "shop/a.com")], tcp(ONE, (), hosts=("b.com",))) == []
+def test_tcp_server_without_a_rule_has_no_chain() -> None:
+    assert planned_chains([server(9000, "TCP")], tls(ONE, sni("a.com"))) == []
+    assert planned_chains([server(9000, "TCP", "shop/a.com")], tcp(ONE, (), hosts=("b.com",))) == []
 
 
-def test_tls_that_ends_here_leads_to_tcp_rules() -> None:
-    assert only([server(9000, "TLS", "a.com", mode="MUTUAL")], tcp(ONE, ())) == [
+def test_terminated_tls_uses_tcp_rules() -> None:
+    assert planned_chains([server(9000, "TLS", "a.com", mode="MUTUAL")], tcp(ONE, ())) == [
         TcpChain(ServerKey(GATEWAY, 0), ONE, 0)
     ]
 
 
-def test_passed_on_tls_has_a_chain_for_every_condition_but_no_name_twice() -> None:
-    found = only(
+def test_passthrough_tls_has_one_chain_per_match_without_duplicates() -> None:
+    planned = planned_chains(
         [server(443, "TLS", "*.com", mode="PASSTHROUGH")],
         tls(ONE, sni("a.com", "b.com"), sni("b.com", "c.com"), sni("d.com", port=1), hosts=("a.com",)),
         tls(TWO, sni("c.com"), sni("e.com", gateways=("infra/other",)), hosts=("*.com",)),
     )
     key = ServerKey(GATEWAY, 0)
-    assert found == [SniChain(key, ONE, 0, ("a.com", "b.com")), SniChain(key, TWO, 0, ("c.com",))]
+    assert planned == [SniChain(key, ONE, 0, ("a.com", "b.com")), SniChain(key, TWO, 0, ("c.com",))]
 
 
-def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
+def test_terminated_server_names_are_not_passed_through() -> None:
     servers = [
         server(443, "HTTPS", "a.com", mode="SIMPLE"),
         server(443, "TLS", "*.com", mode="PASSTHROUGH", name="tls"),
     ]
-    found = only(servers, tls(ONE, sni("a.com"), sni("b.com")))
+    planned = planned_chains(servers, tls(ONE, sni("a.com"), sni("b.com")))
     https = HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))
-    assert found == [https, SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
+    assert planned == [https, SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
         ),
     ],
 )
-def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(first: Server, second: Server) -> None:
+def test_wildcard_bind_equals_no_bind(first: Server, second: Server) -> None:
     gateway = merge([(GATEWAY, [first, second])], (), False)
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     (ports,) = listeners.values()
@@ -161,8 +161,8 @@ def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(fir
     assert planned.shadowed == (ServerKey(GATEWAY, 1),)
 
 
-def test_passages_of_the_mesh() -> None:
-    assert only([server(15443, "TLS", "*.local", mode="AUTO_PASSTHROUGH")]) == [
+def test_auto_passthrough_server() -> None:
+    assert planned_chains([server(15443, "TLS", "*.local", mode="AUTO_PASSTHROUGH")]) == [
         AutoPassthroughServer(ServerKey(GATEWAY, 0))
     ]
 
@@ -172,17 +172,17 @@ def test_protocols_of_one_port_share_the_listener() -> None:
         server(443, "HTTPS", "a.com", mode="SIMPLE"),
         server(443, "TLS", "b.com", mode="PASSTHROUGH", bind="0.0.0.0"),
     ]
-    found = chains(servers, tls(ONE, sni("b.com")))
-    assert list(found) == [GatewayListenerKey(443, "0.0.0.0")]
-    assert len(found[GatewayListenerKey(443, "0.0.0.0")]) == 2
+    planned = chains_by_listener(servers, tls(ONE, sni("b.com")))
+    assert list(planned) == [GatewayListenerKey(443, "0.0.0.0")]
+    assert len(planned[GatewayListenerKey(443, "0.0.0.0")]) == 2
 
 
-def test_pods_without_privileges_have_no_low_ports() -> None:
+def test_unprivileged_pods_have_no_low_ports() -> None:
     gateway = merge([(GATEWAY, [server(80, "HTTP"), server(8080, "HTTP")])], (), False)
     assert list(plan_listeners(gateway, "::", unprivileged=True)) == [GatewayListenerKey(8080, "::")]
 
 
-def test_rules_that_lead_nowhere_do_not_count() -> None:
+def test_rules_without_destination_are_ignored() -> None:
     assert BoundL4Rules.of(ONE, VirtualService(tcp=(TCPRoute(), TCPRoute(route=TO)))).tcp == ((1, ()),)
 
 
@@ -195,5 +195,5 @@ def test_rules_that_lead_nowhere_do_not_count() -> None:
         (("shop/*",), ("a.com",), True),
     ],
 )
-def test_hosts_overlap_either_way(servers: tuple[str, ...], services: tuple[str, ...], shared: bool) -> None:
+def test_shared_hosts(servers: tuple[str, ...], services: tuple[str, ...], shared: bool) -> None:
     assert shares_host(servers, "shop", services) is shared

@@ -1,4 +1,4 @@
-"""Inbound listeners of sidecars: chains by protocol and by the TLS that clients must come with, and what is inspected where."""
+"""Inbound listeners of sidecars: filter chains by protocol and mTLS mode, and protocol inspection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MESH = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
 
 @pytest.mark.parametrize(
     ("protocol", "mode", "expected"),
-    [  # each chain: does it speak HTTP, over which transport, does it end TLS
+    [  # each chain: HTTP or TCP, transport protocol, TLS termination
         (Protocol.HTTP, "STRICT", ["http tls ends"]),
         (Protocol.HTTP, "PERMISSIVE", ["http tls ends", "http raw_buffer"]),
         (Protocol.HTTP, "DISABLE", ["http raw_buffer"]),
@@ -49,24 +49,24 @@ MESH = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
     ],
 )
 def test_chains_by_protocol_and_mode(protocol: Protocol, mode: Any, expected: list[str]) -> None:
-    found = inbound_matches(protocol, mode, PLAIN)
+    matches = inbound_matches(protocol, mode, PLAIN)
     assert [
-        f"{'http' if m.http else 'tcp'} {m.transport}{' ends' if m.terminates_tls else ''}" for m in found
+        f"{'http' if m.http else 'tcp'} {m.transport}{' ends' if m.terminates_tls else ''}" for m in matches
     ] == expected
-    assert len({(m.transport, m.alpns) for m in found}) == len(found)  # Envoy refuses two chains of one condition
+    assert len({(m.transport, m.alpns) for m in matches}) == len(matches)  # Envoy rejects chains with equal matches
 
 
 def policy(spec: str, namespace: str = "a") -> dict[str, Any]:
     return make("PeerAuthentication", "p", f"{{{spec}}}", namespace)
 
 
-def of_port(listener: dict[str, Any], port: int) -> list[dict[str, Any]]:
+def chains_of_port(listener: dict[str, Any], port: int) -> list[dict[str, Any]]:
     return [c for c in chains(listener) if c.get("filterChainMatch", {}).get("destinationPort") == port]
 
 
-def test_a_port_of_a_service() -> None:
-    found = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD)["virtualInbound"]
-    tls, plain = of_port(found, 8080)
+def test_service_port_chains() -> None:
+    inbound = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD)["virtualInbound"]
+    tls, plain = chains_of_port(inbound, 8080)
     assert [network_filters(c) for c in (tls, plain)] == [["istio.metadata_exchange", HCM]] * 2
     assert "transportSocket" in tls
     assert "transportSocket" not in plain
@@ -76,17 +76,17 @@ def test_a_port_of_a_service() -> None:
     assert last(plain)["statPrefix"] == "inbound_0.0.0.0_8080;"
 
 
-def test_the_oldest_of_the_services_of_a_port_counts() -> None:
+def test_oldest_service_of_a_port_wins() -> None:
     ports = ("[{name: tcp-a, port: 80, targetPort: 8080}]", "[{name: http, port: 81, targetPort: 8080}]")
     young, old = (service("web", ports[0], day=2), service("web", ports[1], day=1))
     young["metadata"]["name"] = "young"
-    found = of_port(listeners(young, old, WEB_POD)["virtualInbound"], 8080)
-    assert {c["filters"][-1]["name"] for c in found} == {HCM}
+    port_chains = chains_of_port(listeners(young, old, WEB_POD)["virtualInbound"], 8080)
+    assert {c["filters"][-1]["name"] for c in port_chains} == {HCM}
 
 
-def test_what_nothing_names_passes_through() -> None:
-    found = listeners(WEB_POD)["virtualInbound"]
-    assert [c["name"] for c in chains(found)] == [
+def test_undeclared_ports_pass_through() -> None:
+    inbound = listeners(WEB_POD)["virtualInbound"]
+    assert [c["name"] for c in chains(inbound)] == [
         "virtualInbound-blackhole",
         "virtualInbound-catchall-http",
         "virtualInbound-catchall-http",
@@ -94,49 +94,51 @@ def test_what_nothing_names_passes_through() -> None:
         "virtualInbound",
         "virtualInbound",
     ]
-    assert set(leads(found)) == {"BlackHoleCluster", "routes InboundPassthroughCluster", "InboundPassthroughCluster"}
-    assert chains(found)[0]["filterChainMatch"] == {"destinationPort": 15006}
+    assert set(leads(inbound)) == {"BlackHoleCluster", "routes InboundPassthroughCluster", "InboundPassthroughCluster"}
+    assert chains(inbound)[0]["filterChainMatch"] == {"destinationPort": 15006}
 
 
 @pytest.mark.parametrize(
     ("mode", "http", "tcp"),
-    [  # of the chains that take everything: transport, and whether TLS ends there
+    [  # catch-all chains: transport protocol and TLS termination
         ("PERMISSIVE", ["tls ends", "raw_buffer"], ["tls ends", "raw_buffer", "tls"]),
         ("STRICT", ["tls ends"], ["tls ends"]),
         ("DISABLE", ["raw_buffer"], ["raw_buffer"]),
     ],
 )
-def test_chains_that_take_everything_follow_the_mode(mode: str, http: list[str], tcp: list[str]) -> None:
-    found = chains(listeners(WEB_POD, policy(f"mtls: {{mode: {mode}}}"))["virtualInbound"])[1:]
+def test_catch_all_chains_follow_the_mtls_mode(mode: str, http: list[str], tcp: list[str]) -> None:
+    filter_chains = chains(listeners(WEB_POD, policy(f"mtls: {{mode: {mode}}}"))["virtualInbound"])[1:]
 
-    def said(name: str) -> list[str]:
-        matching = [c for c in found if c["name"] == name]
+    def transports(name: str) -> list[str]:
+        matching = [c for c in filter_chains if c["name"] == name]
         return [
             c["filterChainMatch"]["transportProtocol"] + (" ends" if "transportSocket" in c else "") for c in matching
         ]
 
-    assert said("virtualInbound-catchall-http") == http
-    assert said("virtualInbound") == tcp
-    assert all("destinationPort" not in c["filterChainMatch"] for c in found)
+    assert transports("virtualInbound-catchall-http") == http
+    assert transports("virtualInbound") == tcp
+    assert all("destinationPort" not in c["filterChainMatch"] for c in filter_chains)
 
 
-def test_statistics_by_a_pattern() -> None:
+def test_stat_prefix_pattern() -> None:
     mesh = 'inboundClusterStatName: "%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%"'
-    found = listeners(service("web", "[{name: tcp, port: 80, targetPort: 8080}]"), WEB_POD, mesh=mesh)["virtualInbound"]
-    prefixes = {c["name"]: c["filters"][-1]["typedConfig"]["statPrefix"] for c in chains(found)}
+    inbound = listeners(service("web", "[{name: tcp, port: 80, targetPort: 8080}]"), WEB_POD, mesh=mesh)[
+        "virtualInbound"
+    ]
+    prefixes = {c["name"]: c["filters"][-1]["typedConfig"]["statPrefix"] for c in chains(inbound)}
     assert prefixes["0.0.0.0_8080"] == "web.a_80_%TARGET_PORT%"
     assert prefixes["virtualInbound"] == "_0_%TARGET_PORT%"
     assert prefixes["virtualInbound-catchall-http"] == "InboundPassthroughCluster;"
 
 
-def test_a_port_with_a_mode_of_its_own() -> None:
+def test_port_level_mtls() -> None:
     spec = "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}, 9999: {mode: DISABLE}}"
-    found = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD, policy(spec))[
+    inbound = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD, policy(spec))[
         "virtualInbound"
     ]
-    assert [c["filterChainMatch"]["transportProtocol"] for c in of_port(found, 8080)] == ["raw_buffer"]
-    assert [c["name"] for c in of_port(found, 9999)] == ["virtualInbound-catchall-http", "virtualInbound"]
-    everything = [c for c in chains(found) if "destinationPort" not in c["filterChainMatch"]]
+    assert [c["filterChainMatch"]["transportProtocol"] for c in chains_of_port(inbound, 8080)] == ["raw_buffer"]
+    assert [c["name"] for c in chains_of_port(inbound, 9999)] == ["virtualInbound-catchall-http", "virtualInbound"]
+    everything = [c for c in chains(inbound) if "destinationPort" not in c["filterChainMatch"]]
     assert {c["filterChainMatch"]["transportProtocol"] for c in everything} == {"tls"}
 
 
@@ -153,19 +155,21 @@ def test_a_port_with_a_mode_of_its_own() -> None:
         ({0: Inspection(), 90: Inspection()}, []),
     ],
 )
-def test_inspection_leaves_out_ports_that_need_none(by_port: dict[int, Inspection], expected: list[str]) -> None:
-    def said(found: Any) -> str:
-        name = found.name.rpartition(".")[2].partition("_")[0]
-        if not found.HasField("filter_disabled"):
+def test_inspectors_are_disabled_on_ports_without_inspection(
+    by_port: dict[int, Inspection], expected: list[str]
+) -> None:
+    def describe(inbound: Any) -> str:
+        name = inbound.name.rpartition(".")[2].partition("_")[0]
+        if not inbound.HasField("filter_disabled"):
             return str(name)
-        disabled = found.filter_disabled
+        disabled = inbound.filter_disabled
         only = disabled.HasField("not_match")
         disabled = disabled.not_match if only else disabled
         rules = disabled.or_match.rules if disabled.HasField("or_match") else [disabled]
         assert all(r.destination_port_range.end == r.destination_port_range.start + 1 for r in rules)
         return f"{name} {'only' if only else 'not'} {','.join(str(r.destination_port_range.start) for r in rules)}"
 
-    assert [said(f) for f in build_inspectors(by_port)] == expected
+    assert [describe(f) for f in build_inspectors(by_port)] == expected
 
 
 @pytest.mark.parametrize(
@@ -175,61 +179,61 @@ def test_inspection_leaves_out_ports_that_need_none(by_port: dict[int, Inspectio
         ("TPROXY", ["original_dst", "original_src", "tls_inspector", "http_inspector"], True),
     ],
 )
-def test_how_traffic_is_captured(mode: str, filters: list[str], transparent: bool | None) -> None:
-    found = listeners(WEB_POD, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode))[
+def test_interception_modes(mode: str, filters: list[str], transparent: bool | None) -> None:
+    inbound = listeners(WEB_POD, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode))[
         "virtualInbound"
     ]
-    assert inspectors(found) == filters
-    assert found.get("transparent") == transparent
+    assert inspectors(inbound) == filters
+    assert inbound.get("transparent") == transparent
 
 
 def ingress(text: str, extra: str = "") -> dict[str, Any]:
     return make("Sidecar", "s", f"{{ingress: [{text}]{extra}}}")
 
 
-def test_ingress_listeners_take_the_place_of_services() -> None:
-    own = "{port: {number: 7000, protocol: TCP, name: t}, defaultEndpoint: '127.0.0.1:7001'}"
+def test_ingress_listeners_replace_services() -> None:
+    listener = "{port: {number: 7000, protocol: TCP, name: t}, defaultEndpoint: '127.0.0.1:7001'}"
     shop = service("web", "[{name: http, port: 80, targetPort: 8080}]")
-    found = listeners(shop, WEB_POD, ingress(own))["virtualInbound"]
-    assert (len(of_port(found, 7000)), len(of_port(found, 8080))) == (3, 0)
-    assert of_port(found, 7000)[0]["metadata"]["filterMetadata"]["istio"]["config"].endswith("/sidecar/s")
-    merged = listeners(shop, WEB_POD, ingress(own), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true")[
+    inbound = listeners(shop, WEB_POD, ingress(listener))["virtualInbound"]
+    assert (len(chains_of_port(inbound, 7000)), len(chains_of_port(inbound, 8080))) == (3, 0)
+    assert chains_of_port(inbound, 7000)[0]["metadata"]["filterMetadata"]["istio"]["config"].endswith("/sidecar/s")
+    merged = listeners(shop, WEB_POD, ingress(listener), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true")[
         "virtualInbound"
     ]
-    assert (len(of_port(merged, 7000)), len(of_port(merged, 8080))) == (3, 2)
+    assert (len(chains_of_port(merged, 7000)), len(chains_of_port(merged, 8080))) == (3, 2)
 
 
-def test_an_ingress_listener_on_a_port_of_the_pod() -> None:
-    own = "{port: {number: 7000, protocol: HTTP, name: h}, captureMode: NONE, defaultEndpoint: '127.0.0.1:7001'}"
-    found = listeners(WEB_POD, ingress(own))
-    assert not of_port(found["virtualInbound"], 7000)
-    assert inspectors(found["10.1.0.1_7000"]) == ["tls_inspector"]
-    assert leads(found["10.1.0.1_7000"]) == ["routes inbound|7000||"] * 2
+def test_ingress_listener_without_capture_binds_the_pod_ip() -> None:
+    listener = "{port: {number: 7000, protocol: HTTP, name: h}, captureMode: NONE, defaultEndpoint: '127.0.0.1:7001'}"
+    result = listeners(WEB_POD, ingress(listener))
+    assert not chains_of_port(result["virtualInbound"], 7000)
+    assert inspectors(result["10.1.0.1_7000"]) == ["tls_inspector"]
+    assert leads(result["10.1.0.1_7000"]) == ["routes inbound|7000||"] * 2
 
 
-def test_an_ingress_listener_leaves_the_ports_of_the_proxy_alone() -> None:
+def test_ingress_listeners_cannot_use_proxy_ports() -> None:
     for number in (15001, 15006):
-        own = f"{{port: {{number: {number}, protocol: TCP, name: t}}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: '127.0.0.1:7001'}}"
-        assert set(listeners(WEB_POD, ingress(own))) == {"virtualInbound", "virtualOutbound"}
+        listener = f"{{port: {{number: {number}, protocol: TCP, name: t}}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: '127.0.0.1:7001'}}"
+        assert set(listeners(WEB_POD, ingress(listener))) == {"virtualInbound", "virtualOutbound"}
 
 
-def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
+def test_sidecar_tls_termination_needs_the_flag() -> None:
     tls = "tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}"
-    own = f"{{port: {{number: 7000, protocol: HTTPS, name: h}}, {tls}, defaultEndpoint: '127.0.0.1:7001'}}"
+    listener = f"{{port: {{number: 7000, protocol: HTTPS, name: h}}, {tls}, defaultEndpoint: '127.0.0.1:7001'}}"
     off = policy("mtls: {mode: DISABLE}")
-    (ended,) = of_port(
-        listeners(WEB_POD, ingress(own), off, ENABLE_TLS_ON_SIDECAR_INGRESS="true")["virtualInbound"], 7000
+    (terminated,) = chains_of_port(
+        listeners(WEB_POD, ingress(listener), off, ENABLE_TLS_ON_SIDECAR_INGRESS="true")["virtualInbound"], 7000
     )
-    assert ended["filters"][-1]["name"] == HCM
-    assert ended["transportSocket"]["typedConfig"]["requireClientCertificate"] is False
-    (passed,) = of_port(listeners(WEB_POD, ingress(own), off)["virtualInbound"], 7000)
-    assert "transportSocket" not in passed
-    assert passed["filters"][-1]["name"] != HCM
+    assert terminated["filters"][-1]["name"] == HCM
+    assert terminated["transportSocket"]["typedConfig"]["requireClientCertificate"] is False
+    (passthrough,) = chains_of_port(listeners(WEB_POD, ingress(listener), off)["virtualInbound"], 7000)
+    assert "transportSocket" not in passthrough
+    assert passthrough["filters"][-1]["name"] != HCM
 
 
 @pytest.mark.parametrize(
     ("mode", "allowed", "client_certificate"),
-    [  # of each chain of the port: must clients have a certificate of the mesh; None for no TLS that ends there
+    [  # of each chain: whether a client certificate is required; None without TLS termination
         ("DISABLE", True, [False]),
         ("DISABLE", False, [None]),
         ("STRICT", True, [True]),
@@ -238,40 +242,43 @@ def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
         ("UNSET", True, [True, None]),
     ],
 )
-def test_mutual_tls_of_the_mesh_comes_before_a_sidecars_own_tls(
-    mode: str, allowed: bool, client_certificate: list[bool | None]
-) -> None:
-    own = "{port: {number: 7000, protocol: HTTPS, name: h}, tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}}"
-    found = listeners(
-        WEB_POD, ingress(own), policy(f"mtls: {{mode: {mode}}}"), ENABLE_TLS_ON_SIDECAR_INGRESS=str(allowed).lower()
+def test_mesh_mtls_overrides_sidecar_tls(mode: str, allowed: bool, client_certificate: list[bool | None]) -> None:
+    listener = (
+        "{port: {number: 7000, protocol: HTTPS, name: h}, tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}}"
     )
-    sockets = [c.get("transportSocket") for c in of_port(found["virtualInbound"], 7000)]
-    ended = [s["typedConfig"]["requireClientCertificate"] if s is not None else None for s in sockets]
-    assert ended[: len(client_certificate)] == client_certificate
-    assert set(ended[len(client_certificate) :]) <= {None}
+    result = listeners(
+        WEB_POD,
+        ingress(listener),
+        policy(f"mtls: {{mode: {mode}}}"),
+        ENABLE_TLS_ON_SIDECAR_INGRESS=str(allowed).lower(),
+    )
+    sockets = [c.get("transportSocket") for c in chains_of_port(result["virtualInbound"], 7000)]
+    requirements = [s["typedConfig"]["requireClientCertificate"] if s is not None else None for s in sockets]
+    assert requirements[: len(client_certificate)] == client_certificate
+    assert set(requirements[len(client_certificate) :]) <= {None}
 
 
-def test_in_mode_none_only_ingress_listeners_are_there() -> None:
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE="NONE")
+def test_interception_mode_none_has_only_ingress_listeners() -> None:
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE="NONE")
     shop = service("web", "[{name: http, port: 80, targetPort: 8080}]")
-    own = ingress("{port: {number: 7000, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:7001'}")
-    assert set(listeners(shop, WEB_POD, by=by)) == {"127.0.0.1_80"}
-    assert set(listeners(shop, WEB_POD, own, by=by)) == {"127.0.0.1_80", "10.1.0.1_7000"}
+    sidecar = ingress("{port: {number: 7000, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:7001'}")
+    assert set(listeners(shop, WEB_POD, by=client)) == {"127.0.0.1_80"}
+    assert set(listeners(shop, WEB_POD, sidecar, by=client)) == {"127.0.0.1_80", "10.1.0.1_7000"}
 
 
-def test_tokens_are_checked_before_all_but_metadata() -> None:
+def test_jwt_filter_follows_metadata_exchange() -> None:
     keys = '{"keys": []}'
     rule = f"{{selector: {{matchLabels: {{app: web}}}}, jwtRules: [{{issuer: b, jwks: '{keys}'}}, {{issuer: a, jwksUri: 'https://x.com/k'}}]}}"
     token = make("RequestAuthentication", "r", rule)
     token["apiVersion"] = "security.istio.io/v1"
-    found = listeners(WEB_POD, token)["virtualInbound"]
-    assert http_filters(found)[:2] == ["istio.metadata_exchange", "envoy.filters.http.jwt_authn"]
-    providers = http(found)["httpFilters"][1]["typedConfig"]["providers"]
+    inbound = listeners(WEB_POD, token)["virtualInbound"]
+    assert http_filters(inbound)[:2] == ["istio.metadata_exchange", "envoy.filters.http.jwt_authn"]
+    providers = http(inbound)["httpFilters"][1]["typedConfig"]["providers"]
     assert [providers[n]["issuer"] for n in sorted(providers)] == ["a", "b"]
-    assert "nobody" in providers["origins-0"]["localJwks"]["inlineString"]  # keys that are not known let nobody in
+    assert "nobody" in providers["origins-0"]["localJwks"]["inlineString"]  # placeholder keys reject every token
 
 
-def test_spans_name_the_workload() -> None:
+def test_span_tags_name_the_workload() -> None:
     tags = {
         t["tag"]: t["literal"]["value"]
         for t in http(listeners(WEB_POD, by=WEB)["virtualInbound"])["tracing"]["customTags"]
@@ -286,5 +293,5 @@ def test_spans_name_the_workload() -> None:
     }
 
 
-def test_no_spans_where_the_mesh_has_none() -> None:
+def test_tracing_can_be_disabled() -> None:
     assert "tracing" not in http(listeners(WEB_POD, mesh="enableTracing: false")["virtualInbound"])

@@ -1,4 +1,4 @@
-"""The network filters of TCP chains: the same for sidecars and routers, inbound and outbound, and none that a proxy's build lacks."""
+"""Network filters of the TCP chains of sidecars and routers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOCK = frozenset(
     ("envoy.filters.network.tcp_proxy", "envoy.filters.network.mongo_proxy", "envoy.filters.network.redis_proxy")
 )
 DB = service("db", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]", "10.96.0.2")
-SERVED = service("web", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]")
+WEB_SERVICE = service("web", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]")
 PORTS = {"MYSQL": 3306, "MONGO": 27017, "REDIS": 6379}
 
 
@@ -33,16 +33,16 @@ def gateway(protocol: str) -> tuple[dict[str, object], dict[str, object]]:
     )
 
 
-def filters_of(side: str, protocol: str, extensions: frozenset[str] | None) -> list[str]:
-    """The network filters, by the last part of their names, of the chain for a protocol."""
-    by: Proxy = msgspec.structs.replace(ROUTER if side == "router" else WEB, extensions=extensions)
-    found = listeners(DB, SERVED, WEB_POD, *gateway(protocol), by=by, **FILTERS)
+def filter_names(side: str, protocol: str, extensions: frozenset[str] | None) -> list[str]:
+    """Return the short names of the network filters of the chain for a protocol."""
+    client: Proxy = msgspec.structs.replace(ROUTER if side == "router" else WEB, extensions=extensions)
+    result = listeners(DB, WEB_SERVICE, WEB_POD, *gateway(protocol), by=client, **FILTERS)
     port = PORTS[protocol]
     if side == "inbound":
-        named = (c for c in chains(found["virtualInbound"]) if c.get("name") == f"0.0.0.0_{port}")
-        chain = next(c for c in named if "transportSocket" in c)
+        candidates = (c for c in chains(result["virtualInbound"]) if c.get("name") == f"0.0.0.0_{port}")
+        chain = next(c for c in candidates if "transportSocket" in c)
     else:
-        chain = chains(found[f"0.0.0.0_{port}" if side == "router" else f"10.96.0.2_{port}"])[0]
+        chain = chains(result[f"0.0.0.0_{port}" if side == "router" else f"10.96.0.2_{port}"])[0]
     return [name.rpartition(".")[2] for name in network_filters(chain)]
 
 
@@ -56,49 +56,55 @@ def filters_of(side: str, protocol: str, extensions: frozenset[str] | None) -> l
         ("REDIS", STOCK, ["redis_proxy"]),
     ],
 )
-def test_a_chain_has_the_filter_of_its_protocol_where_the_proxy_has_it(
+def test_protocol_filter_needs_proxy_support(
     side: str, protocol: str, extensions: frozenset[str] | None, filters: list[str]
 ) -> None:
-    """A router without the MySQL filter among its extensions got one, because its chain had a builder of its own."""
     exchanges = side == "inbound" and extensions is None
-    assert filters_of(side, protocol, extensions) == (["metadata_exchange"] if exchanges else []) + filters
+    assert filter_names(side, protocol, extensions) == (["metadata_exchange"] if exchanges else []) + filters
 
 
 @pytest.mark.parametrize(
-    ("own", "cluster"), [("a", "outbound|8080||x.example.com"), ("c", "outbound|9090||x.example.com")]
+    ("second_namespace", "cluster"), [("a", "outbound|8080||x.example.com"), ("c", "outbound|9090||x.example.com")]
 )
-def test_a_host_of_two_namespaces_is_that_of_the_routers_own_else_the_oldest(own: str, cluster: str) -> None:
-    """The destination names no port, so that the service's only one tells which service was meant."""
+def test_local_namespace_wins_for_a_host_then_the_oldest(second_namespace: str, cluster: str) -> None:
+    """The destination names no port, so the port in the cluster name identifies the service."""
 
-    def x(namespace: str, port: int, day: int) -> dict[str, object]:
+    def entry(entry_namespace: str, port: int, day: int) -> dict[str, object]:
         spec = f"{{hosts: [x.example.com], resolution: STATIC, ports: [{{number: {port}, name: tcp, protocol: TCP}}]}}"
-        return make("ServiceEntry", "x", spec, namespace, day)
+        return make("ServiceEntry", "x", spec, entry_namespace, day)
 
     rule = "{hosts: ['*'], gateways: [edge], tcp: [{route: [{destination: {host: x.example.com}}]}]}"
-    objects = (x("b", 9090, 1), x(own, 8080, 2), gateway("MONGO")[0], make("VirtualService", "db", rule))
+    objects = (
+        entry("b", 9090, 1),
+        entry(second_namespace, 8080, 2),
+        gateway("MONGO")[0],
+        make("VirtualService", "db", rule),
+    )
     (chain,) = chains(listeners(*objects, by=ROUTER)["0.0.0.0_27017"])
     assert last(chain)["cluster"] == cluster
 
 
-SPREAD = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
+SOURCE_IP_HASH = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
 
 
 @pytest.mark.parametrize(
     ("subsets", "destination", "hashed"),
     [
-        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v1", True),
-        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v2", False),
+        (f"[{{name: v1, labels: {{v: '1'}}, {SOURCE_IP_HASH}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v1", True),
         (
-            f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]",
+            f"[{{name: v1, labels: {{v: '1'}}, {SOURCE_IP_HASH}}}, {{name: v2, labels: {{v: '2'}}}}]",
+            "subset: v2",
+            False,
+        ),
+        (
+            f"[{{name: v1, labels: {{v: '1'}}, {SOURCE_IP_HASH}}}, {{name: v2, labels: {{v: '2'}}}}]",
             "port: {number: 9000}",
             False,
         ),
     ],
 )
 @pytest.mark.parametrize("side", ["router", "sidecar"])
-def test_connections_to_a_subset_are_spread_by_what_its_policy_says(
-    side: str, subsets: str, destination: str, hashed: bool
-) -> None:
+def test_subset_policy_decides_the_hash_policy(side: str, subsets: str, destination: str, hashed: bool) -> None:
     objects = (
         make(
             "ServiceEntry",
@@ -122,8 +128,8 @@ def test_connections_to_a_subset_are_spread_by_what_its_policy_says(
             "a",
         ),
     )
-    found = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)[
+    listener = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)[
         "0.0.0.0_9000" if side == "router" else "10.9.9.9_9000"
     ]
-    proxies = [last(chain) for chain in chains(found) if "BlackHole" not in str(last(chain))]
-    assert [("hashPolicy" in one) for one in proxies] == [hashed]
+    proxies = [last(chain) for chain in chains(listener) if "BlackHole" not in str(last(chain))]
+    assert [("hashPolicy" in tcp_proxy) for tcp_proxy in proxies] == [hashed]

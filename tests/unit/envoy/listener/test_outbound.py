@@ -1,4 +1,4 @@
-"""Outbound listeners of sidecars: which there are, what happens to ports that several services share, and where chains lead."""
+"""Outbound listeners of sidecars: listener set, shared ports and chain destinations."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def sidecar(spec: str) -> dict[str, Any]:
     return make("Sidecar", "s", f"{{{spec}}}")
 
 
-# -- which listeners ---------------------------------------------------------------------------------------------------------
+# -- listener set ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("port", "name", "inspects", "to"),
+    ("port", "name", "inspector_names", "targets"),
     [
         ("{name: http, port: 80}", "0.0.0.0_80", ["http_inspector"], ["routes 80", PASS]),
         ("{name: grpc-a, port: 90}", "0.0.0.0_90", ["http_inspector"], ["routes 90", PASS]),
@@ -51,15 +51,15 @@ def sidecar(spec: str) -> dict[str, Any]:
         ("{name: a, port: 90}", "10.96.0.1_90", ["http_inspector"], [f"routes {X}:90", f"outbound|90||{X}"]),
     ],
 )
-def test_one_service(port: str, name: str, inspects: list[str], to: list[str]) -> None:
-    found = listeners(service("x", f"[{port}]"))
-    assert set(found) == {name, "virtualInbound", "virtualOutbound"}
-    assert inspectors(found[name]) == inspects
-    assert leads(found[name]) == to
-    assert found[name]["bindToPort"] is False
+def test_listeners_by_protocol(port: str, name: str, inspector_names: list[str], targets: list[str]) -> None:
+    result = listeners(service("x", f"[{port}]"))
+    assert set(result) == {name, "virtualInbound", "virtualOutbound"}
+    assert inspectors(result[name]) == inspector_names
+    assert leads(result[name]) == targets
+    assert result[name]["bindToPort"] is False
 
 
-def test_udp_has_none() -> None:
+def test_udp_ports_have_no_listener() -> None:
     assert set(listeners(service("x", "[{name: dns, port: 53, protocol: UDP}]"))) == {
         "virtualInbound",
         "virtualOutbound",
@@ -67,7 +67,7 @@ def test_udp_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "to"),
+    ("first", "second", "targets"),
     [
         ("HTTP", "HTTP", ["routes 90", PASS]),
         ("HTTP", "TCP", ["routes 90", "outbound|90||y.com"]),
@@ -85,157 +85,163 @@ def test_udp_has_none() -> None:
         ("TLS", "TCP", ["outbound|90||x.com", "outbound|90||y.com"]),
     ],
 )
-def test_services_that_share_an_address(first: str, second: str, to: list[str]) -> None:
-    def at_all(host: str, protocol: str, day: int) -> dict[str, Any]:
-        said = f", protocol: {protocol}" if protocol else ""
+def test_services_sharing_an_address(first: str, second: str, targets: list[str]) -> None:
+    def wildcard_entry(host: str, protocol: str, day: int) -> dict[str, Any]:
+        protocol_field = f", protocol: {protocol}" if protocol else ""
         return entry(
-            f"hosts: [{host}], resolution: DNS, ports: [{{number: 90, name: p{said}}}]", host.partition(".")[0], day=day
+            f"hosts: [{host}], resolution: DNS, ports: [{{number: 90, name: p{protocol_field}}}]",
+            host.partition(".")[0],
+            day=day,
         )
 
-    found = listeners(at_all("x.com", first, 1), at_all("y.com", second, 2))
-    assert sorted(leads(found["0.0.0.0_90"])) == sorted(to)
+    result = listeners(wildcard_entry("x.com", first, 1), wildcard_entry("y.com", second, 2))
+    assert sorted(leads(result["0.0.0.0_90"])) == sorted(targets)
 
 
-def test_the_name_in_the_handshake_tells_hosts_without_addresses_apart() -> None:
-    found = listeners(
+def test_sni_separates_hosts_without_addresses() -> None:
+    listener = listeners(
         entry("hosts: [x.com, '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]")
     )["0.0.0.0_443"]
-    assert [c.get("serverNames") for c in conditions(found)] == [["*.y.com"], ["x.com"], None]
-    assert inspectors(found) == ["tls_inspector"]
+    assert [c.get("serverNames") for c in conditions(listener)] == [["*.y.com"], ["x.com"], None]
+    assert inspectors(listener) == ["tls_inspector"]
 
 
-def test_aliases_are_names_in_the_handshake_too() -> None:
+def test_aliases_are_server_names() -> None:
     alias = make("Service", "short", "{type: ExternalName, externalName: x.com, ports: [{port: 443, name: tls}]}")
-    found = listeners(
+    listener = listeners(
         entry("hosts: [x.com], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"), alias
     )["0.0.0.0_443"]
-    names = conditions(found)[0]["serverNames"]
+    names = conditions(listener)[0]["serverNames"]
     assert {"x.com", "short.a.svc.cluster.local", "short", "short.a", "short.a.svc"} <= set(names)
 
 
-def test_networks_are_conditions() -> None:
+def test_cidr_addresses_become_prefix_ranges() -> None:
     spec = "hosts: [x.com], addresses: [10.9.0.0/16, 10.8.0.1/32], resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
-    found = listeners(entry(spec))
-    assert conditions(found["0.0.0.0_90"])[0] == {"prefixRanges": [{"addressPrefix": "10.9.0.0", "prefixLen": 16}]}
-    assert leads(found["10.8.0.1_90"]) == ["outbound|90||x.com"]
+    result = listeners(entry(spec))
+    assert conditions(result["0.0.0.0_90"])[0] == {"prefixRanges": [{"addressPrefix": "10.9.0.0", "prefixLen": 16}]}
+    assert leads(result["10.8.0.1_90"]) == ["outbound|90||x.com"]
 
 
-# -- what Envoy refuses a listener for ---------------------------------------------------------------------------------------
+# -- conflicts that Envoy rejects --------------------------------------------------------------------------------------------
 
 
-def test_a_name_in_two_chains_is_the_first_ones() -> None:
+def test_duplicate_server_name_goes_to_the_first_chain() -> None:
     rules = [
         "{match: [{sniHosts: [q.com, r.com]}], route: [{destination: {host: x}}]}",
         "{match: [{sniHosts: [r.com, s.com]}], route: [{destination: {host: y}}]}",
     ]
-    tls = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
-    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, r.com, s.com], tls: [{', '.join(rules)}]"))[
+    services = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
+    listener = listeners(*services, virtual_service(f"hosts: [x, q.com, r.com, s.com], tls: [{', '.join(rules)}]"))[
         "10.96.0.1_443"
     ]
-    assert [c.get("serverNames") for c in conditions(found)] == [["q.com", "r.com"], ["s.com"], None]
-    assert leads(found) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
+    assert [c.get("serverNames") for c in conditions(listener)] == [["q.com", "r.com"], ["s.com"], None]
+    assert leads(listener) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
 
 
-def test_a_network_in_two_chains_is_the_first_ones() -> None:
+def test_duplicate_prefix_range_goes_to_the_first_chain() -> None:
     rules = [
         "{match: [{destinationSubnets: [10.1.0.0/16, 10.2.0.0/16]}], route: [{destination: {host: y}}]}",
         "{match: [{destinationSubnets: [10.2.9.9/16, 10.3.0.0/16]}], route: [{destination: {host: y}}]}",
     ]
-    found = listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{', '.join(rules)}]"))["10.96.0.1_90"]
-    ranges = [[r["addressPrefix"] for r in c.get("prefixRanges", ())] for c in conditions(found)]
+    listener = listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{', '.join(rules)}]"))["10.96.0.1_90"]
+    ranges = [[r["addressPrefix"] for r in c.get("prefixRanges", ())] for c in conditions(listener)]
     assert ranges == [["10.1.0.0", "10.2.0.0"], ["10.3.0.0"], []]
 
 
-def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
+def test_partial_label_wildcards_are_no_server_names() -> None:
     spec = "hosts: ['*x.com', '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
     assert [c.get("serverNames") for c in conditions(listeners(entry(spec))["0.0.0.0_443"])] == [["*.y.com"], None]
 
 
-def test_an_address_that_stands_for_all_does_so_beside_that_of_the_other_family() -> None:
-    both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
-    found = listeners(
+def test_ipv4_wildcard_listener_of_dual_stack_proxy() -> None:
+    client = replace(WEB, ips=("10.1.0.1", "fd00::1"))
+    result = listeners(
         entry(
             "hosts: [x.com], resolution: NONE, ports: [{number: 90, name: a}, {number: 443, name: tls, protocol: TLS}]"
         ),
-        by=both,
+        by=client,
     )
-    assert leads(found["0.0.0.0_90"])[0] == "routes 90"
-    assert [c.get("serverNames") for c in conditions(found["0.0.0.0_443"])] == [["x.com"], None]
+    assert leads(result["0.0.0.0_90"])[0] == "routes 90"
+    assert [c.get("serverNames") for c in conditions(result["0.0.0.0_443"])] == [["x.com"], None]
 
 
-def test_names_and_networks_in_another_spelling_are_the_same() -> None:
+def test_server_names_and_prefixes_are_normalised() -> None:
     tls = "resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
-    found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))[
-        "0.0.0.0_443"
-    ]
-    assert [c.get("serverNames") for c in conditions(found)] == [["x.com"], ["y.com"], None]
+    listener = listeners(
+        entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2)
+    )["0.0.0.0_443"]
+    assert [c.get("serverNames") for c in conditions(listener)] == [["x.com"], ["y.com"], None]
     rule = "{match: [{destinationSubnets: [10.0.0.0/8, 10.1.1.1/8]}], route: [{destination: {host: y}}]}"
     (first, _) = conditions(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{rule}]"))["10.96.0.1_90"])
     assert [r["addressPrefix"] for r in first["prefixRanges"]] == ["10.0.0.0"]
 
 
-def test_an_address_in_two_spellings_is_one_listener() -> None:
+def test_equal_ipv6_spellings_share_a_listener() -> None:
     tcp = "resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
     first = entry(f"hosts: [x.com], addresses: ['2001:db8:0::1'], {tcp}", "a", day=1)
-    found = listeners(
+    result = listeners(
         first,
         entry(f"hosts: [y.com], addresses: ['2001:DB8::1'], {tcp}", "b", day=2),
         by=replace(WEB, ips=("fd00::1",)),
     )
-    assert [name for name in found if name.endswith("_90")] == ["2001:db8:0::1_90"]
+    assert [name for name in result if name.endswith("_90")] == ["2001:db8:0::1_90"]
 
 
 @pytest.mark.parametrize(("port", "protocol"), [(15001, "TCP"), (15006, "TCP"), (15006, "")])
-def test_tcp_without_an_address_leaves_the_ports_of_the_proxy_alone(port: int, protocol: str) -> None:
-    said = f", protocol: {protocol}" if protocol else ""
-    spec = f"hosts: [x.com], resolution: DNS, ports: [{{number: {port}, name: p{said}}}]"
+def test_wildcard_tcp_listeners_cannot_use_proxy_ports(port: int, protocol: str) -> None:
+    protocol_field = f", protocol: {protocol}" if protocol else ""
+    spec = f"hosts: [x.com], resolution: DNS, ports: [{{number: {port}, name: p{protocol_field}}}]"
     assert set(listeners(entry(spec))) == {"virtualInbound", "virtualOutbound"}
 
 
-def test_a_further_address_that_is_the_first_of_another_is_left_to_it() -> None:
-    both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
-    twice = make(
+def test_additional_address_yields_to_a_primary_address() -> None:
+    client = replace(WEB, ips=("10.1.0.1", "fd00::1"))
+    dual_stack = make(
         "Service", "x", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::2'], ports: [{name: tcp, port: 90}]}"
     )
-    found = listeners(twice, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), by=both, ISTIO_DUAL_STACK="true")
-    assert "additionalAddresses" not in found["10.96.0.1_90"]
-    assert leads(found["fd00::2_90"]) == [f"outbound|90||{Y}"]
+    result = listeners(
+        dual_stack, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), by=client, ISTIO_DUAL_STACK="true"
+    )
+    assert "additionalAddresses" not in result["10.96.0.1_90"]
+    assert leads(result["fd00::2_90"]) == [f"outbound|90||{Y}"]
 
 
 # -- headless services -------------------------------------------------------------------------------------------------------
 
 
 def headless(*ips: str) -> tuple[dict[str, Any], ...]:
-    made = service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]", "None")
-    return made, endpoint_slice("x", *(at(ip) for ip in ips), ports="[{name: tcp-a, port: 90}, {name: http, port: 80}]")
+    headless_service = service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]", "None")
+    return headless_service, endpoint_slice(
+        "x", *(at(ip) for ip in ips), ports="[{name: tcp-a, port: 90}, {name: http, port: 80}]"
+    )
 
 
-def test_a_listener_for_each_pod_but_ones_own() -> None:
-    found = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"))
-    assert {n for n in found if n.startswith("10.")} == {"10.1.0.2_90", "10.1.0.3_90"}
-    assert "0.0.0.0_80" in found
-    assert leads(found["10.1.0.2_90"]) == [f"outbound|90||{X}"]
+def test_headless_service_has_a_listener_per_remote_pod() -> None:
+    result = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"))
+    assert {n for n in result if n.startswith("10.")} == {"10.1.0.2_90", "10.1.0.3_90"}
+    assert "0.0.0.0_80" in result
+    assert leads(result["10.1.0.2_90"]) == [f"outbound|90||{X}"]
 
 
-def test_an_address_of_its_own_that_somebody_asks_for_is_kept() -> None:
-    here = entry(
+def test_explicit_entry_for_the_local_address_has_a_listener() -> None:
+    local_entry = entry(
         "hosts: [x.com], addresses: [10.1.0.1], resolution: STATIC, ports: [{number: 90, name: tcp, protocol: TCP}]"
     )
-    assert "10.1.0.1_90" in listeners(here, *headless("10.1.0.1", "10.1.0.2"))
+    assert "10.1.0.1_90" in listeners(local_entry, *headless("10.1.0.1", "10.1.0.2"))
 
 
-def test_pods_as_chains_of_one_listener() -> None:
-    found = listeners(
+def test_headless_pods_as_chains_of_one_listener() -> None:
+    listener = listeners(
         *headless("10.1.0.1", "10.1.0.2", "10.1.0.3"), PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER="true"
     )["0.0.0.0_90"]
-    assert [c.get("prefixRanges") for c in conditions(found)] == [
+    assert [c.get("prefixRanges") for c in conditions(listener)] == [
         [{"addressPrefix": "10.1.0.2", "prefixLen": 32}],
         [{"addressPrefix": "10.1.0.3", "prefixLen": 32}],
         None,
     ]
 
 
-def test_no_pods_no_listener() -> None:
+def test_headless_service_without_pods_has_no_listener() -> None:
     assert not [n for n in listeners(*headless()) if n.endswith("_90")]
 
 
@@ -245,7 +251,7 @@ TCP_X, TCP_Y = service("x", "[{name: tcp-a, port: 90}]"), service("y", "[{name: 
 
 
 @pytest.mark.parametrize(
-    ("rules", "to"),
+    ("rules", "targets"),
     [
         ("tcp: [{route: [{destination: {host: y}}]}]", [f"outbound|90||{Y}"]),
         ("tcp: [{match: [{port: 90}], route: [{destination: {host: y, subset: v1}}]}]", [f"outbound|90|v1|{Y}"]),
@@ -266,8 +272,8 @@ TCP_X, TCP_Y = service("x", "[{name: tcp-a, port: 90}]"), service("y", "[{name: 
         ("http: [{route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
     ],
 )
-def test_tcp_rules(rules: str, to: list[str]) -> None:
-    assert leads(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], {rules}"))["10.96.0.1_90"]) == to
+def test_tcp_rules(rules: str, targets: list[str]) -> None:
+    assert leads(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], {rules}"))["10.96.0.1_90"]) == targets
 
 
 def test_tls_rules() -> None:
@@ -275,15 +281,15 @@ def test_tls_rules() -> None:
         "tls: [{match: [{sniHosts: [q.com]}, {sniHosts: [q.com], sourceLabels: {app: web}}], route: [{destination: {host: y}}]}, "
         "{match: [{sniHosts: [r.q.com], destinationSubnets: [10.2.0.0/16]}], route: [{destination: {host: x}}]}]"
     )
-    tls = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
-    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, '*.q.com'], {rules}"))["10.96.0.1_443"]
-    assert leads(found) == [f"outbound|443||{Y}", f"outbound|443||{X}", PASS]
-    assert conditions(found)[:2] == [
+    services = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
+    listener = listeners(*services, virtual_service(f"hosts: [x, q.com, '*.q.com'], {rules}"))["10.96.0.1_443"]
+    assert leads(listener) == [f"outbound|443||{Y}", f"outbound|443||{X}", PASS]
+    assert conditions(listener)[:2] == [
         {"serverNames": ["q.com"]},
         {"serverNames": ["r.q.com"], "prefixRanges": [{"addressPrefix": "10.2.0.0", "prefixLen": 16}]},
     ]
-    named = chains(found)[0]["metadata"]["filterMetadata"]["istio"]["config"]
-    assert named == "/apis/networking.istio.io/v1/namespaces/a/virtual-service/v"
+    config = chains(listener)[0]["metadata"]["filterMetadata"]["istio"]["config"]
+    assert config == "/apis/networking.istio.io/v1/namespaces/a/virtual-service/v"
 
 
 @pytest.mark.parametrize(
@@ -300,17 +306,17 @@ def test_tls_rules() -> None:
         ("{tunnel: {targetHost: '2001:db8::1', targetPort: 1}}", "tunnelingConfig", {"hostname": "[2001:db8::1]:1"}),
     ],
 )
-def test_destination_rules_of_tcp(policy: str, field: str, value: Any) -> None:
+def test_tcp_traffic_policy(policy: str, field: str, value: Any) -> None:
     rule = make("DestinationRule", "d", f"{{host: x, trafficPolicy: {policy}}}")
     assert last(chains(listeners(TCP_X, rule)["10.96.0.1_90"])[0])[field] == value
 
 
-def test_a_subset_may_hash_otherwise() -> None:
-    hashed = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
+def test_subset_load_balancer_overrides_hash_policy() -> None:
+    hash_policy = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
     rule = make(
         "DestinationRule",
         "d",
-        f"{{host: x, {hashed}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}",
+        f"{{host: x, {hash_policy}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}",
     )
     to_subset = virtual_service("hosts: [x], tcp: [{route: [{destination: {host: x, subset: v1}}]}]")
     assert "hashPolicy" not in last(chains(listeners(TCP_X, rule, to_subset)["10.96.0.1_90"])[0])
@@ -350,18 +356,21 @@ def test_egress_listeners(egress: str, names: set[str]) -> None:
     assert set(listeners(*BOTH, sidecar(f"egress: {egress}"))) - {"virtualInbound", "virtualOutbound"} == names
 
 
-def test_a_port_of_its_own_is_left_alone_by_the_rest() -> None:
+def test_port_of_an_egress_listener_excludes_other_services() -> None:
     egress = "[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['b/*']}, {hosts: ['*/*']}]"
-    found = listeners(*BOTH, sidecar(f"egress: {egress}"))
-    assert leads(found["0.0.0.0_80"]) == ["routes 80", PASS]
-    assert "10.96.0.1_90" in found
+    result = listeners(*BOTH, sidecar(f"egress: {egress}"))
+    assert leads(result["0.0.0.0_80"]) == ["routes 80", PASS]
+    assert "10.96.0.1_90" in result
 
 
-def test_nothing_is_captured_in_mode_none() -> None:
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE")
-    found = listeners(*BOTH, by=by)
-    assert set(found) == {"127.0.0.1_90", "127.0.0.1_80"}
-    assert all(x["maxConnectionsToAcceptPerSocketEvent"] == 1 and "bindToPort" not in x for x in found.values())
+def test_interception_mode_none_binds_localhost() -> None:
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE")
+    result = listeners(*BOTH, by=client)
+    assert set(result) == {"127.0.0.1_90", "127.0.0.1_80"}
+    assert all(
+        listener["maxConnectionsToAcceptPerSocketEvent"] == 1 and "bindToPort" not in listener
+        for listener in result.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -375,14 +384,14 @@ def test_nothing_is_captured_in_mode_none() -> None:
         ({"UNPRIVILEGED_POD": "true"}, 80, True),
     ],
 )
-def test_ports_that_are_taken(metadata: dict[str, Any], port: int, listens: bool) -> None:
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1", **metadata)
-    assert (f"0.0.0.0_{port}" in listeners(service("x", f"[{{name: http, port: {port}}}]"), by=by)) is listens
+def test_reserved_ports(metadata: dict[str, Any], port: int, listens: bool) -> None:
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1", **metadata)
+    assert (f"0.0.0.0_{port}" in listeners(service("x", f"[{{name: http, port: {port}}}]"), by=client)) is listens
 
 
-def test_an_unprivileged_pod_cannot_take_low_ports() -> None:
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE", UNPRIVILEGED_POD="true")
-    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=by)) == {
+def test_unprivileged_pod_has_no_low_ports() -> None:
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE", UNPRIVILEGED_POD="true")
+    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=client)) == {
         "127.0.0.1_8080"
     }
 
@@ -405,33 +414,33 @@ def test_an_unprivileged_pod_cannot_take_low_ports() -> None:
     ],
 )
 def test_outbound_traffic_policy(mesh: str, policy: str, cluster: str) -> None:
-    found = listeners(service("x", "[{name: http, port: 80}]"), *([sidecar(policy)] if policy else []), mesh=mesh)
-    assert leads(found["virtualOutbound"]) == ["BlackHoleCluster", cluster]
-    assert leads(found["0.0.0.0_80"]) == ["routes 80", cluster]
+    result = listeners(service("x", "[{name: http, port: 80}]"), *([sidecar(policy)] if policy else []), mesh=mesh)
+    assert leads(result["virtualOutbound"]) == ["BlackHoleCluster", cluster]
+    assert leads(result["0.0.0.0_80"]) == ["routes 80", cluster]
 
 
-def test_any_host_by_dns() -> None:
-    found = listeners(
+def test_allow_any_dynamic_dns() -> None:
+    result = listeners(
         service("x", "[{name: http, port: 80}]"), mesh="outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}"
     )
-    assert leads(found["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
-    assert http_filters(found["0.0.0.0_80"])[-2:] == [
+    assert leads(result["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
+    assert http_filters(result["0.0.0.0_80"])[-2:] == [
         "envoy.filters.http.dynamic_forward_proxy",
         "envoy.filters.http.router",
     ]
 
 
-# -- what a proxy can do -----------------------------------------------------------------------------------------------------
+# -- proxy capabilities ------------------------------------------------------------------------------------------------------
 
 
-def test_a_stock_envoy_gets_only_what_it_knows() -> None:
-    found = listeners(
+def test_stock_envoy_gets_only_supported_filters() -> None:
+    result = listeners(
         service("web", "[{name: http, port: 80}]"), by=replace(WEB, extensions=frozenset({"envoy.filters.http.router"}))
     )
-    assert http_filters(found["0.0.0.0_80"]) == [
+    assert http_filters(result["0.0.0.0_80"]) == [
         f"envoy.filters.http.{n}" for n in ("grpc_stats", "fault", "cors", "router")
     ]
-    assert {f for c in chains(found["virtualInbound"]) for f in network_filters(c)} == {
+    assert {f for c in chains(result["virtualInbound"]) for f in network_filters(c)} == {
         HCM,
         "envoy.filters.network.tcp_proxy",
     }
@@ -440,53 +449,57 @@ def test_a_stock_envoy_gets_only_what_it_knows() -> None:
 def test_filters_by_protocol() -> None:
     ports = "[{name: mongo, port: 1}, {name: redis, port: 2}, {name: mysql, port: 3}]"
     flags = {f"PILOT_ENABLE_{p}_FILTER": "true" for p in ("MONGO", "REDIS", "MYSQL")}
-    found = listeners(service("x", ports), **flags)
-    by_port = [[n.rpartition(".")[2] for n in network_filters(chains(found[f"10.96.0.1_{p}"])[0])] for p in (1, 2, 3)]
+    result = listeners(service("x", ports), **flags)
+    by_port = [[n.rpartition(".")[2] for n in network_filters(chains(result[f"10.96.0.1_{p}"])[0])] for p in (1, 2, 3)]
     assert by_port == [["mongo_proxy", "tcp_proxy"], ["redis_proxy"], ["mysql_proxy", "tcp_proxy"]]
 
 
-def test_an_http_proxy_on_the_pods_own_address() -> None:
-    found = listeners(service("x", "[{name: http, port: 80}]"), mesh="proxyHttpPort: 15002")["127.0.0.1_15002"]
-    assert leads(found) == ["routes http_proxy"]
-    assert http(found)["httpProtocolOptions"] == {"allowAbsoluteUrl": True}
+def test_http_proxy_port() -> None:
+    listener = listeners(service("x", "[{name: http, port: 80}]"), mesh="proxyHttpPort: 15002")["127.0.0.1_15002"]
+    assert leads(listener) == ["routes http_proxy"]
+    assert http(listener)["httpProtocolOptions"] == {"allowAbsoluteUrl": True}
 
 
-def test_a_sidecars_http_proxy_is_as_the_last_of_its_services_has_it() -> None:
+def test_http_proxy_filters_follow_the_last_service() -> None:
     egress = sidecar("egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]")
     wild = entry(
         "hosts: ['*.wild.com'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DYNAMIC_DNS", day=2
     )
     resolver = "envoy.filters.http.dynamic_forward_proxy"
     for day, resolves in ((1, True), (3, False)):
-        found = listeners(service("x", "[{name: http, port: 80}]", day=day), wild, egress)["127.0.0.1_3128"]
-        assert leads(found) == ["routes 3128"]
-        assert (resolver in http_filters(found)) is resolves
+        listener = listeners(service("x", "[{name: http, port: 80}]", day=day), wild, egress)["127.0.0.1_3128"]
+        assert leads(listener) == ["routes 3128"]
+        assert (resolver in http_filters(listener)) is resolves
 
 
-def test_both_families() -> None:
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1")
-    found = listeners(
-        service("x", "[{name: http, port: 80}]"), by=replace(by, ips=("10.1.0.1", "fd00::1")), ISTIO_DUAL_STACK="true"
+def test_dual_stack_listeners() -> None:
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1")
+    result = listeners(
+        service("x", "[{name: http, port: 80}]"),
+        by=replace(client, ips=("10.1.0.1", "fd00::1")),
+        ISTIO_DUAL_STACK="true",
     )
     for name in ("0.0.0.0_80", "virtualOutbound", "virtualInbound"):
-        assert [a["address"]["socketAddress"]["address"] for a in found[name]["additionalAddresses"]] == ["::"]
+        assert [a["address"]["socketAddress"]["address"] for a in result[name]["additionalAddresses"]] == ["::"]
 
 
-def test_ipv6_alone() -> None:
-    by = proxy("sidecar", "web-0", "a", "fd00::1")
-    found = listeners(entry("hosts: [x.com], resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"), by=by)
-    assert "::_90" in found
-    assert found["virtualOutbound"]["address"]["socketAddress"]["address"] == "::"
+def test_ipv6_only_proxy() -> None:
+    client = proxy("sidecar", "web-0", "a", "fd00::1")
+    result = listeners(
+        entry("hosts: [x.com], resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"), by=client
+    )
+    assert "::_90" in result
+    assert result["virtualOutbound"]["address"]["socketAddress"]["address"] == "::"
 
 
-def test_statistics_by_pattern() -> None:
-    found = listeners(TCP_X, mesh="outboundClusterStatName: '%SERVICE%_%SERVICE_PORT%'")["10.96.0.1_90"]
-    assert last(chains(found)[0])["statPrefix"] == "x.a_90"
+def test_stat_prefix_pattern() -> None:
+    listener = listeners(TCP_X, mesh="outboundClusterStatName: '%SERVICE%_%SERVICE_PORT%'")["10.96.0.1_90"]
+    assert last(chains(listener)[0])["statPrefix"] == "x.a_90"
 
 
-def test_a_route_without_a_port_leads_to_the_only_port_of_its_destination() -> None:
-    only = (
+def test_route_without_port_uses_the_only_service_port() -> None:
+    objects = (
         service("y", "[{name: tcp, port: 7000}]", "10.96.0.2"),
         virtual_service("hosts: [x], tcp: [{route: [{destination: {host: y}}]}]"),
     )
-    assert leads(listeners(TCP_X, *only)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"
+    assert leads(listeners(TCP_X, *objects)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"

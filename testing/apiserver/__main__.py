@@ -1,7 +1,8 @@
 """Runs the API server as a process: python -m testing.apiserver KUBECONFIG [--bare] [FILE …]
 
-It writes a kubeconfig for itself, serves the definitions of all kinds that a mesh reads and the objects of the files, which are YAML or
-lines of JSON (.jsonl), and goes on until SIGTERM or SIGINT. With --bare it serves no definitions of its own.
+It writes a kubeconfig for itself and serves the CustomResourceDefinitions of all kinds that a mesh reads and the
+objects of the files, which are YAML or JSON lines (.jsonl). It runs until SIGTERM or SIGINT. With --bare it serves no
+CustomResourceDefinitions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from testing.kube.kube_access import write_kubeconfig
 
 
 async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path], bare: bool = False) -> None:
-    """Serve until a signal. The kubeconfig is there when the server listens."""
+    """Serve until a signal arrives. The kubeconfig is written once the server listens."""
     certificate = make_certificate()  # clients send no tokens without TLS
     with tempfile.TemporaryDirectory() as folder:
         server = ApiServer(tls=certificate.context(pathlib.Path(folder)))
@@ -33,14 +34,14 @@ async def serve(kubeconfig: pathlib.Path, files: list[pathlib.Path], bare: bool 
         else:
             server.apply(file.read_text())
     await server.start()
-    ended = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     write_kubeconfig(server, kubeconfig.with_suffix(".new"), certificate.data).replace(kubeconfig)
-    await ended.wait()
+    await stopped.wait()
     await server.stop()
 
 
 if __name__ == "__main__":
-    given = [word for word in sys.argv[1:] if word != "--bare"]
-    asyncio.run(serve(pathlib.Path(given[0]), [pathlib.Path(name) for name in given[1:]], "--bare" in sys.argv))
+    paths = [pathlib.Path(word) for word in sys.argv[1:] if word != "--bare"]
+    asyncio.run(serve(paths[0], paths[1:], "--bare" in sys.argv))

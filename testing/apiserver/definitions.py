@@ -10,13 +10,13 @@ from pilot.config.kind import AnyKind
 from pilot.ingest.watched_kinds import definition_of, is_built_in
 
 _APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
-"""What an API server wants to be told of who defines kinds of Kubernetes' own groups."""
+"""Annotation that an API server requires on definitions in Kubernetes' own groups."""
 
 
 def definition(kind: AnyKind, *versions: str) -> dict[str, Any]:
-    """Returns the definition of a kind, served in all versions that are read or in those that are named."""
+    """Return the CustomResourceDefinition of a kind, with all versions that are read or with the given ones."""
     anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    served = [
+    served_versions = [
         {"name": v, "served": True, "storage": not i, "schema": anything, "subresources": {"status": {}}}
         for i, v in enumerate(versions or kind.versions)
     ]
@@ -33,11 +33,11 @@ def definition(kind: AnyKind, *versions: str) -> dict[str, Any]:
                 "kind": kind.id.name,
                 "listKind": f"{kind.id.name}List",
             },
-            "versions": served,
+            "versions": served_versions,
         },
     }
 
 
 def definitions(catalogue: Catalogue = CATALOGUE) -> list[dict[str, Any]]:
-    """Returns those of all kinds that are not built in."""
+    """Return the CustomResourceDefinitions of all kinds that are not built in."""
     return [definition(kind) for kind in catalogue if not is_built_in(kind)]

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources are served."""
+"""Discovery documents: the groups, versions and resources that are served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 def discovery(path: str, resources: Resources) -> dict[str, Any] | None:
-    """Return the document at a path; None where there is none."""
+    """Return the document at a path, or None if there is none."""
     parts = tuple(part for part in path.split("/") if part)
     match parts:
         case ("version",):
@@ -38,17 +38,17 @@ def _group(resources: Resources, group: str) -> dict[str, Any]:
     versions = dict.fromkeys(
         version for resource in resources if resource.group == group for version in resource.versions
     )
-    named = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
-    return {"name": group, "versions": named, "preferredVersion": named[0]}
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _resources(resources: Resources, group: str, version: str) -> dict[str, Any]:
-    found = [entry for r in resources if r.group == group and version in r.versions for entry in _entries(r)]
+    entries = [entry for r in resources if r.group == group and version in r.versions for entry in _entries(r)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}".removeprefix("/"),
-        "resources": found,
+        "resources": entries,
     }
 
 
@@ -60,11 +60,11 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         "kind": resource.kind,
     }
     main = {**entry, "verbs": ["create"] if resource.create_only else _VERBS, "shortNames": list(resource.short_names)}
-    below = [name for name, there in (("status", resource.status), ("scale", resource.scale)) if there]
+    subresources = [name for name, enabled in (("status", resource.status), ("scale", resource.scale)) if enabled]
     return [
         main,
         *(
             {**entry, "name": f"{resource.plural}/{name}", "verbs": ["get", "patch", "update"], "singularName": ""}
-            for name in below
+            for name in subresources
         ),
     ]

@@ -1,4 +1,4 @@
-"""Everything that goes wrong between a control plane and an API server, when a test asks for it."""
+"""Faults between a control plane and an API server, injected on demand."""
 
 from __future__ import annotations
 
@@ -7,95 +7,95 @@ import random
 from collections.abc import Callable
 from typing import Literal
 
-from testing.apiserver.request_info import Asked
-from testing.apiserver.status_error import Refusal
+from testing.apiserver.request_info import RequestInfo
+from testing.apiserver.status_error import StatusError
 
-End = Literal["close", "abort", "half a line", "expired"]
-"""How a watch ends: by the server, by a lost connection, within a line, or with an event that says 410."""
-Concerns = Callable[[Asked], bool]
+WatchEnd = Literal["close", "abort", "half a line", "expired"]
+"""End of a watch: closed by the server, lost connection, cut within a line, or an ERROR event with 410 Gone."""
+RequestMatch = Callable[[RequestInfo], bool]
 
 
-def everything(_: Asked) -> bool:
+def any_request(_: RequestInfo) -> bool:
     return True
 
 
-class OpenWatch:
-    """A watch that somebody reads now. `end` says how it is to end, `woken` wakes it."""
+class ActiveWatch:
+    """An open watch. `end` is the requested end; `wakeup` makes the watch look at it."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked, self.woken = asked, asyncio.Event()
-        self.end: End | None = None
+    def __init__(self, info: RequestInfo) -> None:
+        self.info, self.wakeup = info, asyncio.Event()
+        self.end: WatchEnd | None = None
         self.bookmark = False
 
 
 class Faults:
-    """What is to go wrong. Refusals and delays are used up, each by one request; the rest holds until it is set back."""
+    """The faults to inject. Each refusal and delay affects one request; the rest stays in force until it is reset."""
 
     def __init__(self) -> None:
-        self._refusals: list[tuple[Concerns, Refusal]] = []
-        self._delays: list[tuple[Concerns, float]] = []
+        self._refusals: list[tuple[RequestMatch, StatusError]] = []
+        self._delays: list[tuple[RequestMatch, float]] = []
         self.disorder: random.Random | None = None
         self.no_watch_lists = False
         self.silent = False
-        self.watches: set[OpenWatch] = set()
+        self.watches: set[ActiveWatch] = set()
 
     def refuse(
         self,
         code: int,
         times: int = 1,
-        concerns: Concerns = everything,
+        matching: RequestMatch = any_request,
         retry_after: int | None = None,
         reason: str = "",
     ) -> None:
-        """Refuse the next requests that it concerns."""
+        """Refuse the next matching requests."""
         self._refusals += [
-            (concerns, Refusal(code, f"refused by a fault ({code})", reason, retry_after=retry_after))
+            (matching, StatusError(code, f"refused by a fault ({code})", reason, retry_after=retry_after))
         ] * times
 
-    def delay(self, seconds: float, times: int = 1, concerns: Concerns = everything) -> None:
-        """Has the next requests that it concerns wait."""
-        self._delays += [(concerns, seconds)] * times
+    def delay(self, seconds: float, times: int = 1, matching: RequestMatch = any_request) -> None:
+        """Delay the next matching requests."""
+        self._delays += [(matching, seconds)] * times
 
-    def end_watches(self, how: End, concerns: Concerns = everything) -> int:
-        """End the open watches that it concerns; returns how many they are."""
-        ended = [watch for watch in self.watches if concerns(watch.asked)]
-        for watch in ended:
+    def end_watches(self, how: WatchEnd, matching: RequestMatch = any_request) -> int:
+        """End the matching open watches, and return their number."""
+        watches = [watch for watch in self.watches if matching(watch.info)]
+        for watch in watches:
             watch.end = how
-            watch.woken.set()
-        return len(ended)
+            watch.wakeup.set()
+        return len(watches)
 
     def bookmark(self) -> None:
-        """Has every open watch send a bookmark that takes them."""
+        """Have every open watch that allows bookmarks send one."""
         for watch in self.watches:
             watch.bookmark = True
-            watch.woken.set()
+            watch.wakeup.set()
 
-    def forget(self) -> None:
-        """Take back the refusals and delays that nobody has met."""
+    def clear(self) -> None:
+        """Drop the refusals and delays that no request has met yet."""
         self._refusals.clear()
         self._delays.clear()
 
-    async def meet(self, asked: Asked) -> None:
-        """Lets a request meet what is to happen to it."""
-        for index, (concerns, seconds) in enumerate(self._delays):
-            if concerns(asked):
+    async def apply(self, info: RequestInfo) -> None:
+        """Apply the next matching delay and refusal to a request."""
+        for index, (matching, seconds) in enumerate(self._delays):
+            if matching(info):
                 del self._delays[index]
                 await asyncio.sleep(seconds)
                 break
-        for index, (concerns, refusal) in enumerate(self._refusals):
-            if concerns(asked):
+        for index, (matching, refusal) in enumerate(self._refusals):
+            if matching(info):
                 del self._refusals[index]
                 raise refusal
 
-    def disturb(self, lines: list[bytes]) -> list[bytes]:
-        """Return the lines of a watch that are told together, some of them twice and in another order where there is disorder."""
+    def disorder_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Return lines that a watch is about to send, shuffled and some of them twice if `disorder` is set."""
         if self.disorder is None:
             return lines
-        told = [line for line in lines for _ in range(self.disorder.choice((1, 1, 2)))]
-        self.disorder.shuffle(told)
-        return told
+        disordered = [line for line in lines for _ in range(self.disorder.choice((1, 1, 2)))]
+        self.disorder.shuffle(disordered)
+        return disordered
 
     @property
     def spent(self) -> bool:
-        """Return whether every refusal and delay has been met."""
+        """Return whether every refusal and delay has been applied."""
         return not self._refusals and not self._delays

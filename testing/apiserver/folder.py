@@ -1,7 +1,9 @@
-"""Runs a control plane on an API server that holds what a folder holds: python -m testing.apiserver.folder COMMAND … --configDir FOLDER …
+"""Runs a control plane against an API server that mirrors a folder.
 
-The command is started with `--kubeconfig` in place of `--configDir`. Files that change, come and go are objects that do; a scenario that is
-written for a folder needs nothing else to run on an API server.
+Usage: python -m testing.apiserver.folder COMMAND … --configDir FOLDER …
+
+The command is started with `--kubeconfig` in place of `--configDir`. Objects are created, updated and deleted as the
+files change, so a scenario that is written for a folder also runs on an API server.
 """
 
 from __future__ import annotations
@@ -30,49 +32,49 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Arguments(NamedTuple):
-    """A command without its folder, and the folder."""
+    """A command without its --configDir flag, and that folder."""
 
     command: list[str]
     folder: pathlib.Path
 
 
 def read_arguments(words: list[str]) -> Arguments:
-    """Return what is started, and on which folder."""
+    """Return the command to start and its folder."""
     at = words.index("--configDir")
     return Arguments(words[:at] + words[at + 2 :], pathlib.Path(words[at + 1]))
 
 
 class Folder:
-    """The objects of a folder's files. `load` puts those that changed since the last time into the server, and takes those that are gone."""
+    """The objects in a folder's files. `load` writes the difference since the last load to the server."""
 
     def __init__(self, path: pathlib.Path, server: ApiServer) -> None:
         self._path, self._server = path, server
-        self._seen: dict[pathlib.Path, tuple[int, int, int]] = {}
-        self._there: dict[Identity, Plain] = {}
+        self._stats: dict[pathlib.Path, tuple[int, int, int]] = {}
+        self._objects: dict[Identity, Plain] = {}
 
     def load(self) -> bool:
-        """Return whether any file was another than before."""
-        seen = {}
+        """Write changed objects to the server, and return whether any file changed."""
+        stats = {}
         for file in sorted(self._path.rglob("*.y*ml")):
             with contextlib.suppress(FileNotFoundError):
-                told = file.stat()
-                seen[file] = told.st_mtime_ns, told.st_size, told.st_ino
-        if seen == self._seen:
+                stat = file.stat()
+                stats[file] = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        if stats == self._stats:
             return False
-        there = {
-            _identity(plain): plain for file in seen for plain in yaml.load_all(file.read_bytes(), _Loader) if plain
+        objects = {
+            _identity(plain): plain for file in stats for plain in yaml.load_all(file.read_bytes(), _Loader) if plain
         }
-        for identity, plain in self._there.items():
-            if identity not in there:
+        for identity, plain in self._objects.items():
+            if identity not in objects:
                 self._server.remove(plain)
-        for identity, plain in there.items():
-            if self._there.get(identity) != plain:
+        for identity, plain in objects.items():
+            if self._objects.get(identity) != plain:
                 self._server.put(plain)
-        self._seen, self._there = seen, there
+        self._stats, self._objects = stats, objects
         return True
 
-    async def follow(self) -> None:
-        """Load what changes until it is cancelled; what cannot be read is told of on the standard error."""
+    async def watch(self) -> None:
+        """Load changes until cancelled. Errors are printed on standard error."""
         while True:
             await asyncio.sleep(PAUSE)
             try:
@@ -86,25 +88,25 @@ def _identity(plain: Plain) -> Identity:
     return str(plain["apiVersion"]).rpartition("/")[0], plain["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-async def run(given: Arguments) -> int:
-    """Return the exit status of the command, which ends at SIGTERM and SIGINT."""
+async def run(arguments: Arguments) -> int:
+    """Run the command until it exits, and return its exit status. SIGTERM and SIGINT are passed to it."""
     certificate = make_certificate()  # clients send no tokens without TLS
-    with tempfile.TemporaryDirectory() as place:
-        server = ApiServer(tls=certificate.context(pathlib.Path(place)))
+    with tempfile.TemporaryDirectory() as directory:
+        server = ApiServer(tls=certificate.context(pathlib.Path(directory)))
         for plain in definitions():
             server.put(plain)
-        folder = Folder(given.folder, server)
+        folder = Folder(arguments.folder, server)
         folder.load()
         await server.start()
-        kubeconfig = write_kubeconfig(server, pathlib.Path(place) / "config", certificate.data)
-        process = await asyncio.create_subprocess_exec(*given.command, "--kubeconfig", str(kubeconfig))
+        kubeconfig = write_kubeconfig(server, pathlib.Path(directory) / "config", certificate.data)
+        process = await asyncio.create_subprocess_exec(*arguments.command, "--kubeconfig", str(kubeconfig))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, process.terminate)
-        follows = asyncio.create_task(folder.follow())
+        watcher = asyncio.create_task(folder.watch())
         try:
             return await process.wait()
         finally:
-            follows.cancel()
+            watcher.cancel()
             await server.stop()
 
 

@@ -1,4 +1,4 @@
-"""Which lists are merged by the keys of their items, and which are sets or one value."""
+"""Merge types of lists: by the keys of their items, as sets, or as atomic values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Key = tuple[tuple[str, Any], ...]
 
 
 def item_keys(field: str, items: Sequence[Any], built_in: bool) -> tuple[str, ...]:
-    """Return the names of the fields that tell the items of a list apart; () for a list that is one value."""
+    """Return the names of the key fields of a list's items, or () if the list is atomic."""
     if not items or not all(isinstance(item, dict) for item in items) or not (built_in or field == "conditions"):
         return ()
     if field == "ports":
@@ -39,10 +39,10 @@ def item_keys(field: str, items: Sequence[Any], built_in: bool) -> tuple[str, ..
 
 
 def is_set(field: str) -> bool:
-    """Return whether the items of a list stand for themselves, each once."""
+    """Return whether a list is a set of scalar items."""
     return field in _SETS
 
 
 def key_of(item: Mapping[str, Any], names: Sequence[str]) -> Key:
-    """Return what tells an item apart; the protocol of a port is TCP where it does not say."""
+    """Return the key of an item. The protocol of a port defaults to TCP."""
     return tuple((name, item.get(name, "TCP" if name == "protocol" else None)) for name in names)

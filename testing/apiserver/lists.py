@@ -1,4 +1,4 @@
-"""Lists, whole and in pages. The pages of a list are all of one revision."""
+"""Lists, whole and in pages. All pages of a list have the same revision."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from testing.apiserver.representation import Form
-from testing.apiserver.request_info import Asked
+from testing.apiserver.representation import Representation
+from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.selectors import selector
-from testing.apiserver.status_error import Refusal, expired
-from testing.apiserver.store import Store, Stored
+from testing.apiserver.status_error import StatusError, expired
+from testing.apiserver.store import Store, StoredObject
 
 
 class Lists:
-    """Answers lists, and keeps what is left of those that are read in pages."""
+    """Answers list requests, and keeps the remaining items of lists that are read in pages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._left: dict[int, tuple[int, list[Stored]]] = {}
+        self._remaining: dict[int, tuple[int, list[StoredObject]]] = {}
         self._numbers = itertools.count(1)
 
-    def answer(self, asked: Asked, accept: str) -> bytes:
-        """Return the JSON of a list, or of its next page. Refusal with 410 where its pages are no more to be had."""
-        form = Form(asked.resource, asked.version, accept, "List")
-        limit = int(asked.query.get("limit") or 0)
-        revision, items = self._go_on(asked) if asked.query.get("continue") else self._begin(asked)
+    def answer(self, info: RequestInfo, accept: str) -> bytes:
+        """Return the JSON of a list or of its next page. Raise StatusError with 410 if the page has expired."""
+        representation = Representation(info.resource, info.version, accept, "List")
+        limit = int(info.query.get("limit") or 0)
+        revision, items = self._continue(info) if info.query.get("continue") else self._begin(info)
         if not limit or len(items) <= limit:
-            return form.list(items, {"resourceVersion": str(revision)})
+            return representation.list(items, {"resourceVersion": str(revision)})
         number = next(self._numbers)
-        self._left[number] = revision, items[limit:]
+        self._remaining[number] = revision, items[limit:]
         token = base64.urlsafe_b64encode(
             json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": number}).encode()
         ).decode()
@@ -40,21 +40,21 @@ class Lists:
             "continue": token,
             "remainingItemCount": len(items) - limit,
         }
-        return form.list(items[:limit], dict(metadata))
+        return representation.list(items[:limit], dict(metadata))
 
-    def _begin(self, asked: Asked) -> tuple[int, list[Stored]]:
-        selects = selector(asked.query.get("labelSelector", ""), asked.query.get("fieldSelector", ""))
-        found = sorted(self._store.collection(asked.resource.id).objects.items())
-        items = [s for (ns, _), s in found if asked.namespace in ("", ns) and (selects is None or selects(s.plain))]
+    def _begin(self, info: RequestInfo) -> tuple[int, list[StoredObject]]:
+        selects = selector(info.query.get("labelSelector", ""), info.query.get("fieldSelector", ""))
+        objects = sorted(self._store.collection(info.resource.id).objects.items())
+        items = [s for (ns, _), s in objects if info.namespace in ("", ns) and (selects is None or selects(s.plain))]
         return self._store.revision, items
 
-    def _go_on(self, asked: Asked) -> tuple[int, list[Stored]]:
+    def _continue(self, info: RequestInfo) -> tuple[int, list[StoredObject]]:
         try:
-            token = json.loads(base64.urlsafe_b64decode(asked.query["continue"]))
-            revision, items = self._left[token["start"]]
-        except (ValueError, KeyError) as fault:
-            raise Refusal(400, "continue key is not valid") from fault
-        compacted = self._store.collection(asked.resource.id).compacted
+            token = json.loads(base64.urlsafe_b64decode(info.query["continue"]))
+            revision, items = self._remaining[token["start"]]
+        except (ValueError, KeyError) as error:
+            raise StatusError(400, "continue key is not valid") from error
+        compacted = self._store.collection(info.resource.id).compacted
         if revision < compacted:
             raise expired(revision, compacted)
         return revision, items

@@ -1,4 +1,4 @@
-"""Server-side apply: which manager has set which field.
+"""Server-side apply: the fields that each manager owns.
 
 Fields are paths: ("f", name) is a field, ("k", key) the item of a list by its key, ("v", value) an item of a set.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from testing.apiserver.list_merging import is_set, item_keys, key_of
-from testing.apiserver.status_error import Refusal
+from testing.apiserver.status_error import StatusError
 
 Path = tuple[tuple[str, Any], ...]
 Fields = frozenset[Path]
@@ -23,7 +23,7 @@ _IDENTITY = frozenset(
 
 
 class Manager(NamedTuple):
-    """Who sets fields, and how: Apply or Update, of the object or of a subresource."""
+    """A field manager: its name, its operation (Apply or Update) and the subresource that it writes."""
 
     name: str
     operation: str
@@ -34,7 +34,7 @@ Managers = dict[Manager, Fields]
 
 
 def fields_of(plain: Mapping[str, Any], built_in: bool) -> Fields:
-    """Return the fields that an object sets, but those that say which object it is."""
+    """Return the fields that an object sets, without those that identify it."""
     metadata = {k: v for k, v in (plain.get("metadata") or {}).items() if k not in _IDENTITY}
     rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
     return frozenset(
@@ -68,7 +68,7 @@ def _list_leaves(field: str, items: list[Any], path: Path, built_in: bool) -> It
 
 
 def value_at(plain: Any, path: Path) -> Any:
-    """Return what is at a path; None where nothing is."""
+    """Return the value at a path, or None."""
     for kind, part in path:
         if kind == "f":
             plain = plain.get(part) if isinstance(plain, dict) else None
@@ -83,7 +83,7 @@ def value_at(plain: Any, path: Path) -> Any:
 
 
 def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
-    """Return the live value with that of a configuration laid over it."""
+    """Return the live value merged with an applied configuration."""
     if isinstance(live, dict) and isinstance(config, dict):
         merged = {name: merge(live.get(name), value, built_in, name) for name, value in config.items()}
         return {**live, **merged}
@@ -98,17 +98,17 @@ def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
 
 
 def _ordered(old: Iterable[Any], new: Collection[Any]) -> list[Any]:
-    """Return the keys of both: those of a configuration in its order, others before the one that they stood before."""
-    waiting, found = deque(new), dict[Any, None]()
+    """Return the keys of both lists: the new ones in their order, each of the others before the key it preceded."""
+    pending, keys = deque(new), dict[Any, None]()
     for key in old:
-        while key in new and key not in found:
-            found[waiting.popleft()] = None
-        found[key] = None
-    return list(dict.fromkeys((*found, *waiting)))
+        while key in new and key not in keys:
+            keys[pending.popleft()] = None
+        keys[key] = None
+    return list(dict.fromkeys((*keys, *pending)))
 
 
 def remove(plain: dict[str, Any], path: Path) -> None:
-    """Take away what is at a path; what is not there stays away."""
+    """Remove the value at a path, if it exists."""
     *parents, (kind, part) = path
     holder = value_at(plain, tuple(parents)) if parents else plain
     if kind == "f" and isinstance(holder, dict):
@@ -123,63 +123,66 @@ def remove(plain: dict[str, Any], path: Path) -> None:
 def apply(
     live: dict[str, Any] | None, config: dict[str, Any], manager: Manager, force: bool, built_in: bool
 ) -> dict[str, Any]:
-    """Return the object after a manager has applied a configuration. Refusal with 409 where others have set fields to something else."""
+    """Return the object after a manager has applied a configuration. Raise StatusError with 409 on conflicts."""
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
-    wanted = fields_of(config, built_in)
-    disputed = {
+    applied = fields_of(config, built_in)
+    conflicts = {
         other: paths
         for other, fields in managers.items()
         if other != manager
-        and (paths := frozenset(p for p in fields & wanted if value_at(live, p) != value_at(config, p)))
+        and (paths := frozenset(p for p in fields & applied if value_at(live, p) != value_at(config, p)))
     }
-    if disputed and not force:
-        raise _conflict(disputed)
+    if conflicts and not force:
+        raise _conflict(conflicts)
     merged: dict[str, Any] = merge(live or {}, config, built_in)
     others = frozenset().union(*(fields for other, fields in managers.items() if other != manager))
-    held = {path[:length] for path in wanted | others for length in range(1, len(path) + 1)}
-    for path in sorted(managers.get(manager, frozenset()) - held, key=len):  # an item before what it is known by
+    owned = {path[:length] for path in applied | others for length in range(1, len(path) + 1)}
+    for path in sorted(managers.get(manager, frozenset()) - owned, key=len):  # an item before its key fields
         remove(merged, path)
-    kept = {other: fields - disputed.get(other, frozenset()) for other, fields in managers.items() if other != manager}
-    merged["metadata"]["managedFields"] = write_managers({**kept, manager: wanted}, config["apiVersion"])
+    remaining = {
+        other: fields - conflicts.get(other, frozenset()) for other, fields in managers.items() if other != manager
+    }
+    merged["metadata"]["managedFields"] = write_managers({**remaining, manager: applied}, config["apiVersion"])
     return merged
 
 
 def updated(live: Mapping[str, Any] | None, new: dict[str, Any], manager: Manager, built_in: bool) -> dict[str, Any]:
-    """Return an object that somebody wrote, with what he changed as his."""
+    """Return the object after an update, with the fields that changed owned by the manager."""
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
-    there = fields_of(new, built_in)
-    changed = frozenset(path for path in there if live is None or value_at(live, path) != value_at(new, path))
-    kept = {
-        other: (fields & there) - (changed if other != manager else frozenset()) for other, fields in managers.items()
+    fields_set = fields_of(new, built_in)
+    changed = frozenset(path for path in fields_set if live is None or value_at(live, path) != value_at(new, path))
+    owned = {
+        other: (fields & fields_set) - (changed if other != manager else frozenset())
+        for other, fields in managers.items()
     }
-    kept[manager] = kept.get(manager, frozenset()) | changed
+    owned[manager] = owned.get(manager, frozenset()) | changed
     new["metadata"]["managedFields"] = write_managers(
-        {other: fields for other, fields in kept.items() if fields}, new["apiVersion"]
+        {other: fields for other, fields in owned.items() if fields}, new["apiVersion"]
     )
     return new
 
 
-def _conflict(disputed: Mapping[Manager, Fields]) -> Refusal:
-    found = [(manager, path) for manager, paths in disputed.items() for path in sorted(paths, key=str)]
+def _conflict(conflicts: Mapping[Manager, Fields]) -> StatusError:
+    paths_by_manager = [(manager, path) for manager, paths in conflicts.items() for path in sorted(paths, key=str)]
     causes = [
         {
             "reason": "FieldManagerConflict",
             "message": f'conflict with "{m.name}"',
             "field": "".join(f".{part}" for kind, part in path if kind == "f"),
         }
-        for m, path in found
+        for m, path in paths_by_manager
     ]
-    names = ", ".join(f'"{manager.name}"' for manager in disputed)
-    return Refusal(
+    names = ", ".join(f'"{manager.name}"' for manager in conflicts)
+    return StatusError(
         409, f"Apply failed with {len(causes)} conflict(s): conflicts with {names}", details={"causes": causes}
     )
 
 
-# -- as they are written -------------------------------------------------------------------------------------------------
+# -- metadata.managedFields ----------------------------------------------------------------------------------------------
 
 
 def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list[dict[str, Any]]:
-    """Return the managers as `metadata.managedFields`."""
+    """Return the managers as entries of `metadata.managedFields`."""
     return [
         {
             "manager": manager.name,
@@ -194,7 +197,7 @@ def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list
 
 
 def read_managers(entries: Iterable[Mapping[str, Any]]) -> Managers:
-    """Return the managers that `metadata.managedFields` names."""
+    """Return the managers of the entries of `metadata.managedFields`."""
     return {
         Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): frozenset(
             _paths(entry.get("fieldsV1") or {}, ())
@@ -216,7 +219,7 @@ def _tree(fields: Fields) -> dict[str, Any]:
 
 
 def _without_dots(node: dict[str, Any]) -> dict[str, Any]:
-    """Return a tree whose leaves are empty; a dot stays where a node is a field and has fields in it."""
+    """Return the tree with empty leaves; a dot stays at a node that is a field and has fields in it."""
     return {} if set(node) == {"."} else {k: _without_dots(v) if k != "." else {} for k, v in node.items()}
 
 

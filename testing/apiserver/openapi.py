@@ -1,4 +1,4 @@
-"""OpenAPI documents, as far as clients look for which parameters a server knows; and the schemas of what CustomResourceDefinitions define."""
+"""OpenAPI v3 documents: the query parameters that clients look for, and the schemas of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARAMETERS = [
 
 
 def openapi(path: str, resources: Resources) -> dict[str, Any] | None:
-    """Return the document at a path below /openapi/v3; None where there is none."""
+    """Return the document at a path below /openapi/v3, or None if there is none."""
     prefix = "/openapi/v3"
     if path == prefix:
         versions = {_base(resource, version) for resource in resources for version in resource.versions}
@@ -21,16 +21,16 @@ def openapi(path: str, resources: Resources) -> dict[str, Any] | None:
     if not path.startswith(prefix + "/"):
         return None
     base = path.removeprefix(prefix + "/")
-    found = [
+    served = [
         (resource, version)
         for resource in resources
         for version in resource.versions
         if _base(resource, version) == base
     ]
-    paths = {path: item for resource, version in found for path, item in _paths(resource, version).items()}
-    schemas = {_name(resource, version): _schema(resource, version) for resource, version in found}
-    about = {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.34.0"}}
-    return {**about, "paths": paths, "components": {"schemas": schemas}} if found else None
+    paths = {path: item for resource, version in served for path, item in _paths(resource, version).items()}
+    schemas = {_name(resource, version): _schema(resource, version) for resource, version in served}
+    header = {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.34.0"}}
+    return {**header, "paths": paths, "components": {"schemas": schemas}} if served else None
 
 
 def _base(resource: Resource, version: str) -> str:
@@ -41,22 +41,22 @@ def _name(resource: Resource, version: str) -> str:
     return ".".join([*reversed((resource.group or "core").split(".")), version, resource.kind])
 
 
-def _named(resource: Resource, version: str) -> dict[str, str]:
+def _group_version_kind(resource: Resource, version: str) -> dict[str, str]:
     return {"group": resource.group, "version": version, "kind": resource.kind}
 
 
 def _schema(resource: Resource, version: str) -> dict[str, Any]:
-    known: dict[str, Any] = resource.schemas.get(version) or {
+    schema: dict[str, Any] = resource.schemas.get(version) or {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    return {**known, "x-kubernetes-group-version-kind": [_named(resource, version)]}
+    return {**schema, "x-kubernetes-group-version-kind": [_group_version_kind(resource, version)]}
 
 
 def _paths(resource: Resource, version: str) -> dict[str, Any]:
     collection = resource.path("{namespace}" if resource.namespaced else "", version)
     method = {
-        "x-kubernetes-group-version-kind": _named(resource, version),
+        "x-kubernetes-group-version-kind": _group_version_kind(resource, version),
         "parameters": _PARAMETERS,
         "responses": {"200": {"description": "OK"}},
     }

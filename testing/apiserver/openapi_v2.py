@@ -1,6 +1,7 @@
-"""The OpenAPI document of version 2 as kubectl before 1.27 asks for it: in protobuf, with nothing but the parameters that a server knows.
+"""The OpenAPI v2 document for kubectl before 1.27: protobuf, with only the query parameters that the server supports.
 
-The messages are those of gnostic's OpenAPIv2.proto: https://github.com/google/gnostic-models/blob/main/openapiv2/OpenAPIv2.proto
+The messages are those of gnostic's OpenAPIv2.proto:
+https://github.com/google/gnostic-models/blob/main/openapiv2/OpenAPIv2.proto
 """
 
 from __future__ import annotations
@@ -12,28 +13,27 @@ MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 def openapi_v2(resources: Resources) -> bytes:
-    """Return the document."""
     info = _field(1, b"Kubernetes") + _field(2, b"v1.34.0")
     paths = b"".join(_field(2, _path(resource, version)) for resource in resources for version in resource.versions)
     return _field(1, b"2.0") + _field(2, info) + _field(8, paths)
 
 
 def _path(resource: Resource, version: str) -> bytes:
-    """Return a named path, with what a patch of an object there may say."""
+    """Return a named path with the PATCH operation of its objects."""
     path = f"{resource.path('{namespace}' if resource.namespaced else '', version)}/{{name}}"
-    about = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {version}\n"
-    extension = _field(1, b"x-kubernetes-group-version-kind") + _field(2, _field(2, about.encode()))
+    group_version_kind = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {version}\n"
+    extension = _field(1, b"x-kubernetes-group-version-kind") + _field(2, _field(2, group_version_kind.encode()))
     patch = b"".join(_field(8, _query(name)) for name in ("dryRun", "fieldManager", "force")) + _field(13, extension)
     return _field(1, path.encode()) + _field(2, _field(8, patch))
 
 
 def _query(name: str) -> bytes:
-    """Return a parameter of the query: an item that is a parameter that is not the body."""
+    """Return a query parameter."""
     return _field(1, _field(2, _field(3, _field(2, b"query") + _field(4, name.encode()) + _field(6, b"string"))))
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """Return a field of a message, in protobuf's form for what has a length."""
+    """Return a length-delimited field of a message."""
     return bytes([number << 3 | 2]) + _varint(len(value)) + value
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class PatchFault(Exception):
+class PatchError(Exception):
     """A patch cannot be applied."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Return the target changed by a merge patch."""
+    """Return the target with a merge patch applied."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     target = target if isinstance(target, dict) else {}
@@ -25,14 +25,14 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Iterable[dict[str, Any]]) -> Any:
-    """Return the target changed by a JSON patch. PatchFault where a place is not there, or a test fails."""
+    """Return the target with a JSON patch applied. Raise PatchError if a path does not exist or a test fails."""
     root = {"": target}
     for operation in operations:
         path = operation["path"]
         match operation["op"]:
             case "test":
                 if _at(root, path) != operation.get("value"):
-                    raise PatchFault(f"testing value {path} failed")
+                    raise PatchError(f"testing value {path} failed")
             case "remove":
                 _remove(root, path)
             case "add":
@@ -48,7 +48,7 @@ def json_patch(target: Any, operations: Iterable[dict[str, Any]]) -> Any:
                 _remove(root, operation["from"])
                 _add(root, path, value)
             case other:
-                raise PatchFault(f"unexpected kind: {other}")
+                raise PatchError(f"unexpected kind: {other}")
     return root[""]
 
 
@@ -64,26 +64,26 @@ def _walk(value: Any, parts: Iterable[str], path: str) -> Any:
     for part in parts:
         try:
             value = value[int(part)] if isinstance(value, list) else value[part]
-        except (KeyError, IndexError, ValueError, TypeError) as fault:
-            raise PatchFault(f"there is no {path}") from fault
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise PatchError(f"there is no {path}") from error
     return value
 
 
 def _add(root: Any, path: str, value: Any) -> None:
     *parents, last = _parts(path)
-    holder = _walk(root, parents, path)
-    if not isinstance(holder, list):
-        holder[last] = value
+    parent = _walk(root, parents, path)
+    if not isinstance(parent, list):
+        parent[last] = value
     elif last == "-":
-        holder.append(value)
-    elif last.isdecimal() and int(last) <= len(holder):
-        holder.insert(int(last), value)
+        parent.append(value)
+    elif last.isdecimal() and int(last) <= len(parent):
+        parent.insert(int(last), value)
     else:
-        raise PatchFault(f"there is no {path}")
+        raise PatchError(f"there is no {path}")
 
 
 def _remove(root: Any, path: str) -> None:
     _at(root, path)
     *parents, last = _parts(path)
-    holder = _walk(root, parents, path)
-    del holder[int(last) if isinstance(holder, list) else last]
+    parent = _walk(root, parents, path)
+    del parent[int(last) if isinstance(parent, list) else last]

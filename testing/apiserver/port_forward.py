@@ -1,4 +1,4 @@
-"""Connections to ports of pods, as clients of API servers have them: SPDY in a WebSocket, joined to whatever stands for the port."""
+"""Port-forwarding: SPDY in a WebSocket, connected to the address that stands for a pod's port."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ import contextlib
 
 from aiohttp import WSMsgType, web
 
-from testing.apiserver.request_info import Asked
-from testing.apiserver.spdy import Data, Frames, Opened, Ping, Reset
+from testing.apiserver.request_info import RequestInfo
+from testing.apiserver.spdy import Data, Ping, Reset, SpdyConnection, StreamOpened
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
-Place = tuple[str, int]
+Address = tuple[str, int]
 
 
 class PortForwards:
-    """`ports`: the address that stands for a port of a pod, by namespace, pod and port."""
+    """Answers port-forward requests. `ports` maps a pod's namespace, name and port to the address to connect to."""
 
     def __init__(self) -> None:
-        self.ports: dict[tuple[str, str, int], Place] = {}
+        self.ports: dict[tuple[str, str, int], Address] = {}
 
-    async def answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
-        """Serve one client until it goes. Without a WebSocket it is refused."""
+    async def answer(self, info: RequestInfo, request: web.Request) -> web.StreamResponse:
+        """Serve one client until it disconnects. A request that is no WebSocket upgrade is rejected."""
         socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=0)
         if not socket.can_prepare(request):
             return web.Response(status=400, text="port-forwarding is served over WebSockets\n")
         await socket.prepare(request)
-        tunnel = _Tunnel(self, asked, socket)
+        tunnel = _Tunnel(self, info, socket)
         try:
             async for message in socket:
                 if message.type == WSMsgType.BINARY:
-                    await tunnel.take(message.data)
+                    await tunnel.receive(message.data)
         finally:
             tunnel.close()
         return socket
 
 
 class _Tunnel:
-    """One client. A connection is a pair of streams: the first is for errors, the second for bytes."""
+    """One client's tunnel. Each connection is a pair of streams: the first carries errors, the second data."""
 
-    def __init__(self, forwards: PortForwards, asked: Asked, socket: web.WebSocketResponse) -> None:
-        self._forwards, self._asked, self._socket = forwards, asked, socket
-        self._frames = Frames()
+    def __init__(self, forwards: PortForwards, info: RequestInfo, socket: web.WebSocketResponse) -> None:
+        self._forwards, self._info, self._socket = forwards, info, socket
+        self._frames = SpdyConnection()
         self._errors: dict[str, int] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._readers: set[asyncio.Task[None]] = set()
 
-    async def take(self, data: bytes) -> None:
-        for happened in self._frames.take(data):
-            match happened:
-                case Opened(stream, headers):
+    async def receive(self, data: bytes) -> None:
+        for event in self._frames.receive(data):
+            match event:
+                case StreamOpened(stream, headers):
                     await self._send(self._frames.reply(stream))
                     if headers.get("streamtype") == "error":
                         self._errors[headers.get("requestid", "")] = stream
@@ -57,8 +57,8 @@ class _Tunnel:
                         await self._connect(
                             stream, int(headers["port"]), self._errors.pop(headers.get("requestid", ""), 0)
                         )
-                case Data(stream, sent, ended):
-                    await self._pass_on(stream, sent, ended)
+                case Data(stream, payload, ended):
+                    await self._forward(stream, payload, ended)
                 case Reset(stream):
                     if writer := self._writers.pop(stream, None):
                         writer.close()
@@ -72,11 +72,11 @@ class _Tunnel:
             reader.cancel()
 
     async def _connect(self, stream: int, port: int, errors: int) -> None:
-        place = self._forwards.ports.get((self._asked.namespace, self._asked.name, port))
+        address = self._forwards.ports.get((self._info.namespace, self._info.name, port))
         try:
-            if place is None:
-                raise OSError(f"nothing stands for port {port} of {self._asked.namespace}/{self._asked.name}")
-            reader, self._writers[stream] = await asyncio.open_connection(*place)
+            if address is None:
+                raise OSError(f"no address is registered for port {port} of {self._info.namespace}/{self._info.name}")
+            reader, self._writers[stream] = await asyncio.open_connection(*address)
         except OSError as error:
             await self._send(self._frames.data(errors, str(error).encode(), ended=True))
             await self._send(self._frames.data(stream, b"", ended=True))
@@ -87,17 +87,17 @@ class _Tunnel:
 
     async def _read(self, stream: int, reader: asyncio.StreamReader, errors: int) -> None:
         with contextlib.suppress(OSError):
-            while read := await reader.read(1 << 16):
-                await self._send(self._frames.data(stream, read))
+            while chunk := await reader.read(1 << 16):
+                await self._send(self._frames.data(stream, chunk))
             await self._send(self._frames.data(stream, b"", ended=True))
             await self._send(self._frames.data(errors, b"", ended=True))
 
-    async def _pass_on(self, stream: int, sent: bytes, ended: bool) -> None:
+    async def _forward(self, stream: int, payload: bytes, ended: bool) -> None:
         writer = self._writers.get(stream)
         if writer is None:
             return
         with contextlib.suppress(OSError):
-            writer.write(sent)
+            writer.write(payload)
             await writer.drain()
             if ended:
                 writer.write_eof()

@@ -1,4 +1,4 @@
-"""Who may do what, as the Roles and ClusterRoles in the store and their bindings say."""
+"""Authorization by the Roles, ClusterRoles and their bindings in the store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from testing.apiserver.resource import RBAC
 from testing.apiserver.store import Plain, Store
-from testing.apiserver.tokens import Allows
+from testing.apiserver.tokens import Authorizer
 
 
-def by_roles(store: Store) -> Allows:
-    """Return what says whether the roles that are in the store now grant a request."""
+def rbac_authorizer(store: Store) -> Authorizer:
+    """Return an authorizer that evaluates the roles currently in the store."""
 
-    def allows(user: str, groups: Sequence[str], asked: Mapping[str, Any]) -> bool:
-        return any(_grants(rule, asked) for rule in _rules(store, user, groups, asked.get("namespace") or ""))
+    def allows(user: str, groups: Sequence[str], attributes: Mapping[str, Any]) -> bool:
+        return any(_grants(rule, attributes) for rule in _rules(store, user, groups, attributes.get("namespace") or ""))
 
     return allows
 
@@ -53,15 +53,15 @@ def _rules_of(store: Store, binding: Plain, namespace: str) -> list[Plain]:
     return role.plain.get("rules") or [] if role is not None else []
 
 
-def _grants(rule: Plain, asked: Mapping[str, Any]) -> bool:
-    subresource = asked.get("subresource")
-    resource = f"{asked['resource']}/{subresource}" if subresource else asked["resource"]
-    named = rule.get("resourceNames")
+def _grants(rule: Plain, attributes: Mapping[str, Any]) -> bool:
+    subresource = attributes.get("subresource")
+    resource = f"{attributes['resource']}/{subresource}" if subresource else attributes["resource"]
+    names = rule.get("resourceNames")
     return (
-        _has(rule.get("apiGroups"), asked["group"])
+        _has(rule.get("apiGroups"), attributes["group"])
         and _has(rule.get("resources"), resource)
-        and _has(rule.get("verbs"), asked["verb"])
-        and (not named or asked.get("name") in named)
+        and _has(rule.get("verbs"), attributes["verb"])
+        and (not names or attributes.get("name") in names)
     )
 
 

@@ -1,4 +1,4 @@
-"""What an API server serves: the resources that are built in, and those that CustomResourceDefinitions add."""
+"""The resources that an API server serves: built-in ones and those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 
 class Resource(NamedTuple):
-    """One resource. `versions` are those that are served, the stored one first. `create_only` resources answer and keep nothing."""
+    """One resource.
+
+    `versions` are the served ones, the storage version first. `create_only` resources are answered but not stored.
+    """
 
     group: str
     versions: tuple[str, ...]
@@ -26,7 +29,7 @@ class Resource(NamedTuple):
         return self.group, self.plural
 
     def api_version(self, version: str = "") -> str:
-        """Return the apiVersion of objects in that version; without one in that which is stored."""
+        """Return the apiVersion of objects in a version, by default the storage version."""
         return f"{self.group}/{version or self.versions[0]}".removeprefix("/")
 
     def path(self, namespace: str = "", version: str = "") -> str:
@@ -63,7 +66,7 @@ BUILT_IN = (
     _in_namespace("apps", "v1", "daemonsets", "DaemonSet", status=True, short_names=("ds",)),
     _in_namespace("batch", "v1", "jobs", "Job", status=True),
     _in_namespace("batch", "v1", "cronjobs", "CronJob", status=True, short_names=("cj",)),
-    # The older versions are for `describe` of older kubectls, and say the same in the fields that these read.
+    # Older kubectl versions use the older API versions for `describe`. The fields that they read are the same.
     Resource(
         "policy", ("v1", "v1beta1"), "poddisruptionbudgets", "PodDisruptionBudget", status=True, short_names=("pdb",)
     ),
@@ -125,7 +128,7 @@ class Resources:
         return resource if resource is not None and (not version or version in resource.versions) else None
 
     def of_object(self, plain: Mapping[str, Any]) -> Resource:
-        """Return the resource of an object by its apiVersion and kind; KeyError where none is served."""
+        """Return the resource of an object by its apiVersion and kind. Raise KeyError if none is served."""
         group = plain["apiVersion"].rpartition("/")[0]
         for resource in self:
             if (resource.group, resource.kind) == (group, plain["kind"]):
@@ -139,20 +142,20 @@ class Resources:
         self._by_id.pop((group, plural), None)
 
 
-def of_definition(definition: Mapping[str, Any]) -> Resource:
+def resource_of_crd(definition: Mapping[str, Any]) -> Resource:
     """Return the resource that a CustomResourceDefinition defines."""
     spec = definition["spec"]
-    served = [version for version in spec["versions"] if version.get("served", True)]
-    served.sort(key=lambda version: not version.get("storage", False))
+    served_versions = [version for version in spec["versions"] if version.get("served", True)]
+    served_versions.sort(key=lambda version: not version.get("storage", False))
     names = spec["names"]
     return Resource(
         spec["group"],
-        tuple(version["name"] for version in served),
+        tuple(version["name"] for version in served_versions),
         names["plural"],
         names["kind"],
         namespaced=spec.get("scope", "Namespaced") == "Namespaced",
-        status=any("status" in version.get("subresources", {}) for version in served),
+        status=any("status" in version.get("subresources", {}) for version in served_versions),
         short_names=tuple(names.get("shortNames", ())),
-        schemas={version["name"]: version.get("schema", {}).get("openAPIV3Schema") for version in served},
-        columns={version["name"]: version.get("additionalPrinterColumns", []) for version in served},
+        schemas={version["name"]: version.get("schema", {}).get("openAPIV3Schema") for version in served_versions},
+        columns={version["name"]: version.get("additionalPrinterColumns", []) for version in served_versions},
     )

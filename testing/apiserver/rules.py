@@ -1,4 +1,4 @@
-"""Rules of schemas in CEL, with the functions that an API server adds to the language.
+"""CEL rules of schemas, with the functions that an API server adds to the language.
 
 https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries
 """
@@ -13,15 +13,15 @@ from typing import Any
 import cel
 
 
-def broken_rules(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the messages of the rules of a schema that a value breaks; a rule that cannot be evaluated is broken."""
+def rule_violations(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the messages of the rules that a value violates. A rule that cannot be evaluated is violated."""
     for rule in schema.get("x-kubernetes-validations", ()):
         try:
-            holds = _compiled(rule["rule"]).execute(_context(value))
-        except (ValueError, TypeError, RuntimeError) as fault:
-            yield f"{rule.get('message', rule['rule'])}: {fault}"
+            result = _compiled(rule["rule"]).execute(_context(value))
+        except (ValueError, TypeError, RuntimeError) as error:
+            yield f"{rule.get('message', rule['rule'])}: {error}"
         else:
-            if holds is not True:
+            if result is not True:
                 yield str(rule.get("message") or f"failed rule: {rule['rule']}")
 
 

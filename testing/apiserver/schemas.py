@@ -1,4 +1,6 @@
-"""The schemas of CustomResourceDefinitions, enforced: wrong objects are refused with the paths of what is wrong, unknown fields dropped."""
+"""Schemas of CustomResourceDefinitions: invalid objects are rejected with the paths of the errors, unknown fields
+pruned.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from testing.apiserver.request_info import Asked
-from testing.apiserver.status_error import Refusal
+from testing.apiserver.request_info import RequestInfo
+from testing.apiserver.status_error import StatusError
 from testing.apiserver.store import Plain
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -21,10 +23,12 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
-async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain | None:
-    """Return the object with defaults and without unknown fields. Refusal with 422 where it is not what the schema says, with 400 where unknown
-    fields are to be refused."""
-    schema = asked.resource.schemas.get(asked.version)
+async def enforce(info: RequestInfo, old: Plain | None, new: Plain | None) -> Plain | None:
+    """Return the object with defaults and without unknown fields.
+
+    Raise StatusError with 422 if the object is invalid, and with 400 if it has unknown fields and validation is strict.
+    """
+    schema = info.resource.schemas.get(info.version)
     if new is None or not schema:
         return new
     unknown: list[str] = []
@@ -34,13 +38,13 @@ async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain |
         "properties": {k: v for k, v in schema.get("properties", {}).items() if k in rest or "default" in v},
     }
     pruned = _prune(rest, inner, "", unknown)
-    if unknown and asked.query.get("fieldValidation") == "Strict":
+    if unknown and info.query.get("fieldValidation") == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise Refusal(
+        raise StatusError(
             400,
-            f"{asked.resource.kind} in version {asked.version!r} cannot be handled: strict decoding error: {listed}",
+            f"{info.resource.kind} in version {info.version!r} cannot be handled: strict decoding error: {listed}",
         )
-    wrong = list(
+    violations = list(
         _check(
             pruned,
             {
@@ -50,19 +54,19 @@ async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain |
             "",
         )
     )
-    if wrong:
-        causes = [{"reason": "FieldValueInvalid", "message": message, "field": path} for path, message in wrong]
-        listed = ", ".join(f"{path}: {message}" for path, message in wrong)
-        raise Refusal(
+    if violations:
+        causes = [{"reason": "FieldValueInvalid", "message": message, "field": path} for path, message in violations]
+        listed = ", ".join(f"{path}: {message}" for path, message in violations)
+        raise StatusError(
             422,
-            f'{asked.resource.kind}.{asked.resource.group} "{asked.name}" is invalid: {listed}',
+            f'{info.resource.kind}.{info.resource.group} "{info.name}" is invalid: {listed}',
             details={"causes": causes},
         )
     return {"apiVersion": new["apiVersion"], "kind": new["kind"], "metadata": new["metadata"], **pruned}
 
 
-def wrong_places(plain: Plain, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield where an object is not what a schema says, and why."""
+def schema_violations(plain: Plain, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the path and the message of each violation of a schema."""
     return _check(
         {key: value for key, value in plain.items() if key not in ("apiVersion", "kind", "metadata")}, schema, ""
     )
@@ -108,11 +112,9 @@ def _check(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[s
             yield from _check(item, schema.get("items", {}), f"{path}[{index}]")
     yield from _check_choices(value, schema, path)
     if "x-kubernetes-validations" in schema and value is not None:
-        from testing.apiserver.rules import (
-            broken_rules,
-        )  # few servers have rules, and none of the others needs the language
+        from testing.apiserver.rules import rule_violations  # CEL is optional, and few schemas have rules
 
-        yield from ((path, f"Invalid value: {message}") for message in broken_rules(value, schema))
+        yield from ((path, f"Invalid value: {message}") for message in rule_violations(value, schema))
 
 
 def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from testing.apiserver.status_error import Refusal
+from testing.apiserver.status_error import StatusError
 
-Selects = Callable[[Mapping[str, Any]], bool]
+Predicate = Callable[[Mapping[str, Any]], bool]
 _SET = re.compile(r"\s*([^\s!=,()]+)\s+(in|notin)\s+\(([^)]*)\)\s*")
 _COMMA = re.compile(r",(?![^(]*\))")
 
 
-def selector(labels: str, fields: str) -> Selects | None:
-    """Return whether an object is selected, as a function; None where everything is. Refusal where a selector makes no sense."""
+def selector(labels: str, fields: str) -> Predicate | None:
+    """Return a predicate for label and field selectors, or None if both are empty.
+
+    Raise StatusError if one is invalid.
+    """
     tests = [
         *(_label(term.strip()) for term in _COMMA.split(labels) if term.strip()),
         *(_field(t.strip()) for t in fields.split(",") if t.strip()),
@@ -26,9 +29,9 @@ def _labels_of(o: Mapping[str, Any]) -> Mapping[str, str]:
     return o.get("metadata", {}).get("labels") or {}
 
 
-def _label(term: str) -> Selects:
-    if found := _SET.fullmatch(term):
-        key, operator, values = found[1], found[2], {value.strip() for value in found[3].split(",")}
+def _label(term: str) -> Predicate:
+    if match := _SET.fullmatch(term):
+        key, operator, values = match[1], match[2], {value.strip() for value in match[3].split(",")}
         return lambda o: (_labels_of(o).get(key) in values) == (operator == "in")
     key, operator, value = _split(term)
     if operator == "!=":
@@ -40,17 +43,17 @@ def _label(term: str) -> Selects:
     return lambda o: key in _labels_of(o)
 
 
-def _field(term: str) -> Selects:
+def _field(term: str) -> Predicate:
     path, operator, value = _split(term)
     if not operator:
-        raise Refusal(400, f"invalid field selector: {term}")
+        raise StatusError(400, f"invalid field selector: {term}")
     return lambda o: (_at(o, path) == value) == (operator != "!=")
 
 
 def _split(term: str) -> tuple[str, str, str]:
     for operator in ("!=", "==", "="):
-        key, found, value = term.partition(operator)
-        if found:
+        key, separator, value = term.partition(operator)
+        if separator:
             return key.strip(), operator, value.strip()
     return term, "", ""
 
@@ -62,7 +65,7 @@ def _at(o: Any, path: str) -> str:
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector, as objects have them, selects labels; one that is absent or empty selects everything."""
+    """Return whether labels match a label selector object. An absent or empty selector matches everything."""
     selector = selector or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False

@@ -1,4 +1,4 @@
-"""The API server itself: HTTP in, answers out."""
+"""The API server: routing of HTTP requests to discovery, lists, watches and writes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from testing.apiserver.faults import Faults
 from testing.apiserver.lists import Lists
 from testing.apiserver.openapi import openapi
 from testing.apiserver.port_forward import PortForwards
-from testing.apiserver.representation import Form
-from testing.apiserver.request_info import Asked, parse
-from testing.apiserver.resource import CRDS, NAMESPACES, Resources, of_definition
+from testing.apiserver.representation import Representation
+from testing.apiserver.request_info import RequestInfo, parse
+from testing.apiserver.resource import CRDS, NAMESPACES, Resources, resource_of_crd
 from testing.apiserver.schemas import enforce
-from testing.apiserver.status_error import Refusal, not_found
-from testing.apiserver.store import Event, Plain, Store, Stored, encode
+from testing.apiserver.status_error import StatusError, not_found
+from testing.apiserver.store import Event, Plain, Store, StoredObject, encode
 from testing.apiserver.tokens import Tokens
 from testing.apiserver.watches import Watches
 from testing.apiserver.writes import Writes
@@ -35,31 +35,31 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _refuse(_: Any, transport: asyncio.Transport) -> None:
-    """End a connection that was accepted in the moment in which a server stopped: nobody would answer on it."""
+    """Abort a connection that was accepted while the server stopped: nothing would answer on it."""
     transport.abort()
 
 
 class ApiServer:
-    """An API server. Objects can be put into it and taken from it without HTTP too, by `put`, `delete` and `get`.
+    """An API server. `put`, `delete` and `get` access its objects without HTTP.
 
-    `start` and `stop` may be called again and again: what is stored stays, and so does the port.
+    It can be started and stopped repeatedly: it keeps its objects and its port.
     """
 
     def __init__(self, now: Callable[[], float] = time.time, tls: ssl.SSLContext | None = None) -> None:
         self.resources, self.store, self.faults, self.tokens = Resources(), Store(now), Faults(), Tokens()
-        self.requests: list[Asked] = []
+        self.requests: list[RequestInfo] = []
         self.port = 0
         self._tls = tls
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
         self.webhooks, self.forwards = Webhooks(self.store), PortForwards()
         self.writes = Writes(self.store, [default, self.webhooks.mutate, enforce, self.webhooks.validate])
-        self.store.on_change.append(self._defined)
+        self.store.on_change.append(self._apply_definition)
         self._runner: web.AppRunner | None = None
 
     # -- without HTTP --------------------------------------------------------------------------------------------------
 
-    def put(self, plain: Mapping[str, Any]) -> Stored:
-        """Store an object as it is, its status and its times included."""
+    def put(self, plain: Mapping[str, Any]) -> StoredObject:
+        """Store an object as it is, including its status and timestamps."""
         resource = self.resources.of_object(plain)
         metadata = dict(plain["metadata"])
         if resource.namespaced:
@@ -76,22 +76,22 @@ class ApiServer:
                 self.put(plain)
 
     def delete(self, plain: Mapping[str, Any]) -> None:
-        """Take an object away."""
+        """Delete an object."""
         resource = self.resources.of_object(plain)
         namespace = plain["metadata"].get("namespace", "default") if resource.namespaced else ""
         self.store.delete(resource.id, (namespace, plain["metadata"]["name"]))
 
     def remove(self, plain: Mapping[str, Any]) -> None:
-        """Take an object away, if it is there."""
+        """Delete an object if it exists."""
         with contextlib.suppress(KeyError):
             self.delete(plain)
 
     def get(self, group: str, plural: str, namespace: str, name: str) -> Plain | None:
-        """Return an object; None where there is none."""
+        """Return an object, or None."""
         stored = self.store.get((group, plural), (namespace, name))
         return stored.plain if stored is not None else None
 
-    # -- its life ------------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -102,7 +102,7 @@ class ApiServer:
         return self._runner is not None
 
     async def start(self) -> None:
-        """Listen on a port of its own, the same one after each stop."""
+        """Listen on a free port, and on the same port after each stop."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01)
@@ -111,7 +111,7 @@ class ApiServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """End all connections; nobody is answered from now on."""
+        """Close all connections and stop listening."""
         self.faults.end_watches("abort")
         if self._runner is not None:
             for site in list(self._runner.sites):
@@ -126,75 +126,75 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             user = self.tokens.user_of(request.headers.get("Authorization", ""))
-            found = discovery(request.path, self.resources) or openapi(request.path, self.resources)
-            if found is not None:
-                return _json(found)
+            document = discovery(request.path, self.resources) or openapi(request.path, self.resources)
+            if document is not None:
+                return _json(document)
             if request.path == openapi_v2.PATH:
                 return web.Response(body=openapi_v2.openapi_v2(self.resources), content_type=openapi_v2.MEDIA_TYPE)
-            asked = parse(request.method, request.path, request.query, self.resources)
-            self.requests.append(asked)
-            await self.faults.meet(asked)
-            self.tokens.check(user, asked)
-            return await self._answer(asked, request)
-        except Refusal as refusal:
-            headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after is not None else {}
+            info = parse(request.method, request.path, request.query, self.resources)
+            self.requests.append(info)
+            await self.faults.apply(info)
+            self.tokens.check(user, info)
+            return await self._answer(info, request)
+        except StatusError as error:
+            headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
             return web.Response(
-                status=refusal.code, body=encode(refusal.status()), content_type="application/json", headers=headers
+                status=error.code, body=encode(error.status()), content_type="application/json", headers=headers
             )
 
-    async def _answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, info: RequestInfo, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
-        if (asked.resource.kind, asked.subresource) == ("Pod", "portforward"):
-            return await self.forwards.answer(asked, request)
-        if asked.verb == "watch":
-            return await self._watches.answer(asked, request)
-        if asked.verb == "list":
-            return _body(self._lists.answer(asked, accept))
-        form = Form(asked.resource, asked.version, accept)
-        match asked.verb:
+        if (info.resource.kind, info.subresource) == ("Pod", "portforward"):
+            return await self.forwards.answer(info, request)
+        if info.verb == "watch":
+            return await self._watches.answer(info, request)
+        if info.verb == "list":
+            return _body(self._lists.answer(info, accept))
+        representation = Representation(info.resource, info.version, accept)
+        match info.verb:
             case "get":
-                return _body(form.object(self._stored(asked)))
+                return _body(representation.object(self._stored(info)))
             case "create":
-                return await self._create(asked, request, form)
+                return await self._create(info, request, representation)
             case "update":
-                return _body(form.object(_as_stored(await self.writes.update(asked, await _plain(request)))))
+                return _body(representation.object(_as_stored(await self.writes.update(info, await _plain(request)))))
             case "patch":
-                changed = await self.writes.patch(asked, await _plain(request), request.content_type)
-                return _body(form.object(_as_stored(changed)))
+                changed = await self.writes.patch(info, await _plain(request), request.content_type)
+                return _body(representation.object(_as_stored(changed)))
             case "delete":
                 options = await _plain(request) if request.can_read_body else {}
-                return _body(form.object(_as_stored(await self.writes.delete(asked, options))))
+                return _body(representation.object(_as_stored(await self.writes.delete(info, options))))
         for namespace, name in [
-            key for key in self.store.collection(asked.resource.id).objects if asked.namespace in ("", key[0])
+            key for key in self.store.collection(info.resource.id).objects if info.namespace in ("", key[0])
         ]:
-            await self.writes.delete(asked._replace(namespace=namespace, name=name), {})
+            await self.writes.delete(info._replace(namespace=namespace, name=name), {})
         return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
-    async def _create(self, asked: Asked, request: web.Request, form: Form) -> web.Response:
-        given = await _plain(request)
-        if (asked.resource.kind, asked.subresource) == ("ServiceAccount", "token"):
-            return _json(self.tokens.request(asked, given), 201)
-        if asked.resource.create_only:
-            return _json(self.tokens.review(asked, given), 201)
-        return _body(form.object(_as_stored(await self.writes.create(asked, given))), 201)
+    async def _create(self, info: RequestInfo, request: web.Request, representation: Representation) -> web.Response:
+        body = await _plain(request)
+        if (info.resource.kind, info.subresource) == ("ServiceAccount", "token"):
+            return _json(self.tokens.request(info, body), 201)
+        if info.resource.create_only:
+            return _json(self.tokens.review(info, body), 201)
+        return _body(representation.object(_as_stored(await self.writes.create(info, body))), 201)
 
-    def _stored(self, asked: Asked) -> Stored:
-        stored = self.store.get(asked.resource.id, asked.key)
+    def _stored(self, info: RequestInfo) -> StoredObject:
+        stored = self.store.get(info.resource.id, info.key)
         if stored is None:
-            raise not_found(asked.resource.plural, asked.resource.group, asked.name)
+            raise not_found(info.resource.plural, info.resource.group, info.name)
         return stored
 
-    # -- what follows from objects -------------------------------------------------------------------------------------
+    # -- effects of objects --------------------------------------------------------------------------------------------
 
-    def _defined(self, resource: tuple[str, str], event: Event) -> None:
-        """Serve what definitions define, and empties a namespace that is gone."""
+    def _apply_definition(self, resource: tuple[str, str], event: Event) -> None:
+        """Serve the resources of CustomResourceDefinitions, and empty a deleted namespace."""
         if resource == CRDS and event.after is not None:
-            self.resources.add(of_definition(event.after.plain))
+            self.resources.add(resource_of_crd(event.after.plain))
         elif resource == CRDS and event.before is not None:
-            gone = of_definition(event.before.plain)
-            for name in list(self.store.collection(gone.id).objects):
-                self.store.delete(gone.id, name)
-            self.resources.remove(*gone.id)
+            deleted = resource_of_crd(event.before.plain)
+            for name in list(self.store.collection(deleted.id).objects):
+                self.store.delete(deleted.id, name)
+            self.resources.remove(*deleted.id)
         elif resource == NAMESPACES and event.after is None:
             for other in self.resources:
                 for name in [
@@ -205,20 +205,19 @@ class ApiServer:
                     self.store.delete(other.id, name)
 
 
-def _as_stored(plain: Plain) -> Stored:
+def _as_stored(plain: Plain) -> StoredObject:
     rest = encode({key: value for key, value in plain.items() if key not in ("apiVersion", "kind")})
-    return Stored(plain, rest[1:], 0)
+    return StoredObject(plain, rest[1:], 0)
 
 
 async def _plain(request: web.Request) -> Any:
     text = await request.text()
     try:
-        is_json = "yaml" not in request.content_type or text.startswith(
-            "{"
-        )  # what clients apply is JSON most of the time, which is YAML too
+        # Most clients apply JSON, which is valid YAML too but parsed faster.
+        is_json = "yaml" not in request.content_type or text.startswith("{")
         return json.loads(text) if is_json else yaml.load(text, _LOADER)
-    except ValueError as fault:
-        raise Refusal(400, f"the object provided is unrecognized: {fault}") from fault
+    except ValueError as error:
+        raise StatusError(400, f"the object provided is unrecognized: {error}") from error
 
 
 def _json(plain: Mapping[str, Any], code: int = 200) -> web.Response:

@@ -1,4 +1,4 @@
-"""Frames of SPDY/3.1 as far as port-forwarding uses them: streams that are opened, carry bytes and end, and pings."""
+"""SPDY/3.1 as far as port-forwarding uses it: streams, data frames and pings."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _FIN = 1
 
 
 def _dictionary() -> bytes:
-    """Return the text that both sides begin compressing headers with, as the protocol lays it down."""
+    """Return the initial compression dictionary for headers that the protocol defines."""
     words = [word.replace("_", " ").encode() for word in _WORDS.split()]
-    codes, *named = _CODES.split("|")
+    codes, *status_lines = _CODES.split("|")
     return (
         b"".join(struct.pack(">I", len(word)) + word for word in words)
-        + (codes.replace(" ", "") + "".join(named) + _REST).encode()
+        + (codes.replace(" ", "") + "".join(status_lines) + _REST).encode()
     )
 
 
-class Opened(NamedTuple):
-    """The other side opens a stream."""
+class StreamOpened(NamedTuple):
+    """The peer opened a stream."""
 
     stream: int
     headers: Mapping[str, str]
 
 
 class Data(NamedTuple):
-    """Bytes of a stream; `ended` where none follow."""
+    """Bytes of a stream. `ended` is set with the last ones."""
 
     stream: int
     data: bytes
@@ -53,30 +53,30 @@ class Data(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """The other side gives a stream up."""
+    """The peer reset a stream."""
 
     stream: int
 
 
 class Ping(NamedTuple):
-    """The same frame is to be sent back."""
+    """A ping frame, to be echoed."""
 
     frame: bytes
 
 
-Happened = Opened | Data | Reset | Ping
+SpdyEvent = StreamOpened | Data | Reset | Ping
 
 
-class Frames:
-    """One connection, without any I/O: bytes in, what happened out, and the bytes to send for what is done."""
+class SpdyConnection:
+    """The protocol state of a connection, without I/O: bytes in, events out, and frames to send."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._inflate = zlib.decompressobj(zdict=_dictionary())
         self._deflate = zlib.compressobj(zdict=_dictionary())
 
-    def take(self, data: bytes) -> Iterator[Happened]:
-        """Yield what whole frames say."""
+    def receive(self, data: bytes) -> Iterator[SpdyEvent]:
+        """Yield the events of the complete frames received so far."""
         self._buffer += data
         while len(self._buffer) >= 8:
             length = int.from_bytes(self._buffer[5:8], "big")
@@ -84,8 +84,8 @@ class Frames:
                 return
             frame = bytes(self._buffer[: 8 + length])
             del self._buffer[: 8 + length]
-            if (happened := self._read(frame)) is not None:
-                yield happened
+            if (event := self._read(frame)) is not None:
+                yield event
 
     def reply(self, stream: int) -> bytes:
         """Return the frame that accepts a stream."""
@@ -93,30 +93,30 @@ class Frames:
         return _control(_SYN_REPLY, struct.pack(">I", stream) + block)
 
     def data(self, stream: int, data: bytes, ended: bool = False) -> bytes:
-        """Return the frame that carries bytes."""
+        """Return a frame with data of a stream."""
         return struct.pack(">IB", stream, _FIN if ended else 0) + len(data).to_bytes(3, "big") + data
 
-    def _read(self, frame: bytes) -> Happened | None:
+    def _read(self, frame: bytes) -> SpdyEvent | None:
         first, flags = struct.unpack_from(">IB", frame)
         body = frame[8:]
         if not first & 0x80000000:
             return Data(first, body, bool(flags & _FIN))
         match first & 0xFFFF:
             case 1:  # SYN_STREAM
-                return Opened(int.from_bytes(body[:4], "big"), self._headers(body[10:]))
+                return StreamOpened(int.from_bytes(body[:4], "big"), self._headers(body[10:]))
             case 3:  # RST_STREAM
                 return Reset(int.from_bytes(body[:4], "big"))
             case 6:  # PING
                 return Ping(frame)
-        return None  # settings, windows and the end of the connection are not answered
+        return None  # SETTINGS, WINDOW_UPDATE and GOAWAY need no answer
 
     def _headers(self, block: bytes) -> dict[str, str]:
-        text, at, found = self._inflate.decompress(block), 4, []
-        while at < len(text):
-            length = int.from_bytes(text[at : at + 4], "big")
-            found.append(text[at + 4 : at + 4 + length].decode())
-            at += 4 + length
-        return dict(zip(found[::2], found[1::2], strict=True))
+        text, offset, fields = self._inflate.decompress(block), 4, []
+        while offset < len(text):
+            length = int.from_bytes(text[offset : offset + 4], "big")
+            fields.append(text[offset + 4 : offset + 4 + length].decode())
+            offset += 4 + length
+        return dict(zip(fields[::2], fields[1::2], strict=True))
 
 
 def _control(kind: int, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Why a request is refused, as the Status object that says so."""
+"""API errors and their Status objects."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ REASONS = {
 }
 
 
-class Refusal(Exception):
-    """A request is refused. `code` is the status of HTTP, `retry_after` seconds for a header of that name."""
+class StatusError(Exception):
+    """An API error. `code` is the HTTP status, `retry_after` the seconds of the Retry-After header."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Refusal(Exception):
         }
 
 
-def not_found(plural: str, group: str, name: str) -> Refusal:
-    called = f"{plural}.{group}" if group else plural
-    return Refusal(404, f'{called} "{name}" not found', details={"name": name, "group": group, "kind": plural})
+def not_found(plural: str, group: str, name: str) -> StatusError:
+    resource = f"{plural}.{group}" if group else plural
+    return StatusError(404, f'{resource} "{name}" not found', details={"name": name, "group": group, "kind": plural})
 
 
-def expired(revision: int, oldest: int) -> Refusal:
-    return Refusal(410, f"too old resource version: {revision} ({oldest})")
+def expired(revision: int, oldest: int) -> StatusError:
+    return StatusError(410, f"too old resource version: {revision} ({oldest})")

@@ -1,4 +1,4 @@
-"""What an API server keeps: every object with its revision, and the events since the oldest that a watch can still ask for."""
+"""The object store of the API server: every object with its revision, and the events that watches can still request."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Name = tuple[str, str]
 encode = msgspec.json.Encoder().encode
 
 
-class Stored(NamedTuple):
-    """An object at one revision. `rest`: its JSON without apiVersion and kind, from the quotation mark of its first other field on."""
+class StoredObject(NamedTuple):
+    """An object at one revision.
+
+    `rest` is its JSON without apiVersion and kind, starting at the quotation mark of the first remaining key.
+    """
 
     plain: Plain
     rest: bytes
@@ -25,27 +28,30 @@ class Stored(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A change. `before` is None for an object that is new, `after` for one that is gone; `last` is what a watch tells of it."""
+    """A change.
+
+    `before` is None for a new object and `after` for a deleted one; `last` is the object of the watch event.
+    """
 
     revision: int
     name: Name
-    before: Stored | None
-    after: Stored | None
-    last: Stored
+    before: StoredObject | None
+    after: StoredObject | None
+    last: StoredObject
 
 
 class Collection:
-    """The objects of one resource, and what happened to them. `compacted`: the revision up to which events are forgotten."""
+    """The objects of one resource and their events. Events up to the revision `compacted` are forgotten."""
 
     def __init__(self) -> None:
-        self.objects: dict[Name, Stored] = {}
+        self.objects: dict[Name, StoredObject] = {}
         self.events: list[Event] = []
         self.compacted = 0
         self.watchers: set[asyncio.Event] = set()
 
 
 class Store:
-    """All collections under one counter of revisions. `now` returns Unix seconds."""
+    """All collections, with one revision counter. `now` returns Unix seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._collections: defaultdict[tuple[str, str], Collection] = defaultdict(Collection)
@@ -56,14 +62,14 @@ class Store:
     def collection(self, resource: tuple[str, str]) -> Collection:
         return self._collections[resource]
 
-    def get(self, resource: tuple[str, str], name: Name) -> Stored | None:
+    def get(self, resource: tuple[str, str], name: Name) -> StoredObject | None:
         return self._collections[resource].objects.get(name)
 
     def timestamp(self) -> str:
         return datetime.datetime.fromtimestamp(self._now(), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def put(self, resource: tuple[str, str], plain: Mapping[str, Any]) -> Stored:
-        """Store an object under a new revision; one that equals what is stored stays as it is."""
+    def put(self, resource: tuple[str, str], plain: Mapping[str, Any]) -> StoredObject:
+        """Store an object under a new revision. An unchanged object keeps its revision."""
         collection = self._collections[resource]
         metadata = plain["metadata"]
         name = metadata.get("namespace", ""), metadata["name"]
@@ -79,32 +85,32 @@ class Store:
         stored_metadata = {**identity, **metadata, "resourceVersion": str(self.revision)}
         after = _stored({**_copy(plain), "metadata": _copy(stored_metadata)}, self.revision)
         collection.objects[name] = after
-        self._happened(resource, Event(self.revision, name, before, after, after))
+        self._record(resource, Event(self.revision, name, before, after, after))
         return after
 
-    def delete(self, resource: tuple[str, str], name: Name) -> Stored:
-        """Take an object away; KeyError where there is none."""
+    def delete(self, resource: tuple[str, str], name: Name) -> StoredObject:
+        """Delete an object. Raise KeyError if it does not exist."""
         collection = self._collections[resource]
         before = collection.objects.pop(name)
         self.revision += 1
         metadata = {**before.plain["metadata"], "resourceVersion": str(self.revision)}
         last = _stored({**before.plain, "metadata": metadata}, self.revision)
-        self._happened(resource, Event(self.revision, name, before, None, last))
+        self._record(resource, Event(self.revision, name, before, None, last))
         return last
 
     def compact(self) -> None:
-        """Forget all events: a watch that has not been told of them, and a page of a list that began before them, is told 410 Gone."""
+        """Forget all events. Watches that have not sent them, and pages of older lists, get 410 Gone."""
         for collection in self._collections.values():
             if collection.events:
                 collection.compacted = collection.events[-1].revision
             collection.events.clear()
             _wake(collection)
 
-    def _happened(self, resource: tuple[str, str], event: Event) -> None:
+    def _record(self, resource: tuple[str, str], event: Event) -> None:
         collection = self._collections[resource]
         collection.events.append(event)
-        for told in self.on_change:
-            told(resource, event)
+        for callback in self.on_change:
+            callback(resource, event)
         _wake(collection)
 
 
@@ -119,9 +125,9 @@ def _copy(plain: Mapping[str, Any]) -> Plain:
     return copy
 
 
-def _stored(plain: Plain, revision: int) -> Stored:
+def _stored(plain: Plain, revision: int) -> StoredObject:
     rest = encode({key: value for key, value in plain.items() if key not in ("apiVersion", "kind")})
-    return Stored(plain, rest[1:], revision)
+    return StoredObject(plain, rest[1:], revision)
 
 
 def _without_revision(plain: Mapping[str, Any]) -> Plain:

@@ -15,13 +15,13 @@ _ORDER, _FROM_LIST, _RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", 
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """Return the target changed by a strategic merge patch."""
+    """Return the target with a strategic merge patch applied."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if patch.get("$patch") == "replace" or not isinstance(target, dict):
         return _plain(patch)
-    kept = patch.get(_RETAIN)
-    out = {k: v for k, v in target.items() if kept is None or k in kept}
+    retained = patch.get(_RETAIN)
+    out = {k: v for k, v in target.items() if retained is None or k in retained}
     for field, value in patch.items():
         if field.startswith(_FROM_LIST):
             name = field.removeprefix(_FROM_LIST)
@@ -47,21 +47,21 @@ def _merge_lists(field: str, target: list[Any], patch: list[Any], order: list[An
             if is_set(field)
             else [_plain(item) for item in patch]
         )
-    found = {key_of(item, names): item for item in target}
+    items_by_key = {key_of(item, names): item for item in target}
     for item in patch:
         key = key_of(item, names)
         if item.get("$patch") == "delete":
-            found.pop(key, None)
+            items_by_key.pop(key, None)
         else:
-            found[key] = strategic_merge(found.get(key, {}), item)
+            items_by_key[key] = strategic_merge(items_by_key.get(key, {}), item)
     if order is None:
-        return list(found.values())
-    places = {key_of(item, names): place for place, item in enumerate(order)}
-    return [found[key] for key in sorted(found, key=lambda key: places.get(key, len(places)))]
+        return list(items_by_key.values())
+    positions = {key_of(item, names): position for position, item in enumerate(order)}
+    return [items_by_key[key] for key in sorted(items_by_key, key=lambda key: positions.get(key, len(positions)))]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without what speaks to the merge alone."""
+    """Return a patch value without its directives."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items() if not k.startswith("$") and v is not None}
     return [_plain(item) for item in value] if isinstance(value, list) else value

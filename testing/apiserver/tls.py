@@ -1,4 +1,4 @@
-"""A certificate for the API server of the tests, and the kubeconfig that trusts it."""
+"""A self-signed serving certificate for the API server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 class Certificate(NamedTuple):
-    """A certificate that signs itself, for 127.0.0.1, and its key: PEM."""
+    """A self-signed certificate for 127.0.0.1 and its key, in PEM."""
 
     chain: bytes
     key: bytes
 
     def context(self, folder: pathlib.Path) -> ssl.SSLContext:
-        """Return the context of a server, through files in a folder."""
+        """Return a server's TLS context, loaded from files written to a folder."""
         (folder / "tls.crt").write_bytes(self.chain)
         (folder / "tls.key").write_bytes(self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,7 +30,7 @@ class Certificate(NamedTuple):
 
     @property
     def data(self) -> str:
-        """Return the certificate as kubeconfigs have it."""
+        """Return the certificate as a kubeconfig's `certificate-authority-data`."""
         return base64.b64encode(self.chain).decode()
 
 
@@ -42,12 +42,12 @@ def make_certificate() -> Certificate:
     builder = x509.CertificateBuilder(
         name, name, key.public_key(), 1, now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1)
     )
-    made = (
+    certificate = (
         builder.add_extension(names, False)
         .add_extension(x509.BasicConstraints(True, None), True)
         .sign(key, hashes.SHA256())
     )
-    private = key.private_bytes(
+    private_key = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Certificate(made.public_bytes(serialization.Encoding.PEM), private)
+    return Certificate(certificate.public_bytes(serialization.Encoding.PEM), private_key)

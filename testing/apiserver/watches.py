@@ -1,4 +1,4 @@
-"""Watches: events since a revision as lines of JSON, with bookmarks, and WatchList streams that begin with all there is."""
+"""Watches: events since a revision as JSON lines, with bookmarks, and watch lists that start with all objects."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
-from testing.apiserver.faults import Faults, OpenWatch
-from testing.apiserver.representation import Form
-from testing.apiserver.request_info import Asked
+from testing.apiserver.faults import ActiveWatch, Faults
+from testing.apiserver.representation import Representation
+from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.selectors import selector
-from testing.apiserver.status_error import Refusal, expired
-from testing.apiserver.store import Collection, Event, Store, Stored, encode
+from testing.apiserver.status_error import StatusError, expired
+from testing.apiserver.store import Collection, Event, Store, StoredObject, encode
 
 
 class Watches:
-    """Answers watches."""
+    """Answers watch requests."""
 
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store, self._faults = store, faults
 
-    async def answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
-        """Send events until the time that was asked for is over, the client goes, or a fault ends it."""
-        first = asked.flag("sendInitialEvents")
-        if first and (self._faults.no_watch_lists or asked.query.get("resourceVersionMatch") != "NotOlderThan"):
-            raise Refusal(
+    async def answer(self, info: RequestInfo, request: web.Request) -> web.StreamResponse:
+        """Send events until the requested timeout, the client disconnects, or a fault ends the watch."""
+        sends_initial_events = info.flag("sendInitialEvents")
+        if sends_initial_events and (
+            self._faults.no_watch_lists or info.query.get("resourceVersionMatch") != "NotOlderThan"
+        ):
+            raise StatusError(
                 422, 'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: not supported', "Invalid"
             )
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        watch = OpenWatch(asked)
-        stream = _Stream(asked, request.headers.get("Accept", ""), self._store, watch)
+        watch = ActiveWatch(info)
+        stream = _Stream(info, request.headers.get("Accept", ""), self._store, watch)
         self._faults.watches.add(watch)
-        stream.collection.watchers.add(watch.woken)
+        stream.collection.watchers.add(watch.wakeup)
         try:
-            async with asyncio.timeout(float(asked.query.get("timeoutSeconds") or 3600)):
+            async with asyncio.timeout(float(info.query.get("timeoutSeconds") or 3600)):
                 await self._send(stream, response, request)
         except (TimeoutError, ConnectionError):
             pass
         finally:
             self._faults.watches.discard(watch)
-            stream.collection.watchers.discard(watch.woken)
+            stream.collection.watchers.discard(watch.wakeup)
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
@@ -52,15 +54,15 @@ class Watches:
     async def _send(self, stream: _Stream, response: web.StreamResponse, request: web.Request) -> None:
         watch = stream.watch
         while True:
-            watch.woken.clear()
-            begins = stream.begins  # the bookmark behind all that there is says that nothing is missing
-            lines = [] if self._faults.silent else list(stream.lines())
-            for line in lines if begins else self._faults.disturb(lines):
+            watch.wakeup.clear()
+            is_initial = stream.is_initial  # the bookmark that ends the initial events must stay last
+            lines = [] if self._faults.silent else list(stream.new_lines())
+            for line in lines if is_initial else self._faults.disorder_lines(lines):
                 await response.write(line)
-            if watch.bookmark and watch.asked.flag("allowWatchBookmarks"):
+            if watch.bookmark and watch.info.flag("allowWatchBookmarks"):
                 watch.bookmark = False
-                await response.write(stream.form.bookmark(stream.position))
-            if stream.over or watch.end == "close":
+                await response.write(stream.representation.bookmark(stream.position))
+            if stream.has_expired or watch.end == "close":
                 return
             if watch.end == "expired":
                 await response.write(error_line(expired(stream.position, self._store.revision)))
@@ -71,57 +73,60 @@ class Watches:
                 if request.transport is not None:
                     request.transport.abort()
                 raise ConnectionResetError
-            await watch.woken.wait()
+            await watch.wakeup.wait()
 
 
 class _Stream:
-    """What one watch has been told. `position` is the revision up to which, `over` whether nothing more can be, `begins` whether all that
-    there is comes first."""
+    """The progress of one watch.
 
-    def __init__(self, asked: Asked, accept: str, store: Store, watch: OpenWatch) -> None:
-        self.collection: Collection = store.collection(asked.resource.id)
-        self.form = Form(asked.resource, asked.version, accept)
-        self.watch, self.over = watch, False
-        self._store, self._asked = store, asked
-        fields = asked.query.get("fieldSelector", "")
+    `position` is the last revision sent. `is_initial` is set until the existing objects have been sent, `has_expired`
+    once the position has been compacted.
+    """
+
+    def __init__(self, info: RequestInfo, accept: str, store: Store, watch: ActiveWatch) -> None:
+        self.collection: Collection = store.collection(info.resource.id)
+        self.representation = Representation(info.resource, info.version, accept)
+        self.watch, self.has_expired = watch, False
+        self._store, self._info = store, info
+        fields = info.query.get("fieldSelector", "")
         self._selects = selector(
-            asked.query.get("labelSelector", ""), f"{fields},metadata.name={asked.name}" if asked.name else fields
+            info.query.get("labelSelector", ""), f"{fields},metadata.name={info.name}" if info.name else fields
         )
-        revision = int(asked.query.get("resourceVersion") or 0)
-        self.begins = asked.flag("sendInitialEvents") or not revision
-        self.position = revision if not self.begins else store.revision
+        revision = int(info.query.get("resourceVersion") or 0)
+        self.is_initial = info.flag("sendInitialEvents") or not revision
+        self.position = revision if not self.is_initial else store.revision
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield what is new."""
-        if self.begins:
-            self.begins = False
+    def new_lines(self) -> Iterator[bytes]:
+        """Yield the lines that have not been sent yet."""
+        if self.is_initial:
+            self.is_initial = False
             self.position = self._store.revision
             for _, stored in sorted(self.collection.objects.items()):
-                if self._sees(stored):
-                    yield self.form.event("ADDED", stored)
-            if self._asked.flag("sendInitialEvents"):
-                yield self.form.bookmark(self.position, end_of_first=True)
-        if self.position < self.collection.compacted and not self.over:
-            self.over = True
+                if self._selects_object(stored):
+                    yield self.representation.event("ADDED", stored)
+            if self._info.flag("sendInitialEvents"):
+                yield self.representation.bookmark(self.position, ends_initial_events=True)
+        if self.position < self.collection.compacted and not self.has_expired:
+            self.has_expired = True
             yield error_line(expired(self.position, self.collection.compacted))
             return
         events = self.collection.events
         for event in events[bisect.bisect_right(events, self.position, key=lambda event: event.revision) :]:
             self.position = event.revision
-            if kind := self._tells(event):
-                yield self.form.event(kind, event.last)
+            if kind := self._event_type(event):
+                yield self.representation.event(kind, event.last)
         self.position = max(self.position, self._store.revision)
 
-    def _tells(self, event: Event) -> str:
-        """Return what an event is to this watch; "" where it is none."""
-        before, after = self._sees(event.before), self._sees(event.after)
+    def _event_type(self, event: Event) -> str:
+        """Return the type of an event for this watch, or "" if the watch does not see it."""
+        before, after = self._selects_object(event.before), self._selects_object(event.after)
         return "MODIFIED" if before and after else "ADDED" if after else "DELETED" if before else ""
 
-    def _sees(self, stored: Stored | None) -> bool:
-        if stored is None or self._asked.namespace not in ("", stored.plain["metadata"].get("namespace", "")):
+    def _selects_object(self, stored: StoredObject | None) -> bool:
+        if stored is None or self._info.namespace not in ("", stored.plain["metadata"].get("namespace", "")):
             return False
         return self._selects is None or self._selects(stored.plain)
 
 
-def error_line(refusal: Refusal) -> bytes:
+def error_line(refusal: StatusError) -> bytes:
     return encode({"type": "ERROR", "object": refusal.status()}) + b"\n"

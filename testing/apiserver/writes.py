@@ -1,4 +1,4 @@
-"""Writes: create, update, patch and delete, with what an API server adds and refuses."""
+"""Writes: create, update, patch and delete, with the fields that an API server sets and the requests that it rejects."""
 
 from __future__ import annotations
 
@@ -8,173 +8,185 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from testing.apiserver.managed_fields import Manager, apply, updated
-from testing.apiserver.patches import PatchFault, json_patch, merge_patch
-from testing.apiserver.request_info import Asked
-from testing.apiserver.status_error import Refusal, not_found
+from testing.apiserver.patches import PatchError, json_patch, merge_patch
+from testing.apiserver.request_info import RequestInfo
+from testing.apiserver.status_error import StatusError, not_found
 from testing.apiserver.store import Plain, Store
 from testing.apiserver.strategic import strategic_merge
 
-Admit = Callable[[Asked, Plain | None, Plain | None], Awaitable[Plain | None]]
-"""Is given the old and the new object; returns the new one as it is to be. Refusal where it may not be."""
+AdmissionStep = Callable[[RequestInfo, Plain | None, Plain | None], Awaitable[Plain | None]]
+"""Takes the old and the new object, and returns the admitted one. Raises StatusError to deny the change."""
 APPLY = "application/apply-patch+yaml"
-OF_SERVER = ("uid", "creationTimestamp", "generation", "selfLink", "deletionTimestamp")
+SERVER_FIELDS = ("uid", "creationTimestamp", "generation", "selfLink", "deletionTimestamp")
 
 
 class Writes:
-    """Changes the store. `admission` are asked in order about every change."""
+    """Changes the store. The steps of `admission` run in order for every change."""
 
-    def __init__(self, store: Store, admission: list[Admit]) -> None:
+    def __init__(self, store: Store, admission: list[AdmissionStep]) -> None:
         self._store, self._admission = store, admission
         self._numbers = itertools.count(1)
 
-    async def create(self, asked: Asked, given: Plain, managed: bool = False) -> Plain:
-        """Store a new object; Refusal with 409 where there is one of its name. `managed`: it says already who has set its fields."""
-        new = self._identified(asked, given)
+    async def create(self, info: RequestInfo, body: Plain, managed: bool = False) -> Plain:
+        """Store a new object.
+
+        Raise StatusError with 409 if it exists. `managed`: its managed fields are already set.
+        """
+        new = self._with_identity(info, body)
         metadata = new["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{next(self._numbers):05}"
         if not metadata.get("name"):
-            raise Refusal(
+            raise StatusError(
                 422,
-                f'{asked.resource.kind} "" is invalid: metadata.name: Required value: name or generateName is required',
+                f'{info.resource.kind} "" is invalid: metadata.name: Required value: name or generateName is required',
             )
-        for field in ("resourceVersion", *OF_SERVER):
+        for field in ("resourceVersion", *SERVER_FIELDS):
             metadata.pop(field, None)
-        if asked.resource.status:
+        if info.resource.status:
             new.pop("status", None)
         metadata["generation"] = 1
-        named = asked._replace(name=metadata["name"])
-        new = await self._admitted(named, None, new)
-        if self._store.get(asked.resource.id, named.key) is not None:
-            message = f'{asked.resource.plural} "{named.name}" already exists'
-            raise Refusal(409, message, "AlreadyExists", details={"name": named.name, "kind": asked.resource.plural})
-        return self._kept(named, new if managed else self._managed(named, None, new))
+        identity = info._replace(name=metadata["name"])
+        new = await self._admit(identity, None, new)
+        if self._store.get(info.resource.id, identity.key) is not None:
+            message = f'{info.resource.plural} "{identity.name}" already exists'
+            raise StatusError(
+                409, message, "AlreadyExists", details={"name": identity.name, "kind": info.resource.plural}
+            )
+        return self._store_unless_dry_run(identity, new if managed else self._with_manager(identity, None, new))
 
-    async def update(self, asked: Asked, given: Plain) -> Plain:
-        """Replace an object, or its status alone."""
-        return await self._change(asked, self._identified(asked, given))
+    async def update(self, info: RequestInfo, body: Plain) -> Plain:
+        """Replace an object, or only its status."""
+        return await self._change(info, self._with_identity(info, body))
 
-    async def patch(self, asked: Asked, patch: Any, content_type: str) -> Plain:
-        """Change an object as a patch says."""
+    async def patch(self, info: RequestInfo, patch: Any, content_type: str) -> Plain:
+        """Change an object by a patch."""
         if content_type == APPLY:
-            return await self._apply(asked, patch)
-        old = self._current(asked)
+            return await self._apply(info, patch)
+        old = self._current(info)
         try:
             if content_type == "application/json-patch+json":
                 new = json_patch(copy.deepcopy(old), patch)
             elif content_type == "application/merge-patch+json":
                 new = merge_patch(copy.deepcopy(old), patch)
-            elif content_type == "application/strategic-merge-patch+json" and not asked.resource.schemas:
+            elif content_type == "application/strategic-merge-patch+json" and not info.resource.schemas:
                 new = strategic_merge(copy.deepcopy(old), patch)
             else:
-                raise Refusal(415, f"the body of the request was in an unknown format: {content_type}")
-        except PatchFault as fault:
-            raise Refusal(422, str(fault)) from fault
-        return await self._change(asked, new)
+                raise StatusError(415, f"the body of the request was in an unknown format: {content_type}")
+        except PatchError as error:
+            raise StatusError(422, str(error)) from error
+        return await self._change(info, new)
 
-    async def _apply(self, asked: Asked, config: Plain) -> Plain:
-        """Apply a configuration; an object that is not there is made."""
-        name = asked.query.get("fieldManager")
+    async def _apply(self, info: RequestInfo, config: Plain) -> Plain:
+        """Apply a configuration. The object is created if it does not exist."""
+        name = info.query.get("fieldManager")
         if not name:
-            raise Refusal(
+            raise StatusError(
                 400, 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             )
-        manager, stored = Manager(name, "Apply", asked.subresource), self._store.get(asked.resource.id, asked.key)
-        config = self._identified(asked, config)
+        manager, stored = Manager(name, "Apply", info.subresource), self._store.get(info.resource.id, info.key)
+        config = self._with_identity(info, config)
         config["metadata"].pop("managedFields", None)
         live = copy.deepcopy(stored.plain) if stored is not None else None
-        new = apply(live, config, manager, asked.flag("force"), not asked.resource.schemas)
+        new = apply(live, config, manager, info.flag("force"), not info.resource.schemas)
         if live is None:
-            return await self.create(asked._replace(verb="create"), new, managed=True)
-        return await self._change(asked, new, managed=True)
+            return await self.create(info._replace(verb="create"), new, managed=True)
+        return await self._change(info, new, managed=True)
 
-    async def delete(self, asked: Asked, options: Mapping[str, Any]) -> Plain:
-        """Take an object away, or marks it where it has finalizers."""
-        old = self._current(asked)
-        wanted = options.get("preconditions") or {}
+    async def delete(self, info: RequestInfo, options: Mapping[str, Any]) -> Plain:
+        """Delete an object, or mark it for deletion if it has finalizers."""
+        old = self._current(info)
+        preconditions = options.get("preconditions") or {}
         for field in ("uid", "resourceVersion"):
-            if field in wanted and wanted[field] != old["metadata"].get(field):
-                raise self._conflict(asked, f"the {field} in the precondition ({wanted[field]}) does not match")
-        await self._admitted(asked, old, None)
-        if asked.dry_run:
+            if field in preconditions and preconditions[field] != old["metadata"].get(field):
+                raise self._conflict(info, f"the {field} in the precondition ({preconditions[field]}) does not match")
+        await self._admit(info, old, None)
+        if info.dry_run:
             return old
         if old["metadata"].get("finalizers"):
-            marked = copy.deepcopy(old)
-            marked["metadata"].setdefault("deletionTimestamp", self._store.timestamp())
-            return self._store.put(asked.resource.id, marked).plain
-        return self._store.delete(asked.resource.id, asked.key).plain
+            terminating = copy.deepcopy(old)
+            terminating["metadata"].setdefault("deletionTimestamp", self._store.timestamp())
+            return self._store.put(info.resource.id, terminating).plain
+        return self._store.delete(info.resource.id, info.key).plain
 
-    async def _change(self, asked: Asked, new: Plain, managed: bool = False) -> Plain:
-        """Put a changed object in place of the current one."""
-        old = self._current(asked)
-        wanted = new["metadata"].get("resourceVersion")
-        if wanted and wanted != old["metadata"]["resourceVersion"]:
+    async def _change(self, info: RequestInfo, new: Plain, managed: bool = False) -> Plain:
+        """Replace the current object by a changed one."""
+        old = self._current(info)
+        expected_version = new["metadata"].get("resourceVersion")
+        if expected_version and expected_version != old["metadata"]["resourceVersion"]:
             raise self._conflict(
-                asked, "the object has been modified; please apply your changes to the latest version and try again"
+                info, "the object has been modified; please apply your changes to the latest version and try again"
             )
-        if asked.subresource == "status":
+        if info.subresource == "status":
             new = {**copy.deepcopy(old), "status": new.get("status", {})}
-        elif asked.subresource == "approval":
+        elif info.subresource == "approval":
             conditions = {"conditions": new.get("status", {}).get("conditions", [])}
             new = {**copy.deepcopy(old), "status": {**old.get("status", {}), **conditions}}
-        elif asked.resource.status:
+        elif info.resource.status:
             new = {k: v for k, v in new.items() if k != "status"} | (
                 {"status": old["status"]} if "status" in old else {}
             )
-        new["metadata"] |= {field: old["metadata"][field] for field in OF_SERVER if field in old["metadata"]}
+        new["metadata"] |= {field: old["metadata"][field] for field in SERVER_FIELDS if field in old["metadata"]}
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if any(new.get(k) != old.get(k) for k in (new.keys() | old.keys()) - {"metadata", "status"}):
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
-        new = await self._admitted(asked, old, new)
-        if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers") and not asked.dry_run:
-            return self._store.delete(asked.resource.id, asked.key).plain
-        return self._kept(asked, new if managed else self._managed(asked, old, new))
+        new = await self._admit(info, old, new)
+        if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers") and not info.dry_run:
+            return self._store.delete(info.resource.id, info.key).plain
+        return self._store_unless_dry_run(info, new if managed else self._with_manager(info, old, new))
 
-    def _managed(self, asked: Asked, old: Plain | None, new: Plain) -> Plain:
-        """Return an object with the writer as the manager of what he has changed."""
-        manager = Manager(asked.query.get("fieldManager") or "unknown", "Update", asked.subresource)
-        return updated(old, new, manager, not asked.resource.schemas)
+    def _with_manager(self, info: RequestInfo, old: Plain | None, new: Plain) -> Plain:
+        """Return the object with the writer as the manager of the changed fields."""
+        manager = Manager(info.query.get("fieldManager") or "unknown", "Update", info.subresource)
+        return updated(old, new, manager, not info.resource.schemas)
 
-    def _kept(self, asked: Asked, new: Plain) -> Plain:
-        return new if asked.dry_run else self._store.put(asked.resource.id, new).plain
+    def _store_unless_dry_run(self, info: RequestInfo, new: Plain) -> Plain:
+        return new if info.dry_run else self._store.put(info.resource.id, new).plain
 
-    def _current(self, asked: Asked) -> Plain:
-        stored = self._store.get(asked.resource.id, asked.key)
+    def _current(self, info: RequestInfo) -> Plain:
+        stored = self._store.get(info.resource.id, info.key)
         if stored is None:
-            raise not_found(asked.resource.plural, asked.resource.group, asked.name)
+            raise not_found(info.resource.plural, info.resource.group, info.name)
         return stored.plain
 
-    async def _admitted(self, asked: Asked, old: Plain | None, new: Plain | None) -> Plain:
+    async def _admit(self, info: RequestInfo, old: Plain | None, new: Plain | None) -> Plain:
         for admit in self._admission:
-            new = await admit(asked, old, new)
+            new = await admit(info, old, new)
         return new or {}
 
-    def _identified(self, asked: Asked, given: Plain) -> Plain:
-        """Return a copy of an object that says what it is; Refusal where it says something else than the path."""
-        if (
-            given.get("kind") != asked.resource.kind
-            or str(given.get("apiVersion", "")).rpartition("/")[0] != asked.resource.group
-        ):
-            raise Refusal(400, f"{given.get('apiVersion')} {given.get('kind')} is not what {asked.resource.plural} are")
-        rest = {
-            key: copy.deepcopy(value) for key, value in given.items() if key not in ("apiVersion", "kind", "metadata")
-        }
-        metadata: Plain = copy.deepcopy(given.get("metadata") or {})
-        if metadata.get("namespace", asked.namespace) != asked.namespace:
-            raise Refusal(400, "the namespace of the provided object does not match the namespace sent on the request")
-        if asked.name and metadata.get("name", asked.name) != asked.name:
-            raise Refusal(
-                400, f"the name of the object ({metadata['name']}) does not match the name on the URL ({asked.name})"
-            )
-        if asked.resource.namespaced:
-            metadata["namespace"] = asked.namespace
-        if asked.name:
-            metadata["name"] = asked.name
-        return {"apiVersion": asked.resource.api_version(), "kind": asked.resource.kind, "metadata": metadata, **rest}
+    def _with_identity(self, info: RequestInfo, body: Plain) -> Plain:
+        """Return a copy of the object with its kind, namespace and name.
 
-    def _conflict(self, asked: Asked, why: str) -> Refusal:
-        return Refusal(
+        Raise StatusError if they contradict the path.
+        """
+        if (
+            body.get("kind") != info.resource.kind
+            or str(body.get("apiVersion", "")).rpartition("/")[0] != info.resource.group
+        ):
+            raise StatusError(
+                400, f"{body.get('apiVersion')} {body.get('kind')} is not the kind of {info.resource.plural}"
+            )
+        rest = {
+            key: copy.deepcopy(value) for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")
+        }
+        metadata: Plain = copy.deepcopy(body.get("metadata") or {})
+        if metadata.get("namespace", info.namespace) != info.namespace:
+            raise StatusError(
+                400, "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if info.name and metadata.get("name", info.name) != info.name:
+            raise StatusError(
+                400, f"the name of the object ({metadata['name']}) does not match the name on the URL ({info.name})"
+            )
+        if info.resource.namespaced:
+            metadata["namespace"] = info.namespace
+        if info.name:
+            metadata["name"] = info.name
+        return {"apiVersion": info.resource.api_version(), "kind": info.resource.kind, "metadata": metadata, **rest}
+
+    def _conflict(self, info: RequestInfo, reason: str) -> StatusError:
+        return StatusError(
             409,
-            f'Operation cannot be fulfilled on {asked.resource.plural} "{asked.name}": {why}',
-            details={"name": asked.name},
+            f'Operation cannot be fulfilled on {info.resource.plural} "{info.name}": {reason}',
+            details={"name": info.name},
         )

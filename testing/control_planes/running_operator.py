@@ -20,7 +20,7 @@ from pilot.lib.duration import parse_duration
 from pilot.operator.istio_operator_resource import KIND
 from pilot.operator.operator_process import Operator
 from pilot.operator.operator_settings import OperatorSettings
-from testing.apiserver.rbac import by_roles
+from testing.apiserver.rbac import rbac_authorizer
 from testing.apiserver.server import ApiServer
 from testing.kube.controllers import Controllers
 from testing.kube.installations import Plain, State, expected_of, few_definitions, state_of
@@ -54,7 +54,7 @@ class Operated:
         self.controllers = Controllers(self.server)
         account = "istio-operator" + (f"-{revision}" if revision else "")
         self.server.tokens.service_account(OWN, account, TOKEN)
-        self.server.tokens.allows = by_roles(self.server.store)
+        self.server.tokens.authorizer = rbac_authorizer(self.server.store)
         self._running: asyncio.Task[None] | None = None
         self.operator: Operator | None = None
 

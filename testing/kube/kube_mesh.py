@@ -108,7 +108,7 @@ class Servers:
         for server in self.servers:
             server.faults.disorder = None
             server.faults.no_watch_lists = False
-            server.faults.forget()
+            server.faults.clear()
             if not server.is_listening:
                 await server.start()
 

@@ -140,7 +140,7 @@ class Life:
                 server.faults.refuse(
                     choose.choice((403, 409, 500)),
                     times=choose.randint(1, 4),
-                    concerns=lambda asked: asked.verb == "patch",
+                    matching=lambda asked: asked.verb == "patch",
                 )
             case 2:
                 server.faults.end_watches(choose.choice(("close", "abort", "half a line", "expired")))
@@ -158,7 +158,7 @@ class Life:
 
     async def settle(self, seconds: float = 60.0) -> None:
         """End all faults, and waits until everything is as it should be; says what is not."""
-        self._o.server.faults.forget()
+        self._o.server.faults.clear()
         wanted = self._wanted()
         try:
             await until(lambda: not self._differing(wanted), seconds)

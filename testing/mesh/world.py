@@ -68,9 +68,11 @@ class World:
     alone that name it."""
 
     def __init__(self, mesh_config: str = "", environ: Mapping[str, str] | None = None) -> None:
-        self.mesh = Mesh(load([], dict(environ or {})).settings.mesh)
         self.failures: list[str] = []
-        self.mesh.on_failure = lambda node, error: self.failures.append(f"{node}: {error!r}")
+        self.mesh = Mesh(
+            load([], dict(environ or {})).settings.mesh,
+            on_failure=lambda node, error: self.failures.append(f"{node}: {error!r}"),
+        )
         mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])
         assert mesh is not None, problems
         self.discovery = NamespaceFilter(self.mesh)

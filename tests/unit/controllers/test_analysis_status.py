@@ -153,7 +153,7 @@ async def test_objects_that_are_gone_are_left_alone() -> None:
 
 async def test_a_server_that_refuses_is_asked_again() -> None:
     async with writing(rule("a")) as it:
-        it.server.faults.refuse(500, times=4, concerns=lambda asked: asked.verb == "patch")
+        it.server.faults.refuse(500, times=4, matching=lambda asked: asked.verb == "patch")
         it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
         await until(lambda: "validationMessages" in it.status("a"))
 

@@ -17,7 +17,7 @@ from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.definitions import definition
 from testing.apiserver.resource import ADMISSION
 from testing.apiserver.server import ApiServer
-from testing.apiserver.status_error import Refusal
+from testing.apiserver.status_error import StatusError
 from testing.kube.kube_access import client_of, pace, until
 from tests.unit.ingest.test_kube_source import GATEWAY
 
@@ -100,7 +100,7 @@ async def test_a_validating_webhook_fails_closed_once_it_denies(server: ApiServe
 
     async def admit(asked: Any, old: Any, new: Any) -> Any:
         if denies and asked.name == "invalid-gateway":
-            raise Refusal(400, 'admission webhook "validation.istio.io" denied the request: it is wrong')
+            raise StatusError(400, 'admission webhook "validation.istio.io" denied the request: it is wrong')
         return new
 
     server.put(definition(GATEWAY))
@@ -128,7 +128,7 @@ async def test_a_configuration_that_goes_while_it_is_written_ends_nothing(
 
     async def goes(asked: Any, old: Any, new: Any) -> Any:
         if asked.name == "goes" and asked.verb == "patch":
-            raise Refusal(404, "it has gone")
+            raise StatusError(404, "it has gone")
         return new
 
     server.writes._admission.append(goes)

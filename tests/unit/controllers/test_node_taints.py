@@ -69,7 +69,7 @@ async def test_the_taint_goes_when_the_plugin_is_ready_and_others_stay(server: A
 
 
 async def test_it_is_tried_again_when_the_server_does_not_answer(server: ApiServer) -> None:
-    server.faults.refuse(503, times=3, concerns=lambda asked: asked.verb == "patch")
+    server.faults.refuse(503, times=3, matching=lambda asked: asked.verb == "patch")
     server.put(node("a", TAINT))
     server.put(plugin("p", "a", ready=True))
     await until(lambda: taints(server, "a") == [])

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.controllers.service_exports import ServiceExportController
 from pilot.lib.tasks import cancel_tasks
-from testing.apiserver.request_info import Asked
+from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import chance, client_of, defined_server, pace, until
 from testing.mesh.objects import make
@@ -49,7 +49,7 @@ def exports(server: ApiServer) -> dict[str, Any]:
     return {name: stored.plain for (_, name), stored in server.store.collection(EXPORTS).objects.items()}
 
 
-def is_creation(asked: Asked) -> bool:
+def is_creation(asked: RequestInfo) -> bool:
     return asked.verb == "create" and asked.resource.plural == "serviceexports"
 
 
@@ -101,7 +101,7 @@ async def test_a_cluster_local_service_is_not_exported(server: ApiServer) -> Non
     [(409, "AlreadyExists", 1), (404, "NotFound", 1), (403, "Forbidden", 1), (500, "InternalError", 2)],
 )
 async def test_only_unexpected_errors_are_retried(server: ApiServer, code: int, reason: str, attempts: int) -> None:
-    server.faults.refuse(code, concerns=is_creation, reason=reason)
+    server.faults.refuse(code, matching=is_creation, reason=reason)
     async with exporting(server):
         put_service(server, "tea")
         await until(lambda: creations(server) == attempts)

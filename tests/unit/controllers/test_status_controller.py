@@ -190,7 +190,7 @@ async def test_an_edit_that_changes_no_condition_is_observed(server: ApiServer, 
 
 async def test_somebody_who_writes_at_the_same_time_loses_nothing(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.put(ours("Gateway", "gw", GATEWAY))
-    server.faults.refuse(409, times=3, concerns=lambda asked: asked.verb == "patch" and asked.subresource == "status")
+    server.faults.refuse(409, times=3, matching=lambda asked: asked.verb == "patch" and asked.subresource == "status")
     server.put(ours("HTTPRoute", "r", ROUTE))
     async with plane(server, tmp_path):
         await until(lambda: bool(parents(server)) and bool(status(server, "gateways", "gw")))

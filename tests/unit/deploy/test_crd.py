@@ -16,7 +16,7 @@ from deploy.crd.schema import ANY
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import plural_of
 from pilot.ingest.documents import read_documents
-from testing.apiserver.schemas import wrong_places
+from testing.apiserver.schemas import schema_violations
 
 ROOT = pathlib.Path(__file__).parents[3]
 DEFINITIONS = {d["spec"]["names"]["kind"]: d for d in definitions()}
@@ -90,7 +90,7 @@ def test_every_object_of_the_samples_is_valid() -> None:
     found = list(objects_of_samples())
     assert len(found) >= 10
     for where, plain in found:
-        assert not list(wrong_places(plain, schema_of(plain["kind"]))), where
+        assert not list(schema_violations(plain, schema_of(plain["kind"]))), where
 
 
 WRONG = {
@@ -127,5 +127,5 @@ WRONG = {
 @pytest.mark.parametrize("named", WRONG)
 def test_what_is_wrong_is_named_by_its_path(named: str) -> None:
     kind, path = named.split()
-    wrong = [where for where, _ in wrong_places({"spec": WRONG[named]}, schema_of(kind))]
+    wrong = [where for where, _ in schema_violations({"spec": WRONG[named]}, schema_of(kind))]
     assert wrong == [path]

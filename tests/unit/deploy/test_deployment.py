@@ -21,7 +21,7 @@ from pilot.config.group_kind import GATEWAY_API
 from pilot.kube.api_client import ApiClient
 from pilot.settings.parse import load
 from testing.apiserver.definitions import definitions
-from testing.apiserver.rbac import by_roles
+from testing.apiserver.rbac import rbac_authorizer
 from testing.apiserver.resource import ADMISSION
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN
@@ -175,7 +175,7 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
     server.apply(ENTRY)
     server.apply(ROUTED)
     server.tokens.service_account(SYSTEM, "istiod", TOKEN)
-    server.tokens.allows = by_roles(server.store)
+    server.tokens.authorizer = rbac_authorizer(server.store)
     config = tmp_path / "kubeconfig"
     config.write_text(yaml.dump(kubeconfig(server, TOKEN)))
     loaded = load([*discovery_arguments(), f"--kubeconfig={config}"], discovery_variables())
@@ -223,7 +223,7 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
         server.put(plain)
     server.tokens.service_account(SYSTEM, "istiod", TOKEN)
     server.tokens.service_account("shop", "default", "of-somebody")
-    allows = by_roles(server.store)
+    allows = rbac_authorizer(server.store)
     listing = {"verb": "list", "group": "", "resource": "pods", "namespace": "", "name": "", "subresource": ""}
     istiod = f"system:serviceaccount:{SYSTEM}:istiod"
     assert allows(istiod, (), listing)
@@ -232,7 +232,7 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
     secret = {**listing, "verb": "update", "resource": "secrets"}
     assert allows(istiod, (), {**secret, "namespace": SYSTEM})
     assert not allows(istiod, (), {**secret, "namespace": "shop"})
-    server.tokens.allows = allows
+    server.tokens.authorizer = allows
     client = ApiClient(Known(server, "of-somebody"))
     with pytest.raises(Exception, match="forbidden"):
         await client.call("GET", "/api/v1/pods")

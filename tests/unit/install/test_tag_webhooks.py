@@ -253,7 +253,7 @@ async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server:
 
 async def test_what_fails_in_passing_is_asked_again(server: ApiServer) -> None:
     server.faults.refuse(500, times=2)
-    server.faults.refuse(429, times=2, concerns=lambda asked: asked.verb == "patch")
+    server.faults.refuse(429, times=2, matching=lambda asked: asked.verb == "patch")
     await installed(objects_of(server))
     assert server.faults.spent
 

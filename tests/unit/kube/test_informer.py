@@ -15,7 +15,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import PAGE_SIZE, Informer, WatchedCollection
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
-from testing.apiserver.faults import End
+from testing.apiserver.faults import WatchEnd
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import PATIENCE, QUICK, Known, pace, until
 
@@ -104,7 +104,7 @@ async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(
 
 @pytest.mark.parametrize("how", ["close", "abort", "half a line", "expired"])
 async def test_a_watch_that_ends_is_begun_again_and_nothing_is_told_twice(
-    server: ApiServer, streams: bool, how: End
+    server: ApiServer, streams: bool, how: WatchEnd
 ) -> None:
     server.put(config_map("a"))
     server.put(config_map("b"))

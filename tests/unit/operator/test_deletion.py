@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pilot.operator.deletion import add_finalizer, is_operator_removed, remove_all_finalizers, remove_finalizer
 from pilot.operator.istio_operator_resource import FINALIZER, istio_operator_of
-from testing.apiserver.request_info import Asked
+from testing.apiserver.request_info import RequestInfo
 from testing.control_planes.running_operator import OWN, Operated
 from testing.kube.installations import SYSTEM
 from testing.kube.kube_access import until
@@ -104,13 +104,13 @@ async def test_one_of_another_revision_is_left_to_its_own_operator_when_it_goes(
         assert (o.custom(SYSTEM, "other") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
-def changes_an_istio_operator(asked: Asked) -> bool:
+def changes_an_istio_operator(asked: RequestInfo) -> bool:
     return asked.verb == "patch" and asked.resource.plural == "istiooperators" and not asked.subresource
 
 
 async def test_one_that_cannot_be_held_says_so_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async with Operated("", SYSTEM, "shop") as o:
-        o.server.faults.refuse(403, times=3, concerns=changes_an_istio_operator)
+        o.server.faults.refuse(403, times=3, matching=changes_an_istio_operator)
         told: list[Any] = []
         o.server.store.on_change.append(
             lambda _, event: told.append((event.after and event.after.plain.get("status")) or {})
@@ -131,7 +131,7 @@ async def test_what_was_left_over_before_it_started_and_cannot_be_pruned_at_firs
         await o.is_healthy(SYSTEM, "mesh")
         await o.stop()
         await o.write(SYSTEM, "mesh", edges("one"))
-        o.server.faults.refuse(403, concerns=lambda asked: asked.verb == "delete")
+        o.server.faults.refuse(403, matching=lambda asked: asked.verb == "delete")
         await o.start()
         left = "cannot prune obsolete objects: 403 Forbidden: refused by a fault (403)"
         await until(lambda: o.status(SYSTEM, "mesh").get("message") == left, 60)
@@ -167,13 +167,13 @@ async def test_the_finalizer_is_added_and_taken_away_once_whoever_changes_the_ob
             SYSTEM, "mesh", {"profile": "empty", "revision": "r1"}, finalizers=["somebody's/own"], annotations=ignored
         )
         custom = istio_operator_of(o.custom(SYSTEM, "mesh") or {})
-        o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
+        o.server.faults.refuse(409, times=2, matching=changes_an_istio_operator)
         await add_finalizer(objects, custom)
         await add_finalizer(objects, custom)
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own", FINALIZER]
         assert await remove_all_finalizers(objects, None, "r2") == []
         assert await remove_all_finalizers(objects, ["elsewhere"], "") == []
-        o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
+        o.server.faults.refuse(409, times=2, matching=changes_an_istio_operator)
         assert await remove_all_finalizers(objects, [SYSTEM], "r1") == [custom.key]
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == ["somebody's/own"]
         assert await remove_all_finalizers(objects, None, "") == []

@@ -131,10 +131,10 @@ async def test_a_component_that_does_not_come_up_is_said_with_the_cause() -> Non
         await until(lambda: f"Deployment/{SYSTEM}/istiod" in o.installed())
         await o.has_status(SYSTEM, "mesh", "RECONCILING")
         o.controllers.ready = lambda _: True
-        o.controllers.look_again()
+        o.controllers.recheck()
         await o.is_healthy(SYSTEM, "mesh")
         o.controllers.ready = lambda _: False
-        o.controllers.look_again()
+        o.controllers.recheck()
         await o.has_status(SYSTEM, "mesh", "RECONCILING")
         assert (
             o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"]
@@ -254,7 +254,7 @@ async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() ->
         await o.take(before[f"ConfigMap/{SYSTEM}/istio"])
         await until(lambda: o.installed() == before)
         o.controllers.ready = lambda _: False
-        o.controllers.look_again()
+        o.controllers.recheck()
         await until(lambda: o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["status"] == "RECONCILING")
         assert (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == (
             "ERROR",
@@ -365,8 +365,8 @@ async def test_a_finalizer_stays_while_another_pod_of_the_operator_takes_over() 
 
 async def test_an_error_is_not_lost_where_the_status_cannot_be_written_at_first() -> None:
     async with Operated(SYSTEM, SYSTEM) as o:
-        o.server.faults.refuse(500, times=12, concerns=lambda asked: asked.subresource == "status")
-        o.server.faults.refuse(409, times=3, concerns=lambda asked: asked.subresource == "status")
+        o.server.faults.refuse(500, times=12, matching=lambda asked: asked.subresource == "status")
+        o.server.faults.refuse(409, times=3, matching=lambda asked: asked.subresource == "status")
         await o.write(SYSTEM, "bad", UNKNOWN)
         await o.has_status(SYSTEM, "bad", "ERROR")
         assert o.server.faults.spent

@@ -10,7 +10,7 @@ import yaml
 
 from deploy.crd.definitions import definitions
 from pilot.config.catalogue import CATALOGUE
-from testing.apiserver.schemas import wrong_places
+from testing.apiserver.schemas import schema_violations
 from testing.rows import Rows
 from testing.tables.invalid_objects import Bad, bad_objects
 from webhook.server.review import AdmissionRequest
@@ -55,7 +55,7 @@ def test_the_webhook_rejects_an_invalid_object_and_names_the_path() -> None:
 def test_schemas_refuse_at_the_path_or_above_it_and_nothing_that_goes_in() -> None:
     refused = 0
     for bad, plain in OBJECTS:
-        places = [where for where, _ in wrong_places(plain, SCHEMAS[plain["kind"]])]
+        places = [where for where, _ in schema_violations(plain, SCHEMAS[plain["kind"]])]
         assert not (places and bad.warns), bad.name
         assert not places or any(near(plain_path(bad.path), where) for where in places), (bad.name, bad.path, places)
         refused += bool(places)

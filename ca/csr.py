@@ -36,7 +36,7 @@ def decode_csr(pem: bytes) -> SigningRequest:
     is not supported.
     """
     if len(pem) > MAX_SIZE:
-        raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes, more than {MAX_SIZE}")
+        raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes; at most {MAX_SIZE} are allowed")
     try:
         csr = x509.load_pem_x509_csr(pem)
         key = csr.public_key()
@@ -79,10 +79,10 @@ def check_requested_names(csr: bytes, identities: Sequence[str]) -> bytes:
     if extensions:
         raise SigningError("CSR_ERROR", f"the request has extensions other than names: {', '.join(extensions)}")
     if any(attribute.oid != _ORGANIZATION for attribute in request.subject):
-        raise SigningError("CSR_ERROR", f"the request has the subject {request.subject.rfc4514_string()}")
+        raise SigningError("CSR_ERROR", f"the subject {request.subject.rfc4514_string()} is not allowed")
     if len(names) != 1 or not names <= set(identities):
         requested = ", ".join(sorted(names)) or "no identity"
-        raise SigningError("CSR_ERROR", f"the request is for {requested}, the caller is {', '.join(identities)}")
+        raise SigningError("CSR_ERROR", f"the request is for {requested}, but the caller is {', '.join(identities)}")
     return request.public_bytes(serialization.Encoding.PEM)
 
 

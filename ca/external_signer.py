@@ -1,7 +1,6 @@
-"""Has a signer of somebody else issue the certificates of those who have proved who they are: a registration authority.
+"""A registration authority, which lets an external signer issue workload certificates.
 
-What such a signer issues is what the request asks for, so that a request must ask for nothing but what its caller has
-proved.
+The signer issues what the CSR requests, so the CSR may request only the caller's verified identity.
 """
 
 from __future__ import annotations
@@ -17,27 +16,31 @@ from ca.pem import bundle_pem, certificate_pem, load_bundle
 from ca.verify import leads_to
 
 Ask = Callable[[bytes, str, int], Awaitable[bytes]]
-"""Takes a request in PEM, the name of a signer, and seconds of life, 0 for as many as it likes; returns a chain in PEM,
-the leaf first. SigningError where there is none."""
+"""Sends a CSR in PEM to a signer, with a lifetime in seconds (0 for the signer's default).
+
+Returns a certificate chain in PEM, leaf first, or raises SigningError.
+"""
 Roots = Callable[[str], Sequence[x509.Certificate]]
-"""Returns the roots of a signer by its name; none where they are not known."""
+"""Returns the roots of a signer, empty if they are not known."""
 
 
 class RegistrationAuthority:
-    """Asks `signer`, or another one of `domain` whose name a request brings."""
+    """Requests certificates from `signer`, or from the signer of `domain` that a request names."""
 
     def __init__(self, ask: Ask, signer: str, domain: str, longest_ttl: datetime.timedelta, roots: Roots) -> None:
         self._ask, self._signer, self._domain, self._longest_ttl, self._roots = ask, signer, domain, longest_ttl, roots
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Returns a leaf for the identities, its intermediates and, as one text, the bundle of roots, each in PEM.
-        SigningError where the request asks for something else, or the signer issues nothing that could be used."""
+        """Return a leaf for one of the identities, its intermediates and the bundle of roots, all in PEM.
+
+        Raise SigningError if the CSR requests anything else, or if the signer issues no usable certificate.
+        """
         key = decode_csr(csr).public_key
         request = check_requested_names(csr, identities)
         if seconds > self._longest_ttl.total_seconds():
             raise SigningError(
                 "TTL_ERROR",
-                f"a life of {seconds} s is asked for, the longest is {self._longest_ttl.total_seconds():.0f} s",
+                f"the requested lifetime of {seconds} s exceeds {self._longest_ttl.total_seconds():.0f} s",
             )
         name = self._name(signer)
         try:
@@ -47,25 +50,19 @@ class RegistrationAuthority:
         roots = tuple(self._roots(name)) or tuple(one for one in chain if one.issuer == one.subject)
         leaf, above = chain[0], tuple(one for one in chain[1:] if one not in roots)
         if leaf.public_key() != key or not certificate_names(leaf) or certificate_names(leaf) - set(identities):
-            raise SigningError(
-                "CERT_GEN_ERROR", f"{name} has issued a certificate for something else than what was asked for"
-            )
+            raise SigningError("CERT_GEN_ERROR", f"{name} issued a certificate that does not match the request")
         if not leads_to(leaf, above, roots):
-            raise SigningError(
-                "CERT_GEN_ERROR", f"the certificate that {name} has issued does not lead to a root that is known"
-            )
+            raise SigningError("CERT_GEN_ERROR", f"the certificate issued by {name} does not chain to a known root")
         return [*(certificate_pem(one).decode() + "\n" for one in (leaf, *above)), bundle_pem(roots).decode()]
 
     def _name(self, signer: str) -> str:
-        """Returns the whole name of a signer, "" for that of the mesh."""
+        """Return the full name of a signer, or of the mesh's signer if `signer` is ""."""
         if signer and not self._domain:
             raise SigningError(
-                "CERT_GEN_ERROR", f"the signer {signer!r} is asked for, and CERT_SIGNER_DOMAIN does not say whose it is"
+                "CERT_GEN_ERROR", f"the request names the signer {signer!r}, but CERT_SIGNER_DOMAIN is not set"
             )
         if signer:
             return f"{self._domain}/{signer}"
         if not self._signer:
-            raise SigningError(
-                "CERT_GEN_ERROR", "no signer is asked for, and K8S_SIGNER does not name the one of the mesh"
-            )
+            raise SigningError("CERT_GEN_ERROR", "the request names no signer, and K8S_SIGNER is not set")
         return self._signer

@@ -58,7 +58,7 @@ def read_plugged_in(folder: str) -> PluggedIn | None:
             )
         if present and present != [EXTRA_ROOTS]:
             missing = ", ".join(name for name in layout.files if name not in present)
-            raise KeyMaterialError(f"{folder}: {missing} is missing beside {', '.join(present)}")
+            raise KeyMaterialError(f"{folder}: missing {missing} (found {', '.join(present)})")
     return None
 
 

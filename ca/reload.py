@@ -31,7 +31,7 @@ class PluggedInReload:
         self._watch = Watch(folder, self._changed, self._soon, recursive=False)
 
     async def start(self) -> None:
-        """Start to watch the folder, and read it once for changes since the start."""
+        """Start watching the folder, and read it once for changes since the start."""
         await self._watch.start()
 
     async def stop(self) -> None:

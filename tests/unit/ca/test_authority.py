@@ -85,8 +85,8 @@ def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("file", "data", "told"),
     [
-        ("ca-key.pem", None, "ca-key.pem is missing"),
-        ("cert-chain.pem", None, "cert-chain.pem is missing"),
+        ("ca-key.pem", None, "missing ca-key.pem"),
+        ("cert-chain.pem", None, "missing cert-chain.pem"),
         ("ca-key.pem", key_pem(ec_key(7)), "does not belong"),
         ("ca-key.pem", b"no key", "ca-key.pem: no private key"),
         ("ca-cert.pem", b"nothing", "ca-cert.pem: no valid certificates"),

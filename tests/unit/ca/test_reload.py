@@ -131,7 +131,7 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
         (
             "pilot.ca",
             logging.ERROR,
-            f"{stays}{tmp_path}: ca-key.pem is missing beside ca-cert.pem, root-cert.pem, cert-chain.pem",
+            f"{stays}{tmp_path}: missing ca-key.pem (found ca-cert.pem, root-cert.pem, cert-chain.pem)",
         ),
         ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate has been removed"),
         (

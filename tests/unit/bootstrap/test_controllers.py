@@ -92,7 +92,7 @@ class Harness:
             object(),
             WatchOptions(Backoff(1.0, 2.0)),
         )
-        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), followed=["a kind"])
+        self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), watches=["a kind"])
         self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
         self.problems, self.db, self.authority = (
             ProblemStore(),
@@ -116,13 +116,13 @@ class Harness:
     def one(self, name: str) -> StandIn:
         return self.journal.one(name)
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Start, and let the new tasks run."""
         await self.controllers.start()
         for _ in range(5):
             await asyncio.sleep(0)
 
-    def committed(self, *tables: str) -> list[tuple[Any, ...]]:
+    def calls_for(self, *tables: str) -> list[tuple[Any, ...]]:
         """Return the calls caused by a commit that changed these tables."""
         self.journal.take_calls()
         self.controllers.on_commit(Commit([], [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))

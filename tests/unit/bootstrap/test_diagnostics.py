@@ -94,8 +94,8 @@ class Channels:
     async def read(self, name: str) -> dict[str, bytes]:
         return self.secrets.get(name, {})
 
-    async def credentials(self, has_secrets: bool = True, **said: Any) -> Any:
-        return await server_credentials(ClientTLSSettings(**said), self.read if has_secrets else None)
+    async def credentials(self, has_secrets: bool = True, **options: Any) -> Any:
+        return await server_credentials(ClientTLSSettings(**options), self.read if has_secrets else None)
 
 
 async def test_credentials_come_from_files_and_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

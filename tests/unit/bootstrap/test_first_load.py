@@ -204,9 +204,9 @@ class Loading:
         )
         self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock)
 
-    def _recorder(self, what: str) -> Any:
+    def _recorder(self, line: str) -> Any:
         async def work() -> None:
-            self.lines.append(what)
+            self.lines.append(line)
 
         return work
 
@@ -234,11 +234,11 @@ class Loading:
 
 @pytest.fixture
 def gc_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the collector is told."""
-    told: list[Any] = []
-    monkeypatch.setattr(gc, "freeze", lambda: told.append("freeze"))
-    monkeypatch.setattr(gc, "set_threshold", lambda *given: told.append(given))
-    return told
+    """Calls to the garbage collector."""
+    calls: list[Any] = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "set_threshold", lambda *args: calls.append(args))
+    return calls
 
 
 async def test_first_load_is_one_commit_excluded_from_collection(

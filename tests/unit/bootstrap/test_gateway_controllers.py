@@ -242,10 +242,10 @@ async def test_tag_changes_resync_the_controllers(journal: Journal) -> None:
     for on_take in harness.injector.on_load:
         on_take()
     assert journal.take_calls() == [("GatewayDeploymentController.resync",)], "the templates changed"
-    for on_follow in harness.source.on_watch:
-        on_follow(GATEWAY)
+    for on_watch in harness.source.on_watch:
+        on_watch(GATEWAY)
         assert journal.take_calls() == []
-        on_follow(GATEWAY_CLASS.id)
+        on_watch(GATEWAY_CLASS.id)
     assert journal.take_calls() == [("GatewayClassController.resync",)]
     await harness.controllers.stop()
     assert journal.lines[2:] == ["RevisionTags.stop"]

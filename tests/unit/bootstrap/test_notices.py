@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.bootstrap.notices import ChangeReporter
+from pilot.bootstrap.notices import ChangeReporter, report_failure
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.problem import ObjectRef, Problem, Severity
@@ -169,9 +169,7 @@ def test_failed_derivation_is_counted_and_logged(caplog: pytest.LogCaptureFixtur
 
     mesh, metrics = Mesh(), Metrics()
     node = mesh.watch(broken, "why")
-    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).on_failure(
-        node, ZeroDivisionError("reason")
-    )
+    report_failure(metrics, node, ZeroDivisionError("reason"))
     assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()
     [record] = caplog.records
     assert record.getMessage() == f"cannot derive {node.key!r}"

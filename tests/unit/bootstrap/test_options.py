@@ -110,14 +110,14 @@ async def test_stack_lists_twelve_calls_innermost_first(caplog: pytest.LogCaptur
         leave.set()
         await task
         thread.join()
-    [told] = [message for message in caplog.messages if message.startswith("stack of thread deeper: ")]
-    calls = [place.split()[0] for place in told.removeprefix("stack of thread deeper: ").split(" in ")]
+    [stack] = [message for message in caplog.messages if message.startswith("stack of thread deeper: ")]
+    calls = [place.split()[0] for place in stack.removeprefix("stack of thread deeper: ").split(" in ")]
     assert (len(calls), calls[-1]) == (12, "test_options.block_nested")
     assert calls[0] != "test_options.block_nested", "the innermost call is the wait of the event"
-    [told] = [message for message in caplog.messages if message.startswith("stack of task deep: ")]
-    calls = [place.split()[0] for place in told.removeprefix("stack of task deep: ").split(" in ")]
+    [stack] = [message for message in caplog.messages if message.startswith("stack of task deep: ")]
+    calls = [place.split()[0] for place in stack.removeprefix("stack of task deep: ").split(" in ")]
     assert calls == ["asyncio.locks.Event.wait", *["test_options.wait_nested"] * 11]
-    assert " in test_options.wait_nested (bootstrap/test_options.py:" in told
+    assert " in test_options.wait_nested (bootstrap/test_options.py:" in stack
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parts start in order, stop in reverse, and the process is ready when all of them are."""
+"""Start order, stop order and readiness of parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testing.mesh.clock import VirtualClock
 
 
 class Journal:
-    """Makes parts that write down what is done with them."""
+    """Builds parts that record their start and stop."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -50,10 +50,10 @@ async def test_parts_start_in_order_and_stop_in_reverse() -> None:
     assert not parts.ready
     assert journal.lines == ["start a", "start b", "start c", "stop c", "stop b", "stop a"]
     await parts.stop()
-    assert len(journal.lines) == 6, "nothing is stopped twice"
+    assert len(journal.lines) == 6, "parts stop only once"
 
 
-async def test_a_failed_start_stops_what_was_started_and_says_one_sentence() -> None:
+async def test_failed_start_stops_started_parts() -> None:
     journal = Journal()
     parts = Parts(
         [
@@ -69,19 +69,19 @@ async def test_a_failed_start_stops_what_was_started_and_says_one_sentence() -> 
     assert not parts.ready
 
 
-async def test_too_little_memory_at_start_is_one_sentence() -> None:
+async def test_memory_error_at_start_is_one_sentence() -> None:
     with pytest.raises(StartError, match=r"^cannot start a: out of memory$"):
         await Parts([Journal().part("a", start=MemoryError())]).start()
 
 
-async def test_a_start_that_is_cancelled_stops_what_was_started() -> None:
+async def test_cancelled_start_stops_started_parts() -> None:
     journal = Journal()
     with pytest.raises(asyncio.CancelledError):
         await Parts([journal.part("a"), journal.part("b", start=asyncio.CancelledError())]).start()
     assert journal.lines == ["start a", "stop a"]
 
 
-async def test_a_part_that_fails_to_stop_keeps_none_of_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_stop_does_not_block_other_parts(caplog: pytest.LogCaptureFixture) -> None:
     journal = Journal()
     parts = Parts([journal.part("a"), journal.part("b", stop=ZeroDivisionError("reason")), journal.part("c")])
     await parts.start()
@@ -91,7 +91,7 @@ async def test_a_part_that_fails_to_stop_keeps_none_of_the_others_from_it(caplog
     assert "cannot stop b" in caplog.text
 
 
-async def test_ready_only_while_every_part_is() -> None:
+async def test_readiness_requires_every_part() -> None:
     synced = [False]
     parts = Parts([Journal().part("a"), Journal().part("b", ready=lambda: synced[0])])
     await parts.start()
@@ -100,22 +100,22 @@ async def test_ready_only_while_every_part_is() -> None:
     assert parts.ready
 
 
-async def test_not_ready_from_the_moment_that_the_stop_begins() -> None:
-    seen = []
+async def test_stopping_parts_are_not_ready() -> None:
+    states = []
 
     async def stop() -> None:
-        seen.append(parts.ready)
+        states.append(parts.ready)
 
     async def start() -> None:
-        seen.append(parts.ready)
+        states.append(parts.ready)
 
     parts = Parts([Part("a", start, stop)])
     await parts.start()
     await parts.stop()
-    assert seen == [False, False]
+    assert states == [False, False]
 
 
-async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_job_is_logged_and_others_run(caplog: pytest.LogCaptureFixture) -> None:
     clock, calls = VirtualClock(), []
 
     def failing() -> None:
@@ -137,7 +137,7 @@ async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog:
     assert len(calls) == 6
 
 
-async def test_others_have_their_turn_between_the_steps_of_a_sweep() -> None:
+async def test_sweep_steps_yield_to_other_timers() -> None:
     clock, calls = VirtualClock(), []
 
     def in_steps() -> Iterator[None]:
@@ -157,21 +157,21 @@ async def test_others_have_their_turn_between_the_steps_of_a_sweep() -> None:
     assert len(calls) == 14
 
 
-async def test_memory_goes_back_beside_the_event_loop() -> None:
-    done, loop = asyncio.Event(), asyncio.get_running_loop()
-    asked = []
+async def test_malloc_trim_runs_in_a_thread() -> None:
+    finished, loop = asyncio.Event(), asyncio.get_running_loop()
+    calls = []
 
     def trim(pad: int) -> None:
-        asked.append((pad, threading.current_thread() is threading.main_thread()))
-        loop.call_soon_threadsafe(done.set)
+        calls.append((pad, threading.current_thread() is threading.main_thread()))
+        loop.call_soon_threadsafe(finished.set)
 
     MallocTrimmer(trim)()
     async with asyncio.timeout(30):
-        await done.wait()
-    assert asked == [(0, False)]
+        await finished.wait()
+    assert calls == [(0, False)]
     MallocTrimmer(None)()
 
 
-def test_the_c_library_here_has_a_trim() -> None:
+def test_c_library_provides_malloc_trim() -> None:
     trim = find_trim()
     assert trim is not None or "musl" in platform.libc_ver()[0]

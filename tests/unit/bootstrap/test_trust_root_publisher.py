@@ -1,4 +1,4 @@
-"""The roots of the authority reach the table that proxies' roots are derived from."""
+"""Publication of the authority's roots to the table that proxies' roots derive from."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from pilot.settings.security import AuthoritySettings
 from pilot.xds.push.discovery import Discovery
 
 
-def discovery() -> Discovery:
+def make_discovery() -> Discovery:
     return Discovery(Mesh(), Metrics(), proxy_plan)
 
 
-async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
-    made = discovery()
+async def test_authority_roots_are_published_and_updated() -> None:
+    server = make_discovery()
     authority = CertificateAuthority(AuthoritySettings(), lambda: "cluster.local", Metrics())
     await authority.start()
     try:
-        await TrustRootPublisher(authority, None, made).start()
+        await TrustRootPublisher(authority, None, server).start()
         assert authority.authority is not None
         signer = authority.authority.signer
         first = certificate_pem(signer.certificate).decode()
-        assert made.db.authority_roots.peek(ROW_KEY) == (first,)
+        assert server.db.authority_roots.peek(ROW_KEY) == (first,)
         authority.authority.renew(
             sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now())
         )
-        (second,) = made.db.authority_roots.peek(ROW_KEY) or ()
+        (second,) = server.db.authority_roots.peek(ROW_KEY) or ()
         assert second != first
         assert second == certificate_pem(authority.authority.signer.certificate).decode()
     finally:
         await authority.stop()
 
 
-async def test_without_an_authority_the_mesh_config_alone_says_which_roots_there_are() -> None:
-    made = discovery()
-    await TrustRootPublisher(None, None, made).start()
-    assert made.db.authority_roots.peek(ROW_KEY) == ()
+async def test_no_roots_are_published_without_an_authority() -> None:
+    server = make_discovery()
+    await TrustRootPublisher(None, None, server).start()
+    assert server.db.authority_roots.peek(ROW_KEY) == ()

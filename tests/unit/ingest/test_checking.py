@@ -148,7 +148,7 @@ def test_an_edit_costs_the_checks_that_it_reaches() -> None:
 @pytest.mark.parametrize("part", range(8))
 def test_problems_after_any_edits_are_those_of_a_fresh_start(seed: int, part: int) -> None:
     choose = random.Random(f"{seed} {part}")
-    objects = [o for row in ROWS for o in (*row.wrong, *row.mended)]
+    objects = [o for row in ROWS for o in (*row.causes, *row.fixes)]
     followed = Followed()
     now: Rows = rows_of(BASE)
     followed.commit(now)

@@ -1,4 +1,4 @@
-"""One name, one meaning: public classes of the product are named apart, but for those that APIs name alike."""
+"""Public class names of the product are unique, except for names shared with an API."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ SHARED = {
     "Service": "of Kubernetes, beside that of the model",
     "Settings": "of MeshConfig's serviceSettings, beside those of the process",
 }
-"""Names of an API that are ours too, because readers know both by them."""
+"""API names also used by a class of the product."""
 
 
 def _classes() -> dict[str, list[str]]:
-    found = defaultdict[str, list[str]](list)
+    paths = defaultdict[str, list[str]](list)
     for top in PRODUCT:
         for path in sorted((ROOT / top).rglob("*.py")):
             if not path.name.endswith("_pb2.py"):
                 for node in ast.parse(path.read_text()).body:
                     if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                        found[node.name].append(str(path.relative_to(ROOT)))
-    return found
+                        paths[node.name].append(str(path.relative_to(ROOT)))
+    return paths
 
 
-def test_a_class_name_stands_for_one_thing() -> None:
-    twice = set[str]()
+def test_class_names_are_unique() -> None:
+    duplicates = set[str]()
     for name, paths in _classes().items():
-        own = [path for path in paths if not path.startswith(API)]
-        assert len(own) < 2, f"{name}: {own}"
-        if own and len(paths) > 1:
-            twice.add(name)
-    assert twice == SHARED.keys()
+        product_paths = [path for path in paths if not path.startswith(API)]
+        assert len(product_paths) < 2, f"{name}: {product_paths}"
+        if product_paths and len(paths) > 1:
+            duplicates.add(name)
+    assert duplicates == SHARED.keys()

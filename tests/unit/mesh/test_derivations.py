@@ -1,4 +1,4 @@
-"""Views that are small, held to all that they give: which service is meant, which facts of a place matter, which rule comes first."""
+"""Small derivations, tested exhaustively: destinations, placement, rule order and route kinds."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ def entry(namespace: str, exported: str = "'*'") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "viewer", "meant"),
+    ("owner", "viewer", "expected"),
     [("a", "a", "a"), ("a", "c", "b"), ("b", "c", "b"), ("b", "a", "b"), ("c", "a", "a"), ("c", "c", "b")],
 )
-def test_a_destination_is_the_owners_service_where_the_router_sees_it_else_the_routers(
-    owner: str, viewer: str, meant: str
-) -> None:
+def test_destination_is_that_of_the_owner_if_visible_to_the_router(owner: str, viewer: str, expected: str) -> None:
     db = world(entry("a", "."), entry("b")).mesh
-    assert destination_ref(db, HOST, owner, viewer) == ServiceRef(HOST, meant)
+    assert destination_ref(db, HOST, owner, viewer) == ServiceRef(HOST, expected)
     assert destination_ref(db, "none.example", owner, viewer) is None
 
 
@@ -63,32 +61,32 @@ def balanced(fields: str) -> dict[str, object]:
         ("failoverPriority: [zoo]", Placement(locality=True, labels=frozenset({"zoo"}))),
     ],
 )
-def test_the_facts_of_a_place_that_matter_are_those_that_rules_ask_for(fields: str, expected: Placement) -> None:
+def test_placement_required_by_failover_priority(fields: str, expected: Placement) -> None:
     assert placement(world(balanced(fields), mesh_config="{localityLbSetting: {enabled: false}}").mesh) == expected
 
 
 @pytest.mark.parametrize(
-    ("near", "expected"),
+    ("preference", "expected"),
     [
         ("PreferSameZone", Placement(locality=True, network=True, labels=frozenset({label.NETWORK}))),
         ("PreferSameNode", Placement(locality=True, node=True, network=True, labels=frozenset({label.NETWORK}))),
     ],
 )
-def test_services_that_prefer_what_is_near_make_the_place_matter(near: str, expected: Placement) -> None:
-    made = service("web", "[{name: http, port: 80}]")
-    made["spec"]["trafficDistribution"] = near
-    assert placement(world(made, mesh_config="{localityLbSetting: {enabled: false}}").mesh) == expected
+def test_placement_required_by_traffic_distribution(preference: str, expected: Placement) -> None:
+    web = service("web", "[{name: http, port: 80}]")
+    web["spec"]["trafficDistribution"] = preference
+    assert placement(world(web, mesh_config="{localityLbSetting: {enabled: false}}").mesh) == expected
 
 
-def test_services_of_one_node_make_the_node_matter_alone() -> None:
-    made = service("web", "[{name: http, port: 80}]")
-    made["spec"]["internalTrafficPolicy"] = "Local"
+def test_placement_required_by_internal_traffic_policy() -> None:
+    web = service("web", "[{name: http, port: 80}]")
+    web["spec"]["internalTrafficPolicy"] = "Local"
     config = "{localityLbSetting: {enabled: false}}"
-    assert placement(world(made, mesh_config=config).mesh) == Placement(node=True)
+    assert placement(world(web, mesh_config=config).mesh) == Placement(node=True)
     assert placement(world(mesh_config=config).mesh) == Placement()
 
 
-def test_rules_come_by_path_then_method_then_headers_then_query_parameters() -> None:
+def test_rules_are_ordered_by_specificity() -> None:
     def rule(**fields: object) -> HTTPRoute:
         return HTTPRoute(match=(HTTPMatchRequest(**fields),))  # type: ignore[arg-type]
 
@@ -121,7 +119,7 @@ TERMINATES, PASSES = ListenerTLSConfig(), ListenerTLSConfig(mode="Passthrough")
 
 
 @pytest.mark.parametrize(
-    ("protocol", "tls", "asked", "kinds", "is_all"),
+    ("protocol", "tls", "allowed", "kinds", "is_all"),
     [
         ("HTTP", None, (), ["HTTPRoute", "GRPCRoute"], True),
         ("HTTPS", TERMINATES, (), ["HTTPRoute", "GRPCRoute"], True),
@@ -136,32 +134,30 @@ TERMINATES, PASSES = ListenerTLSConfig(), ListenerTLSConfig(mode="Passthrough")
         ("UDP", None, (), [], True),
     ],
 )
-def test_the_kinds_of_routes_that_a_listener_takes(
-    protocol: str, tls: ListenerTLSConfig | None, asked: tuple[str, ...], kinds: list[str], is_all: bool
+def test_supported_route_kinds_of_a_listener(
+    protocol: str, tls: ListenerTLSConfig | None, allowed: tuple[str, ...], kinds: list[str], is_all: bool
 ) -> None:
-    routes = AllowedRoutes(kinds=tuple(RouteGroupKind(kind=kind) for kind in asked))
-    found, whole = supported_kinds(Listener(protocol=protocol, tls=tls, allowed_routes=routes))
-    assert ([kind.name for kind in found], whole) == (kinds, is_all)
+    routes = AllowedRoutes(kinds=tuple(RouteGroupKind(kind=kind) for kind in allowed))
+    supported, whole = supported_kinds(Listener(protocol=protocol, tls=tls, allowed_routes=routes))
+    assert ([kind.name for kind in supported], whole) == (kinds, is_all)
 
 
-def test_a_kind_of_another_group_is_none_of_the_listeners() -> None:
-    foreign, own = (
+def test_route_kind_of_another_group_is_not_supported() -> None:
+    foreign, valid = (
         RouteGroupKind(group="other", kind="HTTPRoute"),
         RouteGroupKind(group="gateway.networking.k8s.io", kind="HTTPRoute"),
     )
     assert supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign,)))) == ((), False)
-    found, whole = supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign, own))))
-    assert ([kind.name for kind in found], whole) == (["HTTPRoute"], False)
+    supported, whole = supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign, valid))))
+    assert ([kind.name for kind in supported], whole) == (["HTTPRoute"], False)
 
 
 @pytest.mark.parametrize(
-    "matters", [Placement(), Placement(locality=True), Placement(node=True), Placement(network=True)], ids=str
+    "required", [Placement(), Placement(locality=True), Placement(node=True), Placement(network=True)], ids=str
 )
-def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_that_matter(
-    monkeypatch: pytest.MonkeyPatch, matters: Placement
-) -> None:
-    made = world()
-    node_id = made.connect(
+def test_location_facet_has_only_the_required_placement(monkeypatch: pytest.MonkeyPatch, required: Placement) -> None:
+    harness = world()
+    node_id = harness.connect(
         proxy(
             "sidecar",
             "web-0",
@@ -173,17 +169,17 @@ def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_th
             REQUESTED_NETWORK_VIEW="x,y",
         )
     )
-    known = made.mesh.proxies.peek(node_id)
-    assert known is not None
-    place, network = Locality("r", "z", "s"), "net"
-    monkeypatch.setattr(classify, "placement", lambda db: matters)
-    monkeypatch.setattr(classify, "proxy_locality", lambda db, node: place)
+    client = harness.mesh.proxies.peek(node_id)
+    assert client is not None
+    locality, network = Locality("r", "z", "s"), "net"
+    monkeypatch.setattr(classify, "placement", lambda db: required)
+    monkeypatch.setattr(classify, "proxy_locality", lambda db, node: locality)
     monkeypatch.setattr(classify, "proxy_network", lambda db, node: network)
-    assert classify._location(made.mesh, known, node_id) == LocationFacet(
-        network=network if matters.network else "",
+    assert classify._location(harness.mesh, client, node_id) == LocationFacet(
+        network=network if required.network else "",
         cluster_id="c2",
-        locality=place if matters.locality else Locality(),
-        node="n1" if matters.node else "",
+        locality=locality if required.locality else Locality(),
+        node="n1" if required.node else "",
         ipv4=True,
         ipv6=False,
         networks=frozenset({"x", "y"}),

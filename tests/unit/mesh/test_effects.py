@@ -1,4 +1,4 @@
-"""Every setting, label and annotation that is read changes what some proxy is sent: one that does nothing is a promise that nobody keeps."""
+"""Every setting, label and annotation changes the configuration of some proxy."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ OTHER = {
     "metadata_exchange_labels": ("app",),
     "remote_jwks": "true",
 }
-WRITTEN = {("ambient", "status")}  # changes what is written to objects
+STATUS_SETTINGS = {("ambient", "status")}  # changes only object status
 SETTINGS = [
     (section.name, field.name)
     for section in dataclasses.fields(MeshSettings)
     for field in dataclasses.fields(getattr(MeshSettings(), section.name))
-    if (section.name, field.name) not in WRITTEN
+    if (section.name, field.name) not in STATUS_SETTINGS
 ]
 
 
-def other(name: str, value: Any) -> Any:
-    """Another value of a setting."""
+def other_value(name: str, value: Any) -> Any:
+    """Return another value of a setting."""
     if name in OTHER:
         return OTHER[name]
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def other(name: str, value: Any) -> Any:
     return value + Duration.of(1) if isinstance(value, Duration) else value + 1
 
 
-# -- a mesh of what the golden ones do not have ----------------------------------------------------------------------------
+# -- a mesh with features missing from the golden ones ----------------------------------------------------------------------------
 
 HTTP = "[{name: http, port: 80}]"
 ENTRY_HTTP = "[{name: http, number: 80, protocol: HTTP}]"
@@ -161,45 +161,46 @@ ENVIRON = {
 }
 
 
-def changed(settings: MeshSettings, section: str, name: str) -> MeshSettings:
+def with_change(settings: MeshSettings, section: str, name: str) -> MeshSettings:
     part = getattr(settings, section)
     return dataclasses.replace(
-        settings, **{section: dataclasses.replace(part, **{name: other(name, getattr(part, name))})}
+        settings, **{section: dataclasses.replace(part, **{name: other_value(name, getattr(part, name))})}
     )
 
 
-def own_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
-    """Returns what the proxies of the mesh above, and of more objects, are sent, with one setting changed."""
-    made = World(MESH, environ=ENVIRON)
+def custom_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
+    """Return the configuration of the proxies of the mesh above plus more objects, with one setting changed."""
+    harness = World(MESH, environ=ENVIRON)
     if section:
-        made.mesh.settings = changed(made.mesh.settings, section, name)
-    networks, wrong = decode_mesh_networks(NETWORKS)
-    assert not wrong
-    made.commit([("MeshConfig", "networks", networks)])
-    made.set({**rows_of((*OBJECTS, *more)), **rows_of(WEST, "west")})
-    return snapshot(made, [made.connect(p) for p in PROXIES])
+        harness.mesh.settings = with_change(harness.mesh.settings, section, name)
+    networks, problems = decode_mesh_networks(NETWORKS)
+    assert not problems
+    harness.commit([("MeshConfig", "networks", networks)])
+    harness.set({**rows_of((*OBJECTS, *more)), **rows_of(WEST, "west")})
+    return snapshot(harness, [harness.connect(p) for p in PROXIES])
 
 
 def golden_case(case: str, section: str = "", name: str = "") -> Snapshot:
-    """Returns what the proxies of a golden mesh are sent, with one setting changed."""
+    """Return the configuration of the proxies of a golden mesh, with one setting changed."""
     folder = GOLDEN / case
-    made = World(read(folder / "mesh.yaml"), environ=yaml.safe_load(read(folder / "env.yaml")))
+    harness = World(read(folder / "mesh.yaml"), environ=yaml.safe_load(read(folder / "env.yaml")))
     if section:
-        made.mesh.settings = changed(made.mesh.settings, section, name)
-    made.apply(read(folder / "objects.yaml"))
+        harness.mesh.settings = with_change(harness.mesh.settings, section, name)
+    harness.apply(read(folder / "objects.yaml"))
     return snapshot(
-        made, [made.connect(proxy(kind=p.pop("type"), **p)) for p in yaml.safe_load(read(folder / "proxies.yaml"))]
+        harness,
+        [harness.connect(proxy(kind=p.pop("type"), **p)) for p in yaml.safe_load(read(folder / "proxies.yaml"))],
     )
 
 
 @functools.cache
 def unchanged(case: str) -> Snapshot:
-    return golden_case(case) if case else own_case()
+    return golden_case(case) if case else custom_case()
 
 
 @pytest.mark.parametrize(("section", "name"), SETTINGS, ids=[f"{section}.{name}" for section, name in SETTINGS])
-def test_a_setting_changes_what_some_proxy_is_sent(section: str, name: str) -> None:
-    assert own_case(section, name) != unchanged("") or any(
+def test_setting_changes_some_proxy_configuration(section: str, name: str) -> None:
+    assert custom_case(section, name) != unchanged("") or any(
         golden_case(case.name, section, name) != unchanged(case.name)
         for case in sorted(GOLDEN.iterdir())
         if case.is_dir()
@@ -265,9 +266,9 @@ ANNOTATIONS: tuple[tuple[str, str, Plain], ...] = (
     [*(("labels", *row) for row in LABELS), *(("annotations", *row) for row in ANNOTATIONS)],
     ids=[row[0] for row in (*LABELS, *ANNOTATIONS)],
 )
-def test_a_label_or_annotation_changes_what_some_proxy_is_sent(field: str, key: str, value: str, plain: Plain) -> None:
+def test_label_or_annotation_changes_some_proxy_configuration(field: str, key: str, value: str, plain: Plain) -> None:
     without = {name: v for name, v in (plain["metadata"].get(field) or {}).items() if name != key}
     bare, marked = (
-        {**plain, "metadata": {**plain["metadata"], field: found}} for found in (without, {**without, key: value})
+        {**plain, "metadata": {**plain["metadata"], field: entries}} for entries in (without, {**without, key: value})
     )
-    assert own_case("", "", NODE, bare) != own_case("", "", NODE, marked)
+    assert custom_case("", "", NODE, bare) != custom_case("", "", NODE, marked)

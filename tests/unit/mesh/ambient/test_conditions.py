@@ -1,4 +1,4 @@
-"""What services, workloads and policies of an ambient mesh are told in their status."""
+"""Status conditions of services, workloads and policies in an ambient mesh."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def entry(labels: str = "{}", host: str = "x.example", **more: Any) -> Plain:
     return make("ServiceEntry", "e", spec, labels=labels, **more)
 
 
-def told(
+def conditions_of(
     kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "", namespace: str = "a"
 ) -> list[StatusCondition]:
-    found = object_status(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, namespace, name))
-    assert isinstance(found, ObjectConditions)
-    return list(found.conditions)
+    status = object_status(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, namespace, name))
+    assert isinstance(status, ObjectConditions)
+    return list(status.conditions)
 
 
-USED = "{istio.io/use-waypoint: w%s}"
+USE_WAYPOINT = "{istio.io/use-waypoint: w%s}"
 ATTACHED = "Successfully attached to waypoint a/w"
 
 
@@ -64,13 +64,13 @@ ATTACHED = "Successfully attached to waypoint a/w"
     ("labels", "expected"),
     [
         ("{}", []),
-        (USED % "", [(True, "WaypointAccepted", ATTACHED)]),
+        (USE_WAYPOINT % "", [(True, "WaypointAccepted", ATTACHED)]),
         (
-            USED % ", istio.io/ingress-use-waypoint: 'true'",
+            USE_WAYPOINT % ", istio.io/ingress-use-waypoint: 'true'",
             [(True, "WaypointAccepted", f"{ATTACHED}. Ingress traffic will traverse the waypoint")],
         ),
         (
-            USED % ", istio.io/use-waypoint-canary: x",
+            USE_WAYPOINT % ", istio.io/use-waypoint-canary: x",
             [(True, "WaypointAccepted", f'{ATTACHED}. Canary waypoint not attached: waypoint "a/x" is not ready')],
         ),
         ("{istio.io/use-waypoint: x}", [(False, "WaypointIsNotReady", 'waypoint "a/x" is not ready')]),
@@ -80,34 +80,36 @@ ATTACHED = "Successfully attached to waypoint a/w"
         ),
     ],
 )
-def test_the_waypoint_of_a_service(labels: str, expected: list[tuple[bool, str, str]]) -> None:
-    found = told(SERVICE, "s", gateway(), gateway("b", name="v"), service(labels))
-    assert [c[1:] for c in found] == expected
-    assert {c.type for c in found} <= {"istio.io/WaypointBound"}
+def test_service_waypoint_condition(labels: str, expected: list[tuple[bool, str, str]]) -> None:
+    actual = conditions_of(SERVICE, "s", gateway(), gateway("b", name="v"), service(labels))
+    assert [c[1:] for c in actual] == expected
+    assert {c.type for c in actual} <= {"istio.io/WaypointBound"}
 
 
-def test_what_a_service_entry_lacks_without_a_waypoint() -> None:
-    assert told(ENTRY, "e", entry()) == []
-    assert [(c.type, c.reason) for c in told(ENTRY, "e", entry(host="*.example"))] == [
+def test_service_entry_reports_a_missing_waypoint() -> None:
+    assert conditions_of(ENTRY, "e", entry()) == []
+    assert [(c.type, c.reason) for c in conditions_of(ENTRY, "e", entry(host="*.example"))] == [
         ("istio.io/WaypointMissing", "NoWaypointForWildcardService")
     ]
-    racing = entry(annotations="{istio.io/connect-strategy: RACE_FIRST_TCP_CONNECT}")
-    assert [c.reason for c in told(ENTRY, "e", racing)] == ["NoWaypointForRacingConnectStrategy"]
-    assert [c.type for c in told(ENTRY, "e", gateway(), entry(USED % "", "*.example"))] == ["istio.io/WaypointBound"]
+    racing_entry = entry(annotations="{istio.io/connect-strategy: RACE_FIRST_TCP_CONNECT}")
+    assert [c.reason for c in conditions_of(ENTRY, "e", racing_entry)] == ["NoWaypointForRacingConnectStrategy"]
+    assert [c.type for c in conditions_of(ENTRY, "e", gateway(), entry(USE_WAYPOINT % "", "*.example"))] == [
+        "istio.io/WaypointBound"
+    ]
 
 
 @pytest.mark.parametrize(("visibility", "reason"), [("PUBLIC", ["Public"]), ("NAMESPACE", ["Namespace"]), ("NONE", [])])
-def test_who_knows_a_service_entry(visibility: str, reason: list[str]) -> None:
+def test_service_entry_visibility_condition(visibility: str, reason: list[str]) -> None:
     mesh = f"serviceEntryVisibility: {{defaultVisibility: {visibility}}}"
-    assert [c.reason for c in told(ENTRY, "e", entry(), mesh_config=mesh)] == reason
+    assert [c.reason for c in conditions_of(ENTRY, "e", entry(), mesh_config=mesh)] == reason
 
 
-def test_the_waypoint_of_a_workload() -> None:
-    vm = make("WorkloadEntry", "vm", "{address: 10.2.0.1}", labels=USED % "")
-    assert [c.reason for c in told(WORKLOAD, "vm", gateway(labels="{istio.io/waypoint-for: all}"), vm)] == [
+def test_workload_waypoint_condition() -> None:
+    vm = make("WorkloadEntry", "vm", "{address: 10.2.0.1}", labels=USE_WAYPOINT % "")
+    assert [c.reason for c in conditions_of(WORKLOAD, "vm", gateway(labels="{istio.io/waypoint-for: all}"), vm)] == [
         "WaypointAccepted"
     ]
-    assert [c.reason for c in told(WORKLOAD, "vm", gateway(), vm)] == ["UnsupportedTrafficType"]
+    assert [c.reason for c in conditions_of(WORKLOAD, "vm", gateway(), vm)] == ["UnsupportedTrafficType"]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +135,10 @@ def test_the_waypoint_of_a_workload() -> None:
         ),
     ],
 )
-def test_a_policy_of_ztunnels(spec: str, annotations: str, expected: tuple[bool, str, str]) -> None:
-    (found,) = told(POLICY, "p", make("AuthorizationPolicy", "p", spec, annotations=annotations))
-    assert (found.type, found.status, found.reason) == ("ZtunnelAccepted", *expected[:2])
-    assert expected[2] in found.message
+def test_ztunnel_policy_condition(spec: str, annotations: str, expected: tuple[bool, str, str]) -> None:
+    (condition,) = conditions_of(POLICY, "p", make("AuthorizationPolicy", "p", spec, annotations=annotations))
+    assert (condition.type, condition.status, condition.reason) == ("ZtunnelAccepted", *expected[:2])
+    assert expected[2] in condition.message
 
 
 @pytest.mark.parametrize(
@@ -164,11 +166,11 @@ def test_a_policy_of_ztunnels(spec: str, annotations: str, expected: tuple[bool,
         ),
     ],
 )
-def test_a_policy_of_waypoints(targets: str, expected: tuple[bool, str, str]) -> None:
+def test_waypoint_policy_condition(targets: str, expected: tuple[bool, str, str]) -> None:
     policy = make("AuthorizationPolicy", "p", f"{{rules: [{{}}], targetRefs: {targets}}}")
-    (found,) = told(POLICY, "p", gateway(), service(USED % ""), entry(), policy)
-    assert (found.type, found.status, found.reason) == ("WaypointAccepted", *expected[:2])
-    assert expected[2] in found.message
+    (condition,) = conditions_of(POLICY, "p", gateway(), service(USE_WAYPOINT % ""), entry(), policy)
+    assert (condition.type, condition.status, condition.reason) == ("WaypointAccepted", *expected[:2])
+    assert expected[2] in condition.message
 
 
 @pytest.mark.parametrize(
@@ -183,9 +185,7 @@ def test_a_policy_of_waypoints(targets: str, expected: tuple[bool, str, str]) ->
         ("none", "istio.io/mesh-controller", (False, "TargetNotFound", "not bound")),
     ],
 )
-def test_a_policy_of_all_waypoints_names_their_class(
-    name: str, controller: str, expected: tuple[bool, str, str]
-) -> None:
+def test_waypoint_class_policy_condition(name: str, controller: str, expected: tuple[bool, str, str]) -> None:
     ref = f"[{{group: gateway.networking.k8s.io, kind: GatewayClass, name: {name}}}]"
     policy = make("AuthorizationPolicy", "p", f"{{rules: [{{}}], targetRefs: {ref}}}", "istio-system")
     classes = (
@@ -197,30 +197,30 @@ def test_a_policy_of_all_waypoints_names_their_class(
             )
         ]
     )
-    (found,) = told(POLICY, "p", policy, *classes, namespace="istio-system")
-    assert (found.type, found.status, found.reason, found.message) == ("WaypointAccepted", *expected)
+    (condition,) = conditions_of(POLICY, "p", policy, *classes, namespace="istio-system")
+    assert (condition.type, condition.status, condition.reason, condition.message) == ("WaypointAccepted", *expected)
 
 
-def test_nobody_is_told_in_a_mesh_that_is_not_ambient() -> None:
-    objects = service(USED % ""), make("AuthorizationPolicy", "p", "{rules: [{}]}")
-    made = World()
-    made.apply_objects(*objects)
-    assert objects_with_status(made.mesh) == ()
+def test_no_conditions_outside_ambient_mode() -> None:
+    objects = service(USE_WAYPOINT % ""), make("AuthorizationPolicy", "p", "{rules: [{}]}")
+    harness = World()
+    harness.apply_objects(*objects)
+    assert objects_with_status(harness.mesh) == ()
     assert objects_with_status(ambient(*objects, AMBIENT_ENABLE_STATUS="false").mesh) == ()
     assert {ref.kind for ref in objects_with_status(ambient(*objects).mesh)} == {SERVICE, POLICY}
 
 
-# -- at an API server ------------------------------------------------------------------------------------------------------
+# -- with an API server ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
+    api_server = ApiServer()
     for plain in (*definitions(), make("Namespace", "a")):
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+        api_server.put(plain)
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 def conditions(server: ApiServer, group: str, plural: str, name: str) -> dict[str, str]:
@@ -228,7 +228,7 @@ def conditions(server: ApiServer, group: str, plural: str, name: str) -> dict[st
     return {c["type"]: c["reason"] for c in status.get("conditions", ())}
 
 
-async def test_conditions_are_written_where_they_change_and_go(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_conditions_are_patched_only_on_change(server: ApiServer, tmp_path: pathlib.Path) -> None:
     other = {
         "type": "example.com/Other",
         "status": "True",
@@ -248,7 +248,7 @@ async def test_conditions_are_written_where_they_change_and_go(server: ApiServer
         server.put(service("{}") | {"status": (server.get("", "services", "a", "s") or {})["status"]})
         await until(lambda: conditions(server, "", "services", "s") == {"example.com/Other": "Theirs"})
         await asyncio.sleep(0)
-    written = sorted(
+    patches = sorted(
         a.name for a in server.requests if a.verb == "patch" and a.subresource == "status" and a.namespace == "a"
     )
-    assert written == ["p", "s", "s"]
+    assert patches == ["p", "s", "s"]

@@ -1,4 +1,4 @@
-"""What of the settings of an ambient mesh counts, one by one: nothing while it is off."""
+"""Ambient settings, each on its own; all are off outside ambient mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFF = AmbientSettings(
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("feature", "field"),
     [
         (ambient.serves_waypoints, "waypoints"),
         (ambient.sends_hbone, "send_hbone"),
@@ -35,15 +35,15 @@ OFF = AmbientSettings(
         (ambient.waypoints_use_double_hbone, "multi_network_waypoints"),
     ],
 )
-def test_each_counts_by_itself_in_an_ambient_mesh_alone(asked: Callable[[AmbientSettings], bool], field: str) -> None:
+def test_each_setting_requires_ambient_mode(feature: Callable[[AmbientSettings], bool], field: str) -> None:
     on = dataclasses.replace(OFF, **{field: True})
-    assert (asked(OFF), asked(on), asked(dataclasses.replace(on, enabled=False))) == (False, True, False)
+    assert (feature(OFF), feature(on), feature(dataclasses.replace(on, enabled=False))) == (False, True, False)
 
 
 @pytest.mark.parametrize(
     ("networks", "ingress", "cross"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_gateways_cross_where_networks_do(networks: bool, ingress: bool, cross: bool) -> None:
+def test_gateways_use_double_hbone_with_multi_network(networks: bool, ingress: bool, cross: bool) -> None:
     settings = dataclasses.replace(OFF, multi_network=networks, multi_network_ingress=ingress)
     assert ambient.gateways_use_double_hbone(settings) is cross
     assert not ambient.gateways_use_double_hbone(dataclasses.replace(settings, enabled=False))

@@ -1,4 +1,4 @@
-"""Gateways as waypoints, and which services and workloads use which of them."""
+"""Waypoint Gateways, and the services and workloads attached to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ W = ObjectKey("a", "w")
 def gateway(
     name: str = "w", namespace: str = "a", labels: str = "{}", listener: str = MESH_PORT % "", annotations: str = "{}"
 ) -> tuple[Plain, ...]:
-    """A waypoint that runs: its Gateway, Service, and one endpoint."""
+    """A running waypoint: its Gateway, Service and one endpoint."""
     return (
         make(
             "Gateway",
@@ -60,59 +60,59 @@ def ref(name: str = "s", namespace: str = "a") -> ServiceRef:
 
 
 def world(*objects: Plain, **environ: str) -> World:
-    made = World(environ={**AMBIENT, **environ})
-    made.apply_objects(*objects)
-    return made
+    harness = World(environ={**AMBIENT, **environ})
+    harness.apply_objects(*objects)
+    return harness
 
 
 def attachment(*objects: Plain) -> WaypointAttachment:
     return service_attachment(world(*objects).mesh, ref())
 
 
-def test_a_gateway_is_a_waypoint_when_its_service_has_endpoints() -> None:
+def test_gateway_is_a_waypoint_once_its_service_has_endpoints() -> None:
     objects = gateway()
-    made = world(*objects[:2])
-    assert waypoint(made.mesh, W) is None
-    made.apply_objects(objects[2])
-    assert waypoint(made.mesh, W) == Waypoint(
+    harness = world(*objects[:2])
+    assert waypoint(harness.mesh, W) is None
+    harness.apply_objects(objects[2])
+    assert waypoint(harness.mesh, W) == Waypoint(
         key=W, address=WaypointAddress(hostname="w.a.svc.cluster.local", namespace="a")
     )
-    status = gateway_status(made.mesh, W)
+    status = gateway_status(harness.mesh, W)
     assert status is not None
     assert {c.type: c.status for c in status.conditions} == {"Accepted": True, "Programmed": True, "ResolvedRefs": True}
     assert status.addresses == ("10.96.0.9", "w.a.svc.cluster.local")
 
 
-def test_a_waypoint_without_pods_stays_one_by_its_status() -> None:
+def test_waypoint_without_pods_uses_its_status_address() -> None:
     row = gateway()[0] | {
         "status": {"addresses": [{"type": "IPAddress", "value": "10.96.0.9"}, {"type": "Hostname", "value": "w.a.svc"}]}
     }
-    found = waypoint(world(row).mesh, W)
-    assert found is not None
-    assert found.address == WaypointAddress(hostname="w.a.svc", namespace="a")
+    result = waypoint(world(row).mesh, W)
+    assert result is not None
+    assert result.address == WaypointAddress(hostname="w.a.svc", namespace="a")
 
 
-def test_a_gateway_of_an_unknown_class_is_a_waypoint_by_its_status() -> None:
+def test_gateway_of_an_unknown_class_is_a_waypoint_by_its_status() -> None:
     row = make(
         "Gateway", "w", "{gatewayClassName: other, listeners: []}", "a", apiVersion="gateway.networking.k8s.io/v1"
     )
-    made = world(row, make("Namespace", "istio-system", labels="{topology.istio.io/network: east}"))
-    assert waypoint(made.mesh, W) is None
-    made.apply_objects(row | {"status": {"addresses": [{"type": "IPAddress", "value": "10.96.0.9"}]}})
-    found = waypoint(made.mesh, W)
-    assert found is not None
-    assert found.address == WaypointAddress(network="east", ip="10.96.0.9")
+    harness = world(row, make("Namespace", "istio-system", labels="{topology.istio.io/network: east}"))
+    assert waypoint(harness.mesh, W) is None
+    harness.apply_objects(row | {"status": {"addresses": [{"type": "IPAddress", "value": "10.96.0.9"}]}})
+    result = waypoint(harness.mesh, W)
+    assert result is not None
+    assert result.address == WaypointAddress(network="east", ip="10.96.0.9")
 
 
-def test_there_are_no_waypoints_in_a_mesh_that_is_not_ambient() -> None:
-    made = World()
-    made.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
-    assert waypoint(made.mesh, W) is None
-    assert gateway_status(made.mesh, W) is None
-    assert service_attachment(made.mesh, ref()) == WaypointAttachment()
+def test_no_waypoints_outside_ambient_mode() -> None:
+    harness = World()
+    harness.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
+    assert waypoint(harness.mesh, W) is None
+    assert gateway_status(harness.mesh, W) is None
+    assert service_attachment(harness.mesh, ref()) == WaypointAttachment()
 
 
-def test_a_listener_of_a_waypoint_that_is_not_for_hbone_is_told() -> None:
+def test_waypoint_listener_without_hbone_is_reported() -> None:
     status = gateway_status(world(*gateway(listener="{name: mesh, port: 1234, protocol: HTTP}")).mesh, W)
     assert status is not None
     assert [(c.reason, c.message) for c in status.listeners[0].conditions if c.type == "Accepted"] == [
@@ -124,18 +124,18 @@ def test_a_listener_of_a_waypoint_that_is_not_for_hbone_is_told() -> None:
 # -- services --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_service_names_its_waypoint() -> None:
+def test_service_label_selects_the_waypoint() -> None:
     assert attachment(*gateway(), service("{istio.io/use-waypoint: w}")) == WaypointAttachment(W)
 
 
-def test_a_service_comes_before_its_namespace() -> None:
-    labelled = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
-    assert attachment(*gateway(), labelled, service("{}")) == WaypointAttachment(W)
-    assert attachment(*gateway(), labelled, service("{istio.io/use-waypoint: none}")) == WaypointAttachment()
-    other = attachment(*gateway(), labelled, service("{istio.io/use-waypoint: x}"))
-    assert other.waypoint is None
-    assert other.fault is not None
-    assert other.fault.reason == "WaypointIsNotReady"
+def test_service_label_overrides_the_namespace() -> None:
+    namespace = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
+    assert attachment(*gateway(), namespace, service("{}")) == WaypointAttachment(W)
+    assert attachment(*gateway(), namespace, service("{istio.io/use-waypoint: none}")) == WaypointAttachment()
+    missing_waypoint = attachment(*gateway(), namespace, service("{istio.io/use-waypoint: x}"))
+    assert missing_waypoint.waypoint is None
+    assert missing_waypoint.fault is not None
+    assert missing_waypoint.fault.reason == "WaypointIsNotReady"
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_a_service_comes_before_its_namespace() -> None:
         ),
     ],
 )
-def test_a_waypoint_of_another_namespace_must_allow_it(listener: str, labels: str, reason: str) -> None:
-    named = service("{istio.io/use-waypoint: w, istio.io/use-waypoint-namespace: b}")
-    found = attachment(*gateway(namespace="b", listener=listener), make("Namespace", "a", labels=labels), named)
-    assert (found.fault.reason if found.fault else "") == reason
-    assert found.waypoint == (None if reason else ObjectKey("b", "w"))
+def test_cross_namespace_waypoint_requires_allowed_routes(listener: str, labels: str, reason: str) -> None:
+    consumer = service("{istio.io/use-waypoint: w, istio.io/use-waypoint-namespace: b}")
+    result = attachment(*gateway(namespace="b", listener=listener), make("Namespace", "a", labels=labels), consumer)
+    assert (result.fault.reason if result.fault else "") == reason
+    assert result.waypoint == (None if reason else ObjectKey("b", "w"))
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_a_waypoint_of_another_namespace_must_allow_it(listener: str, labels: st
         ("{istio.io/waypoint-for: none}", "UnsupportedTrafficType", "UnsupportedTrafficType"),
     ],
 )
-def test_a_waypoint_is_for_services_or_workloads(labels: str, service_reason: str, workload_reason: str) -> None:
-    made = world(*gateway(labels=labels), service("{istio.io/use-waypoint: w}"))
-    for_service = service_attachment(made.mesh, ref())
-    for_workload = workload_attachment(made.mesh, subject_of("a", {"istio.io/use-waypoint": "w", "app": "x"}))
+def test_waypoint_traffic_type(labels: str, service_reason: str, workload_reason: str) -> None:
+    harness = world(*gateway(labels=labels), service("{istio.io/use-waypoint: w}"))
+    for_service = service_attachment(harness.mesh, ref())
+    for_workload = workload_attachment(harness.mesh, subject_of("a", {"istio.io/use-waypoint": "w", "app": "x"}))
     assert (for_service.fault.reason if for_service.fault else "") == service_reason
     assert (for_workload.fault.reason if for_workload.fault else "") == workload_reason
 
 
-def test_the_class_says_what_a_waypoint_is_for_where_the_gateway_does_not() -> None:
+def test_traffic_type_defaults_to_the_class_label() -> None:
     spec = "{controllerName: istio.io/mesh-controller}"
     of_class = make(
         "GatewayClass",
@@ -191,22 +191,20 @@ def test_the_class_says_what_a_waypoint_is_for_where_the_gateway_does_not() -> N
         apiVersion="gateway.networking.k8s.io/v1",
         labels="{istio.io/waypoint-for: workload}",
     )
-    found = waypoint(world(*gateway(), of_class).mesh, W)
-    assert found is not None
-    assert found.traffic == "workload"
-    found = waypoint(world(*gateway(labels="{istio.io/waypoint-for: all}"), of_class).mesh, W)
-    assert found is not None
-    assert found.traffic == "all"
+    result = waypoint(world(*gateway(), of_class).mesh, W)
+    assert result is not None
+    assert result.traffic == "workload"
+    result = waypoint(world(*gateway(labels="{istio.io/waypoint-for: all}"), of_class).mesh, W)
+    assert result is not None
+    assert result.traffic == "all"
 
 
 @pytest.mark.parametrize(
-    ("own", "of_class", "port"), [("PROXY/1", "PROXY/2", 1), ("PROXY/1", "", 1), ("", "PROXY/2", 2)]
+    ("of_gateway", "of_class", "port"), [("PROXY/1", "PROXY/2", 1), ("PROXY/1", "", 1), ("", "PROXY/2", 2)]
 )
-def test_the_class_says_how_a_waypoint_is_reached_where_the_gateway_does_not(
-    own: str, of_class: str, port: int
-) -> None:
+def test_inbound_binding_defaults_to_the_class_annotation(of_gateway: str, of_class: str, port: int) -> None:
     name = "ambient.istio.io/waypoint-inbound-binding"
-    known = make(
+    gateway_class = make(
         "GatewayClass",
         "istio-waypoint",
         "{controllerName: istio.io/mesh-controller}",
@@ -214,27 +212,29 @@ def test_the_class_says_how_a_waypoint_is_reached_where_the_gateway_does_not(
         apiVersion="gateway.networking.k8s.io/v1",
         annotations=f"{{{name}: {of_class}}}" if of_class else "{}",
     )
-    found = waypoint(world(*gateway(annotations=f"{{{name}: {own}}}" if own else "{}"), known).mesh, W)
-    assert found is not None
-    assert found.tunnel == ApplicationTunnel("PROXY", port)
+    result = waypoint(
+        world(*gateway(annotations=f"{{{name}: {of_gateway}}}" if of_gateway else "{}"), gateway_class).mesh, W
+    )
+    assert result is not None
+    assert result.tunnel == ApplicationTunnel("PROXY", port)
 
 
-def test_what_a_waypoint_runs_on_uses_none() -> None:
-    labelled = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
+def test_waypoint_itself_has_no_waypoint() -> None:
+    namespace = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
     managed = service("{gateway.istio.io/managed: istio.io-mesh-controller}")
-    made = world(*gateway(labels="{istio.io/waypoint-for: all}"), labelled, managed)
-    assert service_attachment(made.mesh, ref()) == WaypointAttachment()
+    harness = world(*gateway(labels="{istio.io/waypoint-for: all}"), namespace, managed)
+    assert service_attachment(harness.mesh, ref()) == WaypointAttachment()
     assert (
-        workload_attachment(made.mesh, subject_of("a", {"gateway.networking.k8s.io/gateway-name": "w"}))
+        workload_attachment(harness.mesh, subject_of("a", {"gateway.networking.k8s.io/gateway-name": "w"}))
         == WaypointAttachment()
     )
-    assert workload_attachment(made.mesh, subject_of("a", {})) == WaypointAttachment(W)
+    assert workload_attachment(harness.mesh, subject_of("a", {})) == WaypointAttachment(W)
 
 
-def test_a_namespaces_waypoint_for_services_is_no_fault_of_its_workloads() -> None:
-    made = world(*gateway(), make("Namespace", "a", labels="{istio.io/use-waypoint: w}"))
-    assert workload_attachment(made.mesh, subject_of("a", {})) == WaypointAttachment()
-    assert namespace_attachment(made.mesh, "a") == WaypointAttachment(W)
+def test_namespace_waypoint_for_services_is_no_error_for_workloads() -> None:
+    harness = world(*gateway(), make("Namespace", "a", labels="{istio.io/use-waypoint: w}"))
+    assert workload_attachment(harness.mesh, subject_of("a", {})) == WaypointAttachment()
+    assert namespace_attachment(harness.mesh, "a") == WaypointAttachment(W)
 
 
 @pytest.mark.parametrize(
@@ -249,21 +249,21 @@ def test_a_namespaces_waypoint_for_services_is_no_fault_of_its_workloads() -> No
         (", istio.io/use-waypoint-canary: none", "{}", (None, 0, "")),
     ],
 )
-def test_a_canary_of_a_waypoint(labels: str, annotations: str, expected: tuple[ObjectKey | None, int, str]) -> None:
-    named = f"{{istio.io/use-waypoint: w{labels or ', istio.io/use-waypoint-canary: next'}}}"
-    found = attachment(*gateway(), *gateway("next"), service(named, annotations=annotations))
-    assert (found.canary, found.weight, found.fault.reason if found.fault else "") == expected
-    assert found.waypoint == W
+def test_canary_waypoint(labels: str, annotations: str, expected: tuple[ObjectKey | None, int, str]) -> None:
+    consumer = f"{{istio.io/use-waypoint: w{labels or ', istio.io/use-waypoint-canary: next'}}}"
+    result = attachment(*gateway(), *gateway("next"), service(consumer, annotations=annotations))
+    assert (result.canary, result.weight, result.fault.reason if result.fault else "") == expected
+    assert result.waypoint == W
 
 
-def test_a_canary_is_inherited_with_the_waypoint() -> None:
+def test_canary_is_inherited_with_the_waypoint() -> None:
     labels = "{istio.io/use-waypoint: w, istio.io/use-waypoint-canary: next}"
-    labelled = make("Namespace", "a", labels=labels, annotations="{istio.io/use-waypoint-canary-weight: '5'}")
-    assert attachment(*gateway(), *gateway("next"), labelled, service("{}")) == WaypointAttachment(
+    namespace = make("Namespace", "a", labels=labels, annotations="{istio.io/use-waypoint-canary-weight: '5'}")
+    assert attachment(*gateway(), *gateway("next"), namespace, service("{}")) == WaypointAttachment(
         W, canary=ObjectKey("a", "next"), weight=5
     )
     assert attachment(
-        *gateway(), *gateway("next"), labelled, service("{istio.io/use-waypoint: w}")
+        *gateway(), *gateway("next"), namespace, service("{istio.io/use-waypoint: w}")
     ) == WaypointAttachment(W)
 
 
@@ -281,33 +281,31 @@ def test_a_canary_is_inherited_with_the_waypoint() -> None:
         ("{istio.io/use-waypoint: w, istio.io/ingress-use-waypoint: maybe}", "{}", False),
     ],
 )
-def test_gateways_at_the_edge_use_the_waypoint_where_a_label_says_so(
-    of_service: str, of_namespace: str, expected: bool | None
-) -> None:
+def test_ingress_use_waypoint_label(of_service: str, of_namespace: str, expected: bool | None) -> None:
     assert attachment(*gateway(), make("Namespace", "a", labels=of_namespace), service(of_service)).ingress is expected
 
 
-def test_an_entry_of_one_namespace_uses_no_waypoint_of_another() -> None:
+def test_namespace_visible_entry_rejects_a_cross_namespace_waypoint() -> None:
     mesh = "serviceEntryVisibility: {defaultVisibility: NAMESPACE}"
     spec = "{hosts: [x.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}"
     labels = "{istio.io/use-waypoint: w, istio.io/use-waypoint-namespace: b}"
-    made = World(mesh, AMBIENT)
+    harness = World(mesh, AMBIENT)
     open_to_all = gateway(namespace="b", listener=MESH_PORT % ", allowedRoutes: {namespaces: {from: All}}")
-    made.apply_objects(*open_to_all, make("ServiceEntry", "e", spec, "a", labels=labels))
-    found = service_attachment(made.mesh, ServiceRef("x.example", "a"))
-    assert found.fault is not None
-    assert found.fault.reason == "CrossNamespaceWaypointForbidden"
+    harness.apply_objects(*open_to_all, make("ServiceEntry", "e", spec, "a", labels=labels))
+    result = service_attachment(harness.mesh, ServiceRef("x.example", "a"))
+    assert result.fault is not None
+    assert result.fault.reason == "CrossNamespaceWaypointForbidden"
 
 
-# -- the other way round ---------------------------------------------------------------------------------------------------
+# -- clients of a waypoint -------------------------------------------------------------------------------------------------
 
 
 def pod(name: str, labels: str, spec: str = "{serviceAccountName: sa}", namespace: str = "a") -> Plain:
     return make("Pod", name, spec, namespace, labels=labels) | {"status": {"podIP": "10.1.0.1", "phase": "Running"}}
 
 
-def test_what_uses_a_waypoint() -> None:
-    made = world(
+def test_services_and_pods_of_a_waypoint() -> None:
+    harness = world(
         *gateway(labels="{istio.io/waypoint-for: all}"),
         *gateway("next"),
         service("{istio.io/use-waypoint: w}"),
@@ -316,22 +314,22 @@ def test_what_uses_a_waypoint() -> None:
         pod("p", "{istio.io/use-waypoint: w}"),
         pod("q", "{}"),
     )
-    assert services_of_waypoint(made.mesh, W) == (ref("s"), ref("t"))
-    assert services_of_waypoint(made.mesh, ObjectKey("a", "next")) == (ref("t"),)
-    assert pods_of_waypoint(made.mesh, W) == (RegistryKey("Kubernetes", "a", "p"),)
-    made.set(dict.fromkeys(rows_of([service("{}")])))
-    assert services_of_waypoint(made.mesh, W) == (ref("t"),)
+    assert services_of_waypoint(harness.mesh, W) == (ref("s"), ref("t"))
+    assert services_of_waypoint(harness.mesh, ObjectKey("a", "next")) == (ref("t"),)
+    assert pods_of_waypoint(harness.mesh, W) == (RegistryKey("Kubernetes", "a", "p"),)
+    harness.set(dict.fromkeys(rows_of([service("{}")])))
+    assert services_of_waypoint(harness.mesh, W) == (ref("t"),)
 
 
-def test_the_accounts_of_a_waypoint_are_those_of_its_pods() -> None:
+def test_waypoint_accounts_are_those_of_its_pods() -> None:
     label = "{gateway.networking.k8s.io/gateway-name: w}"
-    made = world(
+    harness = world(
         *gateway(),
         pod("p", label),
         pod("q", label, "{serviceAccountName: other}"),
         pod("r", "{}", "{serviceAccountName: third}"),
     )
-    assert waypoint_accounts(made.mesh, W) == ("other", "sa")
+    assert waypoint_accounts(harness.mesh, W) == ("other", "sa")
 
 
 @pytest.mark.parametrize(
@@ -346,12 +344,12 @@ def test_the_accounts_of_a_waypoint_are_those_of_its_pods() -> None:
         ("PROXY/1/2", None),
     ],
 )
-def test_the_binding_of_a_waypoint(text: str, expected: ApplicationTunnel | None) -> None:
+def test_parse_binding(text: str, expected: ApplicationTunnel | None) -> None:
     assert parse_binding(text) == expected
 
 
-def test_nothing_of_waypoints_is_derived_for_a_mesh_that_is_not_ambient() -> None:
-    made = World()
-    made.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
-    service_attachment(made.mesh, ref())
-    assert not any(node.fn.__name__ == "waypoint" for node in made.mesh.live_nodes())
+def test_no_waypoints_are_derived_outside_ambient_mode() -> None:
+    harness = World()
+    harness.apply_objects(*gateway(), service("{istio.io/use-waypoint: w}"))
+    service_attachment(harness.mesh, ref())
+    assert not any(node.fn.__name__ == "waypoint" for node in harness.mesh.live_nodes())

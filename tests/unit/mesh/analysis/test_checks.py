@@ -1,4 +1,4 @@
-"""Problems between objects: a row for each, with what is wrong and what makes it go."""
+"""Problems between objects: for each, objects that cause it and objects that resolve it."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def authorization(spec: str, namespace: str = "a") -> Plain:
 
 
 def annotated(kind: str, name: str, spec: str, annotation: str, value: str) -> Plain:
-    made = make(kind, name, spec)
-    made["metadata"]["annotations"] = {annotation: value}
-    return made
+    plain = make(kind, name, spec)
+    plain["metadata"]["annotations"] = {annotation: value}
+    return plain
 
 
 def alias(name: str, target: str) -> Plain:
@@ -93,12 +93,12 @@ def alias(name: str, target: str) -> Plain:
 
 
 class Row(NamedTuple):
-    """Objects with one problem, of this code at this path; `mended`: those that come in addition, or instead, and leave none."""
+    """Objects with one problem of this code at this path, and objects that resolve it when added or replaced."""
 
     code: str
     path: str
-    wrong: tuple[Plain, ...]
-    mended: tuple[Plain, ...]
+    causes: tuple[Plain, ...]
+    fixes: tuple[Plain, ...]
     mesh: str = ""
 
 
@@ -537,22 +537,22 @@ ROWS = [
 MESH_NETWORKS = "{networks: {n: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: late.com, port: 15443}]}}}"
 
 
-def shown(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
+def codes_and_paths(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
     return [(p.code, p.path) for p in problems]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code}-{row.path}")
-def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
-    made = world(*BASE, mesh_config=row.mesh)
-    assert row.mesh or problems_of(made) == ()
-    made.set(rows_of(row.wrong))
-    assert shown(problems_of(made)) == [(row.code, row.path)]
-    if row.mended:
-        made.set(rows_of(row.mended))
-        assert problems_of(made) == ()
+def test_problem_is_reported_until_resolved(row: Row) -> None:
+    harness = world(*BASE, mesh_config=row.mesh)
+    assert row.mesh or problems_of(harness) == ()
+    harness.set(rows_of(row.causes))
+    assert codes_and_paths(problems_of(harness)) == [(row.code, row.path)]
+    if row.fixes:
+        harness.set(rows_of(row.fixes))
+        assert problems_of(harness) == ()
 
 
-def test_every_object_can_be_checked() -> None:
+def test_checks_handle_every_object_variant() -> None:
     with Rows() as rows:
         for number, slot in enumerate(SLOTS):
             if slot.kind == "object":
@@ -564,19 +564,21 @@ def test_every_object_can_be_checked() -> None:
                         assert world.mesh.failures == 0
 
 
-def test_a_gateway_of_a_network_that_is_no_service() -> None:
-    made = world(*BASE)
-    networks, wrong = decode_mesh_networks(yaml.safe_load(MESH_NETWORKS))
-    assert not wrong
-    made.mesh.commit([(made.mesh.mesh, "networks", networks)])
-    assert shown(problems_of(made)) == [("service-not-found", "networks.n.gateways[0].registryServiceName")]
-    made.set(rows_of([entry("hosts: [late.com], resolution: DNS")]))
-    assert problems_of(made) == ()
+def test_network_gateway_without_a_service_is_reported() -> None:
+    harness = world(*BASE)
+    networks, problems = decode_mesh_networks(yaml.safe_load(MESH_NETWORKS))
+    assert not problems
+    harness.mesh.commit([(harness.mesh.mesh, "networks", networks)])
+    assert codes_and_paths(problems_of(harness)) == [
+        ("service-not-found", "networks.n.gateways[0].registryServiceName")
+    ]
+    harness.set(rows_of([entry("hosts: [late.com], resolution: DNS")]))
+    assert problems_of(harness) == ()
 
 
-def test_a_credential_that_cannot_be_used_is_named() -> None:
-    made = world(*BASE)
-    made.set(
+def test_unusable_credential_is_named() -> None:
+    harness = world(*BASE)
+    harness.set(
         rows_of(
             (
                 gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),
@@ -584,25 +586,25 @@ def test_a_credential_that_cannot_be_used_is_named() -> None:
             )
         )
     )
-    assert "of Secret edge/cert " in next(p.message for p in problems_of(made) if p.code == "credential-unusable")
+    assert "of Secret edge/cert " in next(p.message for p in problems_of(harness) if p.code == "credential-unusable")
 
 
-def test_subsets_of_a_host_that_is_somewhere_without_endpoints_are_not_held_against_those_elsewhere() -> None:
-    made = world(
+def test_subset_without_endpoints_is_allowed_for_a_passthrough_host() -> None:
+    harness = world(
         *BASE,
         dr("{host: x.com, subsets: [{name: v2, labels: {version: v2}}]}"),
         entry("hosts: [x.com], resolution: DNS"),
     )
-    assert shown(problems_of(made)) == [("subset-without-endpoints", "spec.subsets[0].labels")]
-    elsewhere = "{hosts: [x.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}"
-    made.set(rows_of([make("ServiceEntry", "e", elsewhere, "b")]))
-    assert problems_of(made) == ()
+    assert codes_and_paths(problems_of(harness)) == [("subset-without-endpoints", "spec.subsets[0].labels")]
+    spec = "{hosts: [x.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}"
+    harness.set(rows_of([make("ServiceEntry", "e", spec, "b")]))
+    assert problems_of(harness) == ()
 
 
-def test_every_alias_of_a_circle_is_told_and_what_leads_into_it() -> None:
-    made = world(*BASE, alias("one", "two"), alias("two", "one"), alias("into", "one"), alias("fine", "api"))
-    assert [(p.code, p.object.name) for p in problems_of(made)] == [
+def test_alias_cycle_is_reported_on_every_alias_leading_into_it() -> None:
+    harness = world(*BASE, alias("one", "two"), alias("two", "one"), alias("into", "one"), alias("fine", "api"))
+    assert [(p.code, p.object.name) for p in problems_of(harness)] == [
         ("alias-circle", name) for name in ("into", "one", "two")
     ]
-    made.set(rows_of([alias("two", "api")]))
-    assert problems_of(made) == ()
+    harness.set(rows_of([alias("two", "api")]))
+    assert problems_of(harness) == ()

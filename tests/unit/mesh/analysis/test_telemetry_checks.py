@@ -1,4 +1,4 @@
-"""What is wrong between Telemetries, providers, workloads and proxies: a row for each, with what makes it go."""
+"""Problems between Telemetries, providers, workloads and proxies: for each, objects that cause it and objects that resolve it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def telemetry(spec: str, name: str = "t", namespace: str = "a", day: int = 3) ->
 class Row(NamedTuple):
     code: str
     path: str
-    wrong: tuple[Plain, ...]
-    mended: tuple[Plain, ...]
+    causes: tuple[Plain, ...]
+    fixes: tuple[Plain, ...]
 
 
 SPANS = "tracing: [{providers: [{name: zip}]}]"
@@ -114,52 +114,52 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code}-{row.path}")
-def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
-    made = world(COLLECTOR, mesh_config=MESH)
-    assert problems_of(made) == ()
-    made.set(rows_of(row.wrong))
-    assert [(p.code, p.path) for p in problems_of(made)] == [(row.code, row.path)]
-    made.set(rows_of(row.mended))
-    assert problems_of(made) == ()
+def test_problem_is_reported_until_resolved(row: Row) -> None:
+    harness = world(COLLECTOR, mesh_config=MESH)
+    assert problems_of(harness) == ()
+    harness.set(rows_of(row.causes))
+    assert [(p.code, p.path) for p in problems_of(harness)] == [(row.code, row.path)]
+    harness.set(rows_of(row.fixes))
+    assert problems_of(harness) == ()
 
 
-def test_a_collector_without_the_port_is_told_at_the_provider_and_at_who_names_it() -> None:
-    made = world(ELSEWHERE, telemetry(SPANS), mesh_config=MESH)
-    assert {(p.code, p.path) for p in problems_of(made)} == {
+def test_collector_without_the_port_is_reported_on_provider_and_telemetry() -> None:
+    harness = world(ELSEWHERE, telemetry(SPANS), mesh_config=MESH)
+    assert {(p.code, p.path) for p in problems_of(harness)} == {
         ("service-not-found", "extensionProviders[3]"),
         ("service-not-found", "spec.tracing[0].providers[0].name"),
     }
-    made.set(rows_of((COLLECTOR,)))
-    assert problems_of(made) == ()
+    harness.set(rows_of((COLLECTOR,)))
+    assert problems_of(harness) == ()
 
 
-def test_what_a_build_does_not_have_is_a_notice_for_all_of_its_proxies_together() -> None:
+def test_extensions_missing_from_proxies_are_one_notice_per_namespace() -> None:
     logs = "accessLogging: [{providers: [{name: file}], filter: {expression: 'true'}}]"
-    made = world(COLLECTOR, telemetry(f"metrics: [{{providers: [{{name: prometheus}}]}}], {logs}"), mesh_config=MESH)
-    made.connect(proxy("sidecar", "own-0", "a", "10.1.0.1"))
-    assert problems_of(made) == ()
+    harness = world(COLLECTOR, telemetry(f"metrics: [{{providers: [{{name: prometheus}}]}}], {logs}"), mesh_config=MESH)
+    harness.connect(proxy("sidecar", "own-0", "a", "10.1.0.1"))
+    assert problems_of(harness) == ()
     for number in range(3):
-        made.connect(replace(proxy("sidecar", f"stock-{number}", "a", f"10.1.0.{5 + number}"), extensions=STOCK))
-    made.connect(replace(proxy("sidecar", "far-0", "far", "10.1.0.9"), extensions=STOCK))
-    found = problems_of(made)
-    assert [(p.code, p.path, p.severity) for p in found] == [
+        harness.connect(replace(proxy("sidecar", f"stock-{number}", "a", f"10.1.0.{5 + number}"), extensions=STOCK))
+    harness.connect(replace(proxy("sidecar", "far-0", "far", "10.1.0.9"), extensions=STOCK))
+    problems = problems_of(harness)
+    assert [(p.code, p.path, p.severity) for p in problems] == [
         ("left-out", "spec.metrics[0]", Severity.NOTICE),
         ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
     ]
-    assert "proxies in a do not support istio.stats" in found[0].message
+    assert "proxies in a do not support istio.stats" in problems[0].message
 
 
-def test_a_span_that_is_not_passed_on_needs_a_proxy_that_knows_the_field() -> None:
-    made = world(COLLECTOR, telemetry(f"{SPANS[:-2]}, disableContextPropagation: true}}]"), mesh_config=MESH)
-    made.connect(replace(proxy("sidecar", "new-0", "a", "10.1.0.1"), version="1.30.0"))
-    assert problems_of(made) == ()
-    made.connect(replace(proxy("sidecar", "old-0", "a", "10.1.0.2"), version="1.20.0"))
-    assert [(p.code, p.path) for p in problems_of(made)] == [("left-out", "spec.tracing[0]")]
+def test_disabled_context_propagation_requires_a_recent_proxy() -> None:
+    harness = world(COLLECTOR, telemetry(f"{SPANS[:-2]}, disableContextPropagation: true}}]"), mesh_config=MESH)
+    harness.connect(replace(proxy("sidecar", "new-0", "a", "10.1.0.1"), version="1.30.0"))
+    assert problems_of(harness) == ()
+    harness.connect(replace(proxy("sidecar", "old-0", "a", "10.1.0.2"), version="1.20.0"))
+    assert [(p.code, p.path) for p in problems_of(harness)] == [("left-out", "spec.tracing[0]")]
 
 
-def test_headers_from_variables_that_the_control_plane_does_not_have() -> None:
+def test_header_from_an_unset_variable_is_reported() -> None:
     mesh = MESH.replace(
         "port: 9411}}\n- {name: file", "port: 9411, headers: [{name: x-token, envName: TOKEN}]}}\n- {name: file"
     )
-    made = world(COLLECTOR, mesh_config=mesh)
-    assert [(p.code, p.path) for p in problems_of(made)] == [("no-variable", "extensionProviders[3]")]
+    harness = world(COLLECTOR, mesh_config=mesh)
+    assert [(p.code, p.path) for p in problems_of(harness)] == [("no-variable", "extensionProviders[3]")]

@@ -1,4 +1,4 @@
-"""Servers of several Gateways on one router: who shares a port, who is turned away."""
+"""Merged Gateway servers of one router: shared ports and rejected servers."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def routes(gateway: MergedGateway) -> dict[GatewayRouteKey, int]:
     return {ref: len(keys) for ref, keys in gateway.routes}
 
 
-def test_plain_http_servers_of_a_port_share_one_route() -> None:
-    found = merged([http(80, "a.com")], [http(80, "b.com", protocol="HTTP2")])
-    assert slots(found) == {(80, "HTTP", ""): [("old", 0), ("new", 0)]}
-    assert routes(found) == {GatewayRouteKey(80, ""): 2}
+def test_plaintext_http_servers_of_a_port_share_one_route() -> None:
+    gateway = merged([http(80, "a.com")], [http(80, "b.com", protocol="HTTP2")])
+    assert slots(gateway) == {(80, "HTTP", ""): [("old", 0), ("new", 0)]}
+    assert routes(gateway) == {GatewayRouteKey(80, ""): 2}
 
 
-def test_ports_are_those_of_the_first_service_that_has_them() -> None:
+def test_target_port_is_that_of_the_first_matching_service() -> None:
     targets = (TargetPort(80, 1, False, translates=False), TargetPort(80, 8080, False), TargetPort(80, 9090, False))
     assert resolve_port(80, targets) == 8080
     assert resolve_port(81, targets) == 81
-    found = merged([http(80)], [http(8080)], targets)
-    assert slots(found) == {(8080, "HTTP", ""): [("old", 0), ("new", 0)]}
+    gateway = merged([http(80)], [http(8080)], targets)
+    assert slots(gateway) == {(8080, "HTTP", ""): [("old", 0), ("new", 0)]}
 
 
-def test_https_servers_have_routes_of_their_own_named_by_the_gateways_port() -> None:
-    found = merged([https(443, "a.com")], [https(443, "b.com")], (TargetPort(443, 8443, False),))
-    assert slots(found) == {(8443, "HTTPS", ""): [("old", 0), ("new", 0)]}
-    assert routes(found) == {GatewayRouteKey(443, "", "https", OLD): 1, GatewayRouteKey(443, "", "https", NEW): 1}
+def test_each_https_server_has_its_own_route_named_by_the_gateway_port() -> None:
+    gateway = merged([https(443, "a.com")], [https(443, "b.com")], (TargetPort(443, 8443, False),))
+    assert slots(gateway) == {(8443, "HTTPS", ""): [("old", 0), ("new", 0)]}
+    assert routes(gateway) == {GatewayRouteKey(443, "", "https", OLD): 1, GatewayRouteKey(443, "", "https", NEW): 1}
 
 
 @pytest.mark.parametrize(
@@ -75,57 +75,57 @@ def test_https_servers_have_routes_of_their_own_named_by_the_gateways_port() -> 
         (http(80), Server(hosts=("*",)), "no port"),
     ],
 )
-def test_conflicts_leave_out_the_younger(old: Server, new: Server, reason: str) -> None:
-    found = merged([old], [new])
-    assert [(r.key.gateway, reason in r.reason) for r in found.rejected] == [(NEW, True)]
-    assert sum(len(p.servers) for p in found.ports) == 1
+def test_newer_conflicting_server_is_rejected(old: Server, new: Server, reason: str) -> None:
+    gateway = merged([old], [new])
+    assert [(r.key.gateway, reason in r.reason) for r in gateway.rejected] == [(NEW, True)]
+    assert sum(len(p.servers) for p in gateway.ports) == 1
 
 
-def test_the_handshake_does_not_tell_namespaces_apart() -> None:
-    found = merged([https(443, "a/x.com")], [https(443, "b/x.com"), https(443, "b/y.com", name="other")])
-    assert [r.key for r in found.rejected] == [(NEW, 0)]
+def test_tls_hosts_conflict_across_namespaces() -> None:
+    gateway = merged([https(443, "a/x.com")], [https(443, "b/x.com"), https(443, "b/y.com", name="other")])
+    assert [r.key for r in gateway.rejected] == [(NEW, 0)]
     assert merged([https(443, "A.com")], [https(443, "a.com")]).rejected
     assert not merged([http(80, "a/x.com", redirect=True)], [http(80, "b/x.com", redirect=True)]).rejected
 
 
-def test_the_same_port_name_twice_in_one_gateway() -> None:
-    found = merged([https(443, "a.com"), https(443, "b.com")])
-    assert [r.key.position for r in found.rejected] == [1]
+def test_duplicate_port_name_in_a_gateway_is_rejected() -> None:
+    gateway = merged([https(443, "a.com"), https(443, "b.com")])
+    assert [r.key.position for r in gateway.rejected] == [1]
 
 
-def test_other_bind_addresses_are_other_listeners() -> None:
-    found = merged(
+def test_each_bind_address_has_its_own_listener() -> None:
+    gateway = merged(
         [http(80), http(80, bind="10.0.0.1"), http(80, protocol="TCP", bind="10.0.0.2")], [http(80, bind="10.0.0.1")]
     )
-    assert not found.rejected
-    assert slots(found) == {
+    assert not gateway.rejected
+    assert slots(gateway) == {
         (80, "HTTP", ""): [("old", 0)],
         (80, "HTTP", "10.0.0.1"): [("old", 1), ("new", 0)],
         (80, "TCP", "10.0.0.2"): [("old", 2)],
     }
-    assert routes(found) == {GatewayRouteKey(80, ""): 1, GatewayRouteKey(80, "10.0.0.1"): 2}
+    assert routes(gateway) == {GatewayRouteKey(80, ""): 1, GatewayRouteKey(80, "10.0.0.1"): 2}
 
 
-def test_a_host_may_repeat_on_another_bind_address() -> None:
-    found = merged([https(443, "a.com")], [https(443, "a.com", bind="10.0.0.1")])
-    assert not found.rejected
+def test_host_may_repeat_on_another_bind_address() -> None:
+    gateway = merged([https(443, "a.com")], [https(443, "a.com", bind="10.0.0.1")])
+    assert not gateway.rejected
 
 
-def test_a_passed_on_and_a_terminated_server_share_a_port() -> None:
-    found = merged([https(443, "a.com"), https(443, "b.com", protocol="TLS", mode="PASSTHROUGH", name="tls")])
-    assert slots(found) == {(443, "HTTPS", ""): [("old", 0)], (443, "TLS", ""): [("old", 1)]}
-    assert routes(found) == {GatewayRouteKey(443, "", "https", OLD): 1}
+def test_passthrough_and_terminated_servers_share_a_port() -> None:
+    gateway = merged([https(443, "a.com"), https(443, "b.com", protocol="TLS", mode="PASSTHROUGH", name="tls")])
+    assert slots(gateway) == {(443, "HTTPS", ""): [("old", 0)], (443, "TLS", ""): [("old", 1)]}
+    assert routes(gateway) == {GatewayRouteKey(443, "", "https", OLD): 1}
 
 
-def test_a_server_without_tls_does_not_replace_an_older_one_with_tls_on_its_port() -> None:
-    found = merged([https(9000, "a.com", protocol="TCP", name="tls")], [http(9000, protocol="TCP", name="tcp")])
-    assert slots(found) == {(9000, "TCP", ""): [("old", 0), ("new", 0)]}
-    assert not found.rejected
-    apart = merged([https(9000, "a.com")], [http(9000)])
-    assert slots(apart) == {(9000, "HTTPS", ""): [("old", 0)], (9000, "HTTP", ""): [("new", 0)]}
+def test_plaintext_server_joins_an_older_tls_server_on_its_port() -> None:
+    gateway = merged([https(9000, "a.com", protocol="TCP", name="tls")], [http(9000, protocol="TCP", name="tcp")])
+    assert slots(gateway) == {(9000, "TCP", ""): [("old", 0), ("new", 0)]}
+    assert not gateway.rejected
+    split = merged([https(9000, "a.com")], [http(9000)])
+    assert slots(split) == {(9000, "HTTPS", ""): [("old", 0)], (9000, "HTTP", ""): [("new", 0)]}
 
 
-def test_http3_needs_the_flag_tls_that_ends_here_and_a_port_over_udp() -> None:
+def test_http3_requires_the_flag_tls_termination_and_a_udp_port() -> None:
     servers = [https(443, "a.com"), https(443, "b.com", name="pass", mode="PASSTHROUGH"), http(80)]
     both = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
     assert [bool(p.quic) for p in merged(servers, targets=both, quic=True).ports] == [True, False]
@@ -134,23 +134,23 @@ def test_http3_needs_the_flag_tls_that_ends_here_and_a_port_over_udp() -> None:
     assert not any(p.quic for p in merged(servers, targets=both[:1], quic=True).ports)
 
 
-def test_automatic_passthrough_is_noticed() -> None:
+def test_auto_passthrough_is_detected() -> None:
     assert merged([https(15443, "*.local", protocol="TLS", mode="AUTO_PASSTHROUGH")]).auto_passthrough
     assert not merged([https(15443, "*.local", protocol="TLS", mode="PASSTHROUGH")]).auto_passthrough
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("hosts", "expected"),
     [
         (("a.com", "ns/b.com"), ("a.com", "ns/b.com")),
         (("./a.com", "*/b.com", "*"), ("here/a.com", "b.com", "*")),
         (("a.com", "*/*"), ("*",)),
     ],
 )
-def test_namespaces_of_hosts(written: tuple[str, ...], meant: tuple[str, ...]) -> None:
-    assert qualify_hosts(http(80, *written), "here").hosts == meant
+def test_qualify_hosts(hosts: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert qualify_hosts(http(80, *hosts), "here").hosts == expected
 
 
-def test_names_in_the_handshake_are_sorted_and_without_namespaces() -> None:
+def test_sni_hosts_are_sorted_without_namespaces() -> None:
     assert sni_hosts(https(443, "ns/b.com", "a.com", "b.com")) == ("a.com", "b.com")
     assert sni_hosts(http(80, "a.com")) == ()

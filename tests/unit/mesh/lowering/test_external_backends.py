@@ -1,4 +1,4 @@
-"""XBackends: the ServiceEntry and the TLS that each becomes, what routes to it mean, and what its status says."""
+"""XBackends: the derived ServiceEntry and DestinationRule, routes to backends, and status."""
 
 from __future__ import annotations
 
@@ -56,38 +56,38 @@ def route(to: str = "name: out", namespace: str = "a") -> Plain:
     )
 
 
-def by_roots(name: str) -> str:
+def ca_validation(name: str) -> str:
     return f"validation: {{caCertificateRefs: [{{group: '', kind: ConfigMap, name: {name}}}]}}"
 
 
 def world(*objects: Plain, alpha: bool = True) -> World:
-    made = World(environ=ALPHA if alpha else {})
+    harness = World(environ=ALPHA if alpha else {})
     roots = config_map("roots", {"ca.crt": Authority().pem.decode()}, "a")
-    made.set(rows_of((GATEWAY, roots, *objects)))
-    return made
+    harness.set(rows_of((GATEWAY, roots, *objects)))
+    return harness
 
 
-def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
+def condition_of(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
     return next((c.status, c.reason) for c in conditions if c.type == type_)
 
 
-@pytest.mark.parametrize(("protocol", "becomes"), PROTOCOLS)
-def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str) -> None:
-    made = world(backend(f", protocol: {protocol}" if protocol else ""))
-    entry = SERVICE_ENTRY.get(made.mesh, ENTRY)
+@pytest.mark.parametrize(("protocol", "expected"), PROTOCOLS)
+def test_backend_is_a_mesh_external_service(protocol: str, expected: str) -> None:
+    harness = world(backend(f", protocol: {protocol}" if protocol else ""))
+    entry = SERVICE_ENTRY.get(harness.mesh, ENTRY)
     assert entry is not None
     assert (entry.spec.hosts, entry.spec.location, entry.spec.resolution) == (
         ("mail.example.net",),
         "MESH_EXTERNAL",
         "DNS",
     )
-    assert [(port.number, port.name, port.protocol) for port in entry.spec.ports] == [(8443, becomes, becomes)]
+    assert [(port.number, port.name, port.protocol) for port in entry.spec.ports] == [(8443, expected, expected)]
     assert entry.origin is not None
     assert entry.origin.parents == (ObjectRef(BACKEND.id, *KEY),)
-    assert DESTINATION_RULE.get(made.mesh, RULE) is None
-    assert not allocated_addresses(made.mesh)
-    node_id = made.connect(proxy("router", "r", "edge", "10.1.0.1"))
-    assert "outbound|8443||mail.example.net" in made.resources(node_id)[CLUSTER]
+    assert DESTINATION_RULE.get(harness.mesh, RULE) is None
+    assert not allocated_addresses(harness.mesh)
+    node_id = harness.connect(proxy("router", "r", "edge", "10.1.0.1"))
+    assert "outbound|8443||mail.example.net" in harness.resources(node_id)[CLUSTER]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str)
             "ResolvedRefs",
         ),
         (
-            f"mode: ServerOnly, {by_roots('roots')}",
+            f"mode: ServerOnly, {ca_validation('roots')}",
             "mail.example.net",
             "configmap://a/roots",
             "Accepted",
             "ResolvedRefs",
         ),
         (
-            f"mode: ServerOnly, {by_roots('gone')}",
+            f"mode: ServerOnly, {ca_validation('gone')}",
             "mail.example.net",
             NO_CREDENTIAL,
             "NoValidCACertificate",
@@ -119,11 +119,11 @@ def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str)
         ("mode: Sometimes", "mail.example.net", NO_CREDENTIAL, "Invalid", "ResolvedRefs"),
     ],
 )
-def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
+def test_backend_tls_applies_to_its_port_and_fails_closed(
     tls: str, sni: str, credential: str, accepted: str, resolved: str
 ) -> None:
-    made = world(backend(f", tls: {{{tls}}}"))
-    rule = DESTINATION_RULE.get(made.mesh, RULE)
+    harness = world(backend(f", tls: {{{tls}}}"))
+    rule = DESTINATION_RULE.get(harness.mesh, RULE)
     assert rule is not None
     assert rule.spec.host == "mail.example.net"
     assert rule.spec.traffic_policy is not None
@@ -136,16 +136,16 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
         sni,
         credential,
     )
-    found = backend_status(made.mesh, KEY)
-    assert found is not None
-    assert told(found[0].conditions, "Accepted") == (accepted == "Accepted", accepted)
-    assert told(found[0].conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
-    problems = status_problems(made.mesh, ObjectRef(BACKEND.id, *KEY))
+    status = backend_status(harness.mesh, KEY)
+    assert status is not None
+    assert condition_of(status[0].conditions, "Accepted") == (accepted == "Accepted", accepted)
+    assert condition_of(status[0].conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
+    problems = status_problems(harness.mesh, ObjectRef(BACKEND.id, *KEY))
     assert ({p.path for p in problems} == {"spec"}) == (accepted != "Accepted")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("invalid", "message"),
     [
         (backend(type_="Service"), "unsupported backend type"),
         (backend(host="web.shop.svc.cluster.local"), "in the cluster domain"),
@@ -159,14 +159,14 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
         (backend(port="port: {port: -1}"), "port.port"),
     ],
 )
-def test_one_that_leads_nowhere_says_why_and_is_no_service(wrong: Plain, says: str) -> None:
-    made = world(wrong, route())
-    assert SERVICE_ENTRY.all_keys(made.mesh) == ()
-    (problem,) = status_problems(made.mesh, ObjectRef(BACKEND.id, *KEY))
-    assert says in problem.message
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
-    assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
-    assert not made.failures
+def test_invalid_backend_is_reported_and_is_no_service(invalid: Plain, message: str) -> None:
+    harness = world(invalid, route())
+    assert SERVICE_ENTRY.all_keys(harness.mesh) == ()
+    (problem,) = status_problems(harness.mesh, ObjectRef(BACKEND.id, *KEY))
+    assert message in problem.message
+    conditions = route_status(harness.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
+    assert condition_of(conditions, "ResolvedRefs") == (False, "InvalidKind")
+    assert not harness.failures
 
 
 @pytest.mark.parametrize(
@@ -181,37 +181,37 @@ def test_one_that_leads_nowhere_says_why_and_is_no_service(wrong: Plain, says: s
     ],
 )
 def test_routes_to_backends(to: str, namespace: str, reason: str) -> None:
-    granted = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: c}}], to: [{{group: {BACKEND.id.group}, kind: XBackend}}]"
-    grant = gateway_object("ReferenceGrant", "g", granted, "a", api=f"{GATEWAY_API}/v1beta1")
-    made = world(backend(), grant, route(to, namespace))
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, namespace, "x"))[0].conditions
-    assert told(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
+    spec = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: c}}], to: [{{group: {BACKEND.id.group}, kind: XBackend}}]"
+    grant = gateway_object("ReferenceGrant", "g", spec, "a", api=f"{GATEWAY_API}/v1beta1")
+    harness = world(backend(), grant, route(to, namespace))
+    conditions = route_status(harness.mesh, RouteKey(HTTP_ROUTE.id, namespace, "x"))[0].conditions
+    assert condition_of(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
 
 
-def test_the_status_tells_the_mesh_and_each_gateway_with_a_route() -> None:
-    made = world(backend(), route())
-    status = object_status(made.mesh, ObjectRef(BACKEND.id, *KEY))
+def test_status_parents_are_the_mesh_and_each_gateway_with_a_route() -> None:
+    harness = world(backend(), route())
+    status = object_status(harness.mesh, ObjectRef(BACKEND.id, *KEY))
     assert status is not None
-    shown = plain_status(status, BACKEND.id, "istio.io/gateway-controller")["parents"]
-    assert [(entry["controllerName"], entry["parentRef"]) for entry in shown] == [
+    parents = plain_status(status, BACKEND.id, "istio.io/gateway-controller")["parents"]
+    assert [(entry["controllerName"], entry["parentRef"]) for entry in parents] == [
         ("istio.io/mesh-controller", {"group": BACKEND.id.group, "kind": "XBackend", "name": "out"}),
         ("istio.io/gateway-controller", {"group": GATEWAY_API, "kind": "Gateway", "name": "gw", "namespace": "edge"}),
     ]
 
 
-def test_without_alpha_kinds_there_is_no_service_and_who_wrote_one_is_told() -> None:
-    made = world(backend(), route(), alpha=False)
-    assert SERVICE_ENTRY.all_keys(made.mesh) == ()
-    assert object_status(made.mesh, ObjectRef(BACKEND.id, *KEY)) is None
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
-    assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
-    (key,) = WITHOUT_EFFECT.keys(made.mesh)
-    assert [(p.code, p.path) for p in WITHOUT_EFFECT.problems(made.mesh, key)] == [("no-effect", "kind")]
+def test_backend_has_no_effect_without_alpha_kinds() -> None:
+    harness = world(backend(), route(), alpha=False)
+    assert SERVICE_ENTRY.all_keys(harness.mesh) == ()
+    assert object_status(harness.mesh, ObjectRef(BACKEND.id, *KEY)) is None
+    conditions = route_status(harness.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
+    assert condition_of(conditions, "ResolvedRefs") == (False, "InvalidKind")
+    (key,) = WITHOUT_EFFECT.keys(harness.mesh)
+    assert [(p.code, p.path) for p in WITHOUT_EFFECT.problems(harness.mesh, key)] == [("no-effect", "kind")]
 
 
-def test_a_udp_route_is_read_and_told_to_have_no_effect() -> None:
+def test_udp_route_is_reported_as_without_effect() -> None:
     spec = "parentRefs: [{name: gw, namespace: edge}], rules: [{backendRefs: [{name: web, port: 53}]}]"
-    made = world(gateway_object("UDPRoute", "x", spec, "a", api=f"{GATEWAY_API}/v1alpha2"))
-    (key,) = WITHOUT_EFFECT.keys(made.mesh)
-    (problem,) = WITHOUT_EFFECT.problems(made.mesh, key)
+    harness = world(gateway_object("UDPRoute", "x", spec, "a", api=f"{GATEWAY_API}/v1alpha2"))
+    (key,) = WITHOUT_EFFECT.keys(harness.mesh)
+    (problem,) = WITHOUT_EFFECT.problems(harness.mesh, key)
     assert (key.kind.name, problem.message) == ("UDPRoute", "UDPRoute has no effect: listeners do not support UDP")

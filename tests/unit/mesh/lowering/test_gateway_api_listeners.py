@@ -1,4 +1,4 @@
-"""Listeners of the Gateway API: what is expected of those for tunnels, which of them pass on by name, and what their faults say."""
+"""Gateway API listeners: tunnel listeners, SNI passthrough and error messages."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def gateway(listener: str, class_name: str = "istio", more: str = "") -> Plain:
     return gateway_object("Gateway", "gw", f"gatewayClassName: {class_name}, listeners: [{listener}]{more}", "a")
 
 
-def accepted(*objects: Plain, type_: str = "Accepted") -> tuple[str, str]:
-    """The reason and message of a condition of the last listener."""
-    found = gateway_status(world(*objects, **EAST_WEST).mesh, KEY)
-    assert found is not None
-    (condition,) = [c for c in found.listeners[-1].conditions if c.type == type_]
+def listener_condition(*objects: Plain, type_: str = "Accepted") -> tuple[str, str]:
+    """Return the reason and message of a condition of the last listener."""
+    status = gateway_status(world(*objects, **EAST_WEST).mesh, KEY)
+    assert status is not None
+    (condition,) = [c for c in status.listeners[-1].conditions if c.type == type_]
     return condition.reason, condition.message
 
 
@@ -47,21 +47,21 @@ def accepted(*objects: Plain, type_: str = "Accepted") -> tuple[str, str]:
         ("istio-waypoint", "port: 80, protocol: HTTP", "UnsupportedProtocol"),
     ],
 )
-def test_what_is_expected_of_listeners_for_tunnels(class_name: str, listener: str, reason: str) -> None:
-    assert accepted(gateway(f"{{name: l, {listener}}}", class_name))[0] == reason
+def test_tunnel_listeners_require_protocol_and_port(class_name: str, listener: str, reason: str) -> None:
+    assert listener_condition(gateway(f"{{name: l, {listener}}}", class_name))[0] == reason
 
 
-def test_a_listener_without_a_port_is_told_that_it_needs_one() -> None:
-    assert accepted(gateway("{name: l, protocol: TCP}")) == (
+def test_listener_without_a_port_is_rejected() -> None:
+    assert listener_condition(gateway("{name: l, protocol: TCP}")) == (
         "UnsupportedProtocol",
         "protocol TCP requires a port to be set",
     )
 
 
-def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> None:
+def test_ca_certificate_ref_not_permitted_is_named() -> None:
     authority = Authority()
     ref = "{group: '', kind: ConfigMap, name: roots, namespace: b}"
-    found = accepted(
+    condition = listener_condition(
         tls_secret("cert", authority.issue("x.example.com"), "a"),
         config_map("roots", {"ca.crt": authority.pem.decode()}, "b"),
         gateway(
@@ -71,8 +71,8 @@ def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> 
         ),
         type_="ResolvedRefs",
     )
-    assert found[0] == "RefNotPermitted"
-    assert found[1].startswith("caCertificateRef b/roots not accessible to a Gateway in namespace 'a'")
+    assert condition[0] == "RefNotPermitted"
+    assert condition[1].startswith("caCertificateRef b/roots not accessible to a Gateway in namespace 'a'")
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> 
         ({NETWORK: "n"}, 15443, None, False),
     ],
 )
-def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(
+def test_network_gateway_uses_auto_passthrough_on_its_port(
     labels: dict[str, str], port: int, tls: ListenerTLSConfig | None, passes: bool
 ) -> None:
     assert is_auto_passthrough(labels, Listener(port=port, protocol="TLS", tls=tls)) == passes
 
 
-@pytest.mark.parametrize(("position", "there"), [(0, True), (1, False)])
-def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> None:
+@pytest.mark.parametrize(("position", "exists"), [(0, True), (1, False)])
+def test_removed_listener_is_none(position: int, exists: bool) -> None:
     assert (
         gateway_listener(world(gateway(HTTP)).mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, position)) is not None
-    ) == there
+    ) == exists
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> N
         ("type: RegularExpression, service: 'x.*'", {"regex": "/x.*/.+"}),
     ],
 )
-def test_calls_that_a_grpc_route_means(method: str, uri: dict[str, str]) -> None:
+def test_grpc_route_match_becomes_a_uri_match(method: str, uri: dict[str, str]) -> None:
     rules = f"rules: [{{matches: [{{method: {{{method}}}}}]}}]"
     mesh = world(gateway(HTTP), gateway_object("GRPCRoute", "calls", f"parentRefs: [{{name: gw}}], {rules}", "a")).mesh
     rows = [row for key in VIRTUAL_SERVICE.all_keys(mesh) if (row := VIRTUAL_SERVICE.get(mesh, key)) is not None]
-    ((found,),) = [[route.match[0].uri for route in row.spec.http] for row in rows]
-    assert found is not None
-    assert {form: said for form in ("exact", "prefix", "regex") if (said := getattr(found, form))} == uri
+    ((match,),) = [[route.match[0].uri for route in row.spec.http] for row in rows]
+    assert match is not None
+    assert {form: value for form in ("exact", "prefix", "regex") if (value := getattr(match, form))} == uri
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked_for"),
+    ("kind", "credential"),
     [("ConfigMap", "configmap://a/roots-cacert"), ("Secret", "kubernetes-gateway://a/roots-cacert")],
 )
-def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for: str) -> None:
+def test_client_ca_credential_name_follows_the_ref_kind(kind: str, credential: str) -> None:
     authority = Authority()
     roots = {"ca.crt": authority.pem.decode()}
     mesh = world(
@@ -135,6 +135,6 @@ def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for:
             f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: {kind}, name: roots}}]}}}}}}}}",
         ),
     ).mesh
-    built = gateway_listener(mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, 0))
-    assert built is not None
-    assert built.server.tls.ca_cert_credential_name == asked_for
+    listener = gateway_listener(mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, 0))
+    assert listener is not None
+    assert listener.server.tls.ca_cert_credential_name == credential

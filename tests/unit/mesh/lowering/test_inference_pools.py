@@ -1,4 +1,4 @@
-"""InferencePools: the Service of each, who picks its endpoints, and what its status says."""
+"""InferencePools: the shadow Service, the endpoint picker and status."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def route(name: str = "name: llm", rest: str = "", parents: str = "{name: gw, na
 
 
 def shadow(**labels: str) -> Plain:
-    found = {
+    defaults = {
         "internal.istio.io/service-semantics": "inferencepool",
         "istio.io/inferencepool-name": "llm",
         "istio.io/inferencepool-extension-service": "picker",
@@ -70,68 +70,68 @@ def shadow(**labels: str) -> Plain:
         "istio.io/inferencepool-extension-failure-mode": "FailClose",
     }
     ports = "{name: http-0, port: 54321, targetPort: 8000}, {name: http-1, port: 54322, targetPort: 8001}"
-    made = make("Service", SHADOW, f"{{clusterIP: None, selector: {{app: llm}}, ports: [{ports}]}}", "m")
-    made["metadata"]["labels"] = {key: value for key, value in {**found, **labels}.items() if value}
-    return made
+    plain = make("Service", SHADOW, f"{{clusterIP: None, selector: {{app: llm}}, ports: [{ports}]}}", "m")
+    plain["metadata"]["labels"] = {key: value for key, value in {**defaults, **labels}.items() if value}
+    return plain
 
 
 def world(*objects: Plain, enabled: bool = True) -> World:
-    made = World(environ={"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"} if enabled else {})
-    made.set(rows_of((*FIXED, *objects)))
-    return made
+    harness = World(environ={"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"} if enabled else {})
+    harness.set(rows_of((*FIXED, *objects)))
+    return harness
 
 
-def connect(made: World) -> str:
-    return made.connect(
+def connect(harness: World) -> str:
+    return harness.connect(
         proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f", "gateway.networking.k8s.io/gateway-name": "gw"})
     )
 
 
-def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
+def condition_of(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
     return next((c.status, c.reason) for c in conditions if c.type == type_)
 
 
-def test_the_name_of_the_service_is_short_enough_for_any_pool() -> None:
+def test_shadow_name_fits_any_pool_name() -> None:
     assert shadow_name("llm") == SHADOW
     long = shadow_name("a" * 80)
     assert (len(long), long[:51]) == (63, "a" * 51)
     assert shadow_name("a" * 81) != long
 
 
-def test_one_cluster_has_the_endpoints_of_all_ports_and_takes_the_one_that_is_picked() -> None:
+def test_cluster_merges_all_target_ports_and_overrides_the_host() -> None:
     slice_ = endpoint_slice(
         SHADOW, at("10.2.0.1"), ports="[{name: http-0, port: 8000}, {name: http-1, port: 8001}]", namespace="m"
     )
-    made = world(pool(), route(), shadow(), slice_)
-    found = made.resources(connect(made))
-    assert [name for name in found[CLUSTER] if SHADOW in name] == [CLUSTER_NAME]
-    cluster, endpoints = found[CLUSTER][CLUSTER_NAME].any, found[ENDPOINT][CLUSTER_NAME].any
+    harness = world(pool(), route(), shadow(), slice_)
+    resources = harness.resources(connect(harness))
+    assert [name for name in resources[CLUSTER] if SHADOW in name] == [CLUSTER_NAME]
+    cluster, endpoints = resources[CLUSTER][CLUSTER_NAME].any, resources[ENDPOINT][CLUSTER_NAME].any
     assert b"override_host.v3.OverrideHost" in cluster
     assert b"x-gateway-destination-endpoint-served" in cluster
     assert endpoints.count(b"10.2.0.1") == 2
-    sidecar = made.resources(made.connect(proxy("sidecar", "c", "m", "10.1.0.2")))
+    sidecar = harness.resources(harness.connect(proxy("sidecar", "c", "m", "10.1.0.2")))
     assert b"OverrideHost" not in sidecar[CLUSTER][CLUSTER_NAME].any
 
 
 @pytest.mark.parametrize(("mode", "opens"), [("FailOpen", True), ("FailClose", False), ("other", False)])
-def test_the_routes_of_a_pool_ask_its_picker(mode: str, opens: bool) -> None:
-    made = world(pool(), route(), shadow(**{"istio.io/inferencepool-extension-failure-mode": mode}))
-    (configuration,) = made.resources(connect(made))[ROUTE].values()
+def test_pool_routes_use_the_endpoint_picker(mode: str, opens: bool) -> None:
+    harness = world(pool(), route(), shadow(**{"istio.io/inferencepool-extension-failure-mode": mode}))
+    (configuration,) = harness.resources(connect(harness))[ROUTE].values()
     assert b"outbound|9002||picker.m.svc.cluster.local" in configuration.any
     assert (
         ext_proc_pb2.ExtProcOverrides(failure_mode_allow={"value": True}).SerializeToString() in configuration.any
     ) == opens
 
 
-def test_the_filter_is_there_as_long_as_a_route_of_its_gateway_leads_to_a_pool() -> None:
-    made = world(pool(), route(), shadow())
-    node_id = connect(made)
-    has_filter = lambda: any(b"ext_proc" in resource.any for resource in made.resources(node_id)[LISTENER].values())  # noqa: E731
+def test_ext_proc_filter_exists_while_a_route_references_a_pool() -> None:
+    harness = world(pool(), route(), shadow())
+    node_id = connect(harness)
+    has_filter = lambda: any(b"ext_proc" in resource.any for resource in harness.resources(node_id)[LISTENER].values())  # noqa: E731
     assert has_filter()
-    elsewhere = "parentRefs: [{name: gw, namespace: edge}], rules: [{backendRefs: [{name: picker, port: 9002}]}]"
-    made.set(rows_of([gateway_object("HTTPRoute", "chat", elsewhere, "m")]))
+    spec = "parentRefs: [{name: gw, namespace: edge}], rules: [{backendRefs: [{name: picker, port: 9002}]}]"
+    harness.set(rows_of([gateway_object("HTTPRoute", "chat", spec, "m")]))
     assert not has_filter()
-    made.set(rows_of([route()]))
+    harness.set(rows_of([route()]))
     assert has_filter()
 
 
@@ -148,10 +148,10 @@ def test_the_filter_is_there_as_long_as_a_route_of_its_gateway_leads_to_a_pool()
     ],
 )
 def test_routes_to_pools(objects: tuple[Plain, ...], reason: str) -> None:
-    made = world(*objects)
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
-    assert told(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
-    assert not made.failures
+    harness = world(*objects)
+    conditions = route_status(harness.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
+    assert condition_of(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
+    assert not harness.failures
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,17 @@ def test_routes_to_pools(objects: tuple[Plain, ...], reason: str) -> None:
         ),
     ],
 )
-def test_the_status_of_a_pool(picker: str, parents: str, accepted: str, resolved: str) -> None:
-    made = world(pool(picker), route(parents=parents))
-    found = pool_status(made.mesh, KEY)
-    assert found is not None
-    (entry,) = found
+def test_pool_status(picker: str, parents: str, accepted: str, resolved: str) -> None:
+    harness = world(pool(picker), route(parents=parents))
+    statuses = pool_status(harness.mesh, KEY)
+    assert statuses is not None
+    (entry,) = statuses
     assert (entry.parent.name, entry.parent.namespace) == ("gw", "edge")
-    assert told(entry.conditions, "Accepted") == (accepted == "Accepted", accepted)
-    assert told(entry.conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
-    wrong = accepted != "Accepted" or resolved != "ResolvedRefs"
-    assert [problem.path for problem in status_problems(made.mesh, REF)] == ["spec.endpointPickerRef"] * wrong
-    status = object_status(made.mesh, REF)
+    assert condition_of(entry.conditions, "Accepted") == (accepted == "Accepted", accepted)
+    assert condition_of(entry.conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
+    has_problem = accepted != "Accepted" or resolved != "ResolvedRefs"
+    assert [problem.path for problem in status_problems(harness.mesh, REF)] == ["spec.endpointPickerRef"] * has_problem
+    status = object_status(harness.mesh, REF)
     assert status is not None
     assert (
         plain_status(status, INFERENCE_POOL.id, "istio.io/gateway-controller")["parents"][0]["parentRef"]["kind"]
@@ -188,66 +188,68 @@ def test_the_status_of_a_pool(picker: str, parents: str, accepted: str, resolved
     )
 
 
-def test_pools_have_no_effect_unless_they_are_switched_on() -> None:
-    made = world(pool(), route(), shadow(), enabled=False)
-    assert object_status(made.mesh, REF) is None
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
-    assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
-    assert [key.kind for key in WITHOUT_EFFECT.keys(made.mesh)] == [INFERENCE_POOL.id]
+def test_pools_have_no_effect_when_disabled() -> None:
+    harness = world(pool(), route(), shadow(), enabled=False)
+    assert object_status(harness.mesh, REF) is None
+    conditions = route_status(harness.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
+    assert condition_of(conditions, "ResolvedRefs") == (False, "InvalidKind")
+    assert [key.kind for key in WITHOUT_EFFECT.keys(harness.mesh)] == [INFERENCE_POOL.id]
 
 
-def test_a_pool_has_a_service_while_a_gateway_has_a_route_to_it() -> None:
-    made = world(pool(more=", appProtocol: kubernetes.io/h2c"), route())
-    wanted = shadow_service(made.mesh, KEY)
-    assert wanted is not None
-    assert not wanted.is_current
-    made.set(rows_of([build_service(KEY, wanted, "u-1", "v1")]))
-    standing = shadow_service(made.mesh, KEY)
-    assert standing is not None
-    assert standing.is_current
-    made.set(rows_of([make("Service", SHADOW, "{clusterIP: None, ports: [{name: http, port: 1}]}", "m")]))
-    foreign = shadow_service(made.mesh, KEY)
+def test_shadow_service_exists_while_a_gateway_routes_to_the_pool() -> None:
+    harness = world(pool(more=", appProtocol: kubernetes.io/h2c"), route())
+    desired = shadow_service(harness.mesh, KEY)
+    assert desired is not None
+    assert not desired.is_current
+    harness.set(rows_of([build_service(KEY, desired, "u-1", "v1")]))
+    current = shadow_service(harness.mesh, KEY)
+    assert current is not None
+    assert current.is_current
+    harness.set(rows_of([make("Service", SHADOW, "{clusterIP: None, ports: [{name: http, port: 1}]}", "m")]))
+    foreign = shadow_service(harness.mesh, KEY)
     assert foreign is not None
-    assert foreign.is_current, "a Service that nobody made for a pool is left alone"
-    made.set(dict.fromkeys(rows_of([route()])))
-    assert shadow_service(made.mesh, KEY) is None
+    assert foreign.is_current, "a Service that was not created for a pool is not changed"
+    harness.set(dict.fromkeys(rows_of([route()])))
+    assert shadow_service(harness.mesh, KEY) is None
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as made:
-        yield made
+    async with defined_server() as api_server:
+        yield api_server
 
 
-async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_away(server: ApiServer) -> None:
+async def test_controller_recreates_a_deleted_shadow_service(server: ApiServer) -> None:
     stored = server.put(pool()).plain
-    made = world(pool(), route())
+    harness = world(pool(), route())
     path = lambda key: f"/apis/{INFERENCE}/v1/namespaces/{key.namespace}/inferencepools/{key.name}"  # noqa: E731
     client = client_of(server)
-    writer = ShadowServiceController(client, made.mesh, path, lambda _: True, QUICK, random.Random(1))
+    writer = ShadowServiceController(client, harness.mesh, path, lambda _: True, QUICK, random.Random(1))
     task = asyncio.create_task(writer.run())
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
-    written = server.get("", "services", "m", SHADOW)
-    assert written is not None
-    assert written["metadata"]["ownerReferences"][0]["uid"] == stored["metadata"]["uid"]
-    assert [entry["manager"] for entry in written["metadata"]["managedFields"]] == [FIELD_MANAGER]
-    assert [(port["port"], port["targetPort"]) for port in written["spec"]["ports"]] == [(54321, 8000), (54322, 8001)]
-    assert (written["spec"]["clusterIP"], written["spec"]["selector"]) == ("None", {"app": "llm"})
-    writer.on_commit(commit(made, written))
-    server.delete(written)
-    writer.on_commit(commit(made, written, gone=True))
+    service = server.get("", "services", "m", SHADOW)
+    assert service is not None
+    assert service["metadata"]["ownerReferences"][0]["uid"] == stored["metadata"]["uid"]
+    assert [entry["manager"] for entry in service["metadata"]["managedFields"]] == [FIELD_MANAGER]
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(54321, 8000), (54322, 8001)]
+    assert (service["spec"]["clusterIP"], service["spec"]["selector"]) == ("None", {"app": "llm"})
+    writer.on_commit(commit(harness, service))
+    server.delete(service)
+    writer.on_commit(commit(harness, service, deleted=True))
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
     await cancel_tasks(task)
     await client.close()
 
 
-def commit(made: World, plain: Plain, gone: bool = False) -> list[Node]:
-    """Commits an object as the API server has it, or takes it back; returns what was reached."""
+def commit(harness: World, plain: Plain, deleted: bool = False) -> list[Node]:
+    """Commit an object as stored by the API server, or its deletion, and return the nodes reached."""
     rows = rows_of([plain])
-    return made.mesh.commit((made.mesh.tables[table], key, None if gone else row) for (table, key), row in rows.items())
+    return harness.mesh.commit(
+        (harness.mesh.tables[table], key, None if deleted else row) for (table, key), row in rows.items()
+    )
 
 
-def test_a_pool_that_only_calls_are_led_to_is_told_that_no_http_route_leads_there() -> None:
+def test_pool_with_only_grpc_routes_is_not_accepted() -> None:
     ref = f"{{group: {INFERENCE}, kind: InferencePool, name: llm}}"
     calls = gateway_object(
         "GRPCRoute", "calls", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", "m"

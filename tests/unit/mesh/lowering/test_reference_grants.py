@@ -1,4 +1,4 @@
-"""No object refers into another namespace without a ReferenceGrant of that namespace, whatever its kind; with one it does."""
+"""Cross-namespace references of every kind take effect only with a ReferenceGrant in the target namespace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIXED: tuple[Plain, ...] = (
 
 
 class Reference(NamedTuple):
-    """Who refers to what."""
+    """A reference from an object of a kind in a namespace to another object."""
 
     kind: str
     namespace: str
@@ -46,29 +46,31 @@ class Reference(NamedTuple):
     name: str
 
 
-class Drawn(NamedTuple):
+class RandomMesh(NamedTuple):
     """A mesh of random references and grants."""
 
     objects: tuple[Plain, ...]
     grants: tuple[dict[str, Any], ...]
 
-    def allows(self, asked: Reference) -> bool:
-        """The specification's words, read once more: same namespace, or one grant there with a matching `from` and a matching `to`."""
-        if asked.namespace == asked.place:
+    def allows(self, reference: Reference) -> bool:
+        """Independent reading of the specification: same namespace, or one grant there with matching `from` and `to`."""
+        if reference.namespace == reference.place:
             return True
-        for grant in self.grants:
-            by = {"group": GATEWAY_API, "kind": asked.kind, "namespace": asked.namespace} in grant["spec"]["from"]
-            listed = [
+        for random_grant in self.grants:
+            by = {"group": GATEWAY_API, "kind": reference.kind, "namespace": reference.namespace} in random_grant[
+                "spec"
+            ]["from"]
+            targets = [
                 to
-                for to in grant["spec"]["to"]
-                if (to["group"], to["kind"]) == ("", asked.to) and to.get("name", asked.name) == asked.name
+                for to in random_grant["spec"]["to"]
+                if (to["group"], to["kind"]) == ("", reference.to) and to.get("name", reference.name) == reference.name
             ]
-            if grant["metadata"]["namespace"] == asked.place and by and listed:
+            if random_grant["metadata"]["namespace"] == reference.place and by and targets:
                 return True
         return False
 
 
-def draw(choose: random.Random) -> Drawn:
+def random_mesh(rng: random.Random) -> RandomMesh:
     objects: list[Plain] = []
     for n, ns in enumerate(NAMESPACES):
         listeners = "{name: web, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, " + ", ".join(
@@ -76,48 +78,52 @@ def draw(choose: random.Random) -> Drawn:
             + (", tls: {mode: Passthrough}}" if PROTOCOLS[kind] == "TLS" else "}")
             for i, kind in enumerate(ROUTES)
         )
-        roots = f"{{group: '', kind: {choose.choice(('Secret', 'ConfigMap'))}, name: one, namespace: {choose.choice(NAMESPACES)}}}"
-        safe = f"{{name: safe, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{secret(choose)}, {secret(choose)}]}}}}"
-        asks = choose.random() < 0.5
-        frontend = f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{roots}]}}}}}}}}" if asks else ""
+        roots = f"{{group: '', kind: {rng.choice(('Secret', 'ConfigMap'))}, name: one, namespace: {rng.choice(NAMESPACES)}}}"
+        safe = f"{{name: safe, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{random_secret(rng)}, {random_secret(rng)}]}}}}"
+        has_frontend_roots = rng.random() < 0.5
+        frontend = (
+            f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{roots}]}}}}}}}}"
+            if has_frontend_roots
+            else ""
+        )
         head = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], allowedListeners: {namespaces: {from: All}}"
         objects.append(gateway_object("Gateway", "gw", f"{head}, listeners: [{listeners}, {safe}]{frontend}", ns))
-        extra = f"{{name: safe, port: 44{n}, protocol: HTTPS, tls: {{certificateRefs: [{secret(choose)}]}}}}"
-        of = f"parentRef: {{name: gw, namespace: {choose.choice(NAMESPACES)}}}"
+        extra = f"{{name: safe, port: 44{n}, protocol: HTTPS, tls: {{certificateRefs: [{random_secret(rng)}]}}}}"
+        of = f"parentRef: {{name: gw, namespace: {rng.choice(NAMESPACES)}}}"
         objects.append(gateway_object("ListenerSet", "ls", f"{of}, listeners: [{extra}]", ns))
         for kind in ROUTES:
-            copied = f", filters: [{{type: RequestMirror, requestMirror: {{backendRef: {backend(choose)}}}}}]"
+            copied = f", filters: [{{type: RequestMirror, requestMirror: {{backendRef: {random_backend(rng)}}}}}]"
             mirror = copied if kind in ("HTTPRoute", "GRPCRoute") else ""
-            parent = f"{{name: gw, namespace: {choose.choice(NAMESPACES)}, sectionName: {kind.lower()}}}"
-            rule = f"{{backendRefs: [{backend(choose)}, {backend(choose)}]{mirror}}}"
+            parent = f"{{name: gw, namespace: {rng.choice(NAMESPACES)}, sectionName: {kind.lower()}}}"
+            rule = f"{{backendRefs: [{random_backend(rng)}, {random_backend(rng)}]{mirror}}}"
             objects.append(gateway_object(kind, kind.lower(), f"parentRefs: [{parent}], rules: [{rule}]", ns))
-    grants = tuple(grant(choose, n) for n in range(choose.randrange(1, 14)))
-    return Drawn((*objects, *grants), grants)
+    grants = tuple(random_grant(rng, n) for n in range(rng.randrange(1, 14)))
+    return RandomMesh((*objects, *grants), grants)
 
 
-def secret(choose: random.Random) -> str:
-    return f"{{name: {choose.choice(('one', 'two'))}, namespace: {choose.choice(NAMESPACES)}}}"
+def random_secret(rng: random.Random) -> str:
+    return f"{{name: {rng.choice(('one', 'two'))}, namespace: {rng.choice(NAMESPACES)}}}"
 
 
-def backend(choose: random.Random) -> str:
-    return f"{{name: {choose.choice(('one', 'two'))}, namespace: {choose.choice(NAMESPACES)}, port: 80}}"
+def random_backend(rng: random.Random) -> str:
+    return f"{{name: {rng.choice(('one', 'two'))}, namespace: {rng.choice(NAMESPACES)}, port: 80}}"
 
 
-def grant(choose: random.Random, n: int) -> Plain:
-    """A grant, some of which are for what nobody asks."""
+def random_grant(rng: random.Random, n: int) -> Plain:
+    """Return a random grant, which may match no reference."""
     by = [
         (
-            choose.choice((GATEWAY_API, "other.io")),
-            choose.choice((*ROUTES, "Gateway", "ListenerSet")),
-            choose.choice(NAMESPACES),
+            rng.choice((GATEWAY_API, "other.io")),
+            rng.choice((*ROUTES, "Gateway", "ListenerSet")),
+            rng.choice(NAMESPACES),
         )
         for _ in range(2)
     ]
     to = [
         (
-            choose.choice(("", "apps")),
-            choose.choice(("Service", "Secret", "ConfigMap")),
-            choose.choice(("one", "two", "")),
+            rng.choice(("", "apps")),
+            rng.choice(("Service", "Secret", "ConfigMap")),
+            rng.choice(("one", "two", "")),
         )
         for _ in range(2)
     ]
@@ -127,13 +133,13 @@ def grant(choose: random.Random, n: int) -> Plain:
         "ReferenceGrant",
         f"g{n}",
         f"from: [{froms}], to: [{tos}]",
-        choose.choice(NAMESPACES),
+        rng.choice(NAMESPACES),
         api=f"{GATEWAY_API}/v1beta1",
     )
 
 
-def leads(world: World) -> Iterator[Reference]:
-    """All that the rules of derived VirtualServices lead to, by the kind of route they are of."""
+def destination_references(world: World) -> Iterator[Reference]:
+    """Yield the destinations of derived VirtualServices as references of the routes they stem from."""
     for key in VIRTUAL_SERVICE.all_keys(world.mesh):
         row = VIRTUAL_SERVICE.get(world.mesh, key)
         assert row is not None
@@ -141,8 +147,8 @@ def leads(world: World) -> Iterator[Reference]:
         parents = {f"{p.namespace}.{p.name}": p for p in row.origin.parents}
         rules: list[Any] = [*row.spec.http, *row.spec.tcp, *row.spec.tls]
         for rule in rules:
-            named = rule.name.rpartition(".")[0] if isinstance(rule, HTTPRoute) else ""
-            parent = parents[named] if named else row.origin.parents[0]
+            parent_name = rule.name.rpartition(".")[0] if isinstance(rule, HTTPRoute) else ""
+            parent = parents[parent_name] if parent_name else row.origin.parents[0]
             destinations: list[Any] = [*rule.route, *(rule.mirrors if isinstance(rule, HTTPRoute) else ())]
             for to in destinations:
                 if to.destination is not None and to.destination.host.endswith(".svc.cluster.local"):
@@ -150,8 +156,8 @@ def leads(world: World) -> Iterator[Reference]:
                     yield Reference(parent.kind.name, parent.namespace, "Service", place, name)
 
 
-def credentials(world: World) -> Iterator[Reference]:
-    """All credentials that derived Gateways name."""
+def credential_references(world: World) -> Iterator[Reference]:
+    """Yield the credentials named by derived Gateways as references."""
     for key in GATEWAY.all_keys(world.mesh):
         row = GATEWAY.get(world.mesh, key)
         assert row is not None
@@ -167,51 +173,51 @@ def credentials(world: World) -> Iterator[Reference]:
                 yield Reference(owner.kind.name, owner.namespace, kind, place, name.removesuffix("-cacert"))
 
 
-def asked(drawn: Drawn) -> Iterator[Reference]:
-    """All backends that routes name, as they were written."""
-    for one in drawn.objects:
-        for rule in one["spec"].get("rules", ()):
+def backend_references(mesh: RandomMesh) -> Iterator[Reference]:
+    """Yield the backends named by routes."""
+    for route in mesh.objects:
+        for rule in route["spec"].get("rules", ()):
             refs = [*rule["backendRefs"], *(f["requestMirror"]["backendRef"] for f in rule.get("filters", ()))]
             yield from (
-                Reference(one["kind"], one["metadata"]["namespace"], "Service", ref["namespace"], ref["name"])
+                Reference(route["kind"], route["metadata"]["namespace"], "Service", ref["namespace"], ref["name"])
                 for ref in refs
             )
 
 
 @pytest.mark.parametrize("part", range(25))
-def test_only_what_is_granted_is_reached(seed: int, part: int) -> None:
-    drawn = draw(random.Random(f"grants {seed} {part}"))
+def test_only_permitted_references_take_effect(seed: int, part: int) -> None:
+    mesh = random_mesh(random.Random(f"grants {seed} {part}"))
     world = World()
-    world.set(rows_of((*FIXED, *drawn.objects)))
-    reached = set(leads(world))
-    assert [one for one in (*reached, *credentials(world)) if not drawn.allows(one)] == []
-    assert {one for one in asked(drawn) if drawn.allows(one)} <= reached
+    world.set(rows_of((*FIXED, *mesh.objects)))
+    reached = set(destination_references(world))
+    assert [reference for reference in (*reached, *credential_references(world)) if not mesh.allows(reference)] == []
+    assert {reference for reference in backend_references(mesh) if mesh.allows(reference)} <= reached
     assert not world.failures
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_routers_get_the_secrets_that_are_granted_and_no_others(seed: int, part: int) -> None:
-    drawn = draw(random.Random(f"secrets {seed} {part}"))
+def test_routers_get_only_permitted_secrets(seed: int, part: int) -> None:
+    mesh = random_mesh(random.Random(f"secrets {seed} {part}"))
     world = World()
     world.set(
         rows_of(
-            (*FIXED, *drawn.objects, *(make("Pod", "front-0", "{}", ns, labels="{app: front}") for ns in NAMESPACES))
+            (*FIXED, *mesh.objects, *(make("Pod", "front-0", "{}", ns, labels="{app: front}") for ns in NAMESPACES))
         )
     )
     names = [f"kubernetes-gateway://{ns}/{name}" for ns in NAMESPACES for name in ("one", "two")]
-    named = set(credentials(world))
+    references = set(credential_references(world))
     for ns in NAMESPACES:
-        made = proxy("router", "front-0", ns, f"10.1.0.{ord(ns)}", {"app": "front"})
-        router = msgspec.structs.replace(made, identity=f"spiffe://cluster.local/ns/{ns}/sa/x")
-        got = set(world.secrets(world.connect(router), *names))
-        for text in got:
+        router_proxy = proxy("router", "front-0", ns, f"10.1.0.{ord(ns)}", {"app": "front"})
+        router = msgspec.structs.replace(router_proxy, identity=f"spiffe://cluster.local/ns/{ns}/sa/x")
+        secrets = set(world.secrets(world.connect(router), *names))
+        for text in secrets:
             place, _, name = text.removeprefix("kubernetes-gateway://").partition("/")
-            assert any((r.to, r.place, r.name) == ("Secret", place, name) and drawn.allows(r) for r in named), (
+            assert any((r.to, r.place, r.name) == ("Secret", place, name) and mesh.allows(r) for r in references), (
                 f"{ns} got {text}"
             )
 
 
-def test_a_grant_that_goes_takes_the_reference_with_it() -> None:
+def test_deleted_grant_revokes_the_reference() -> None:
     route = gateway_object(
         "HTTPRoute", "r", "parentRefs: [{name: gw}], rules: [{backendRefs: [{name: one, namespace: b, port: 80}]}]", "a"
     )
@@ -219,12 +225,12 @@ def test_a_grant_that_goes_takes_the_reference_with_it() -> None:
         "Gateway", "gw", "gatewayClassName: istio, listeners: [{name: web, port: 80, protocol: HTTP}]", "a"
     )
     spec = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: a}}], to: [{{group: '', kind: Service}}]"
-    allowing = gateway_object("ReferenceGrant", "g", spec, "b", api=f"{GATEWAY_API}/v1beta1")
+    reference_grant = gateway_object("ReferenceGrant", "g", spec, "b", api=f"{GATEWAY_API}/v1beta1")
     world = World()
     world.set(rows_of((*FIXED, route, gateway)))
-    assert not [one for one in leads(world) if one.place == "b"]
-    rows = rows_of((allowing,))
+    assert not [reference for reference in destination_references(world) if reference.place == "b"]
+    rows = rows_of((reference_grant,))
     world.set(rows)
-    assert [one.place for one in leads(world)] == ["b"]
+    assert [reference.place for reference in destination_references(world)] == ["b"]
     world.set(dict.fromkeys(rows))
-    assert not [one for one in leads(world) if one.place == "b"]
+    assert not [reference for reference in destination_references(world) if reference.place == "b"]

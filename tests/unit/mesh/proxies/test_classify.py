@@ -1,4 +1,4 @@
-"""Facets of a proxy: what its node says, as far as anything depends on it."""
+"""Facets of a proxy: the parts of its node metadata that generated configuration depends on."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from testing.mesh.world import World, proxy
 LABELS = {"app": "web", "version": "v1", "team": "red"}
 
 
-def connected(
+def connect(
     *objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.9.0.1",), **metadata: Any
 ) -> tuple[World, str]:
-    made = world(*objects)
-    return made, made.connect(replace(proxy(kind, "web-0", "a", ips[0], LABELS, **metadata), ips=ips))
+    harness = world(*objects)
+    return harness, harness.connect(replace(proxy(kind, "web-0", "a", ips[0], LABELS, **metadata), ips=ips))
 
 
-@pytest.mark.parametrize("said", [{}, {"credential": "true"}, {"file-credential": "true"}, {"credential": "false"}])
-def test_servers_of_secrets_that_a_proxy_says_it_has(said: dict[str, str]) -> None:
-    made, node = connected(**said)
-    expected = SecretServersFacet(credentials=said.get("credential") == "true", files="file-credential" in said)
-    assert outbound_facet(made.mesh, node).secret_servers == expected
+@pytest.mark.parametrize("metadata", [{}, {"credential": "true"}, {"file-credential": "true"}, {"credential": "false"}])
+def test_secret_servers_announced_by_a_proxy(metadata: dict[str, str]) -> None:
+    harness, node = connect(**metadata)
+    expected = SecretServersFacet(credentials=metadata.get("credential") == "true", files="file-credential" in metadata)
+    assert outbound_facet(harness.mesh, node).secret_servers == expected
 
 
-def test_ports_of_the_services_of_a_router_say_which_are_udp() -> None:
+def test_router_service_ports_include_udp() -> None:
     both = service("web", "[{name: https, port: 443}, {name: quic, port: 443, protocol: UDP}]")
-    made, node = connected(both, WEB_POD, kind="router", ips=("10.1.0.1",))
-    assert [(target.number, target.udp) for target in service_ports(made.mesh, node)] == [(443, False), (443, True)]
+    harness, node = connect(both, WEB_POD, kind="router", ips=("10.1.0.1",))
+    assert [(target.number, target.udp) for target in service_ports(harness.mesh, node)] == [(443, False), (443, True)]
 
 
-def test_labels_that_nobody_asks_for_are_not_kept() -> None:
-    made, node = connected()
-    assert outbound_facet(made.mesh, node).labels == frozenset()
+def test_unused_labels_are_not_in_the_facet() -> None:
+    harness, node = connect()
+    assert outbound_facet(harness.mesh, node).labels == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("asker", "outbound"),
+    ("config", "outbound"),
     [
         (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}"), {"app"}),
         (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}", "b"), set()),
@@ -68,13 +68,13 @@ def test_labels_that_nobody_asks_for_are_not_kept() -> None:
         (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), set()),
     ],
 )
-def test_labels_that_somebody_asks_for(asker: Any, outbound: set[str]) -> None:
-    made, node = connected(asker)
-    assert {k for k, _ in outbound_facet(made.mesh, node).labels} == outbound
+def test_labels_used_by_configuration_are_in_the_facet(config: Any, outbound: set[str]) -> None:
+    harness, node = connect(config)
+    assert {k for k, _ in outbound_facet(harness.mesh, node).labels} == outbound
 
 
 @pytest.mark.parametrize(
-    ("policy", "kept"),
+    ("policy", "keys"),
     [
         (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), {"version"}),
         (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}", "b"), set()),
@@ -82,14 +82,14 @@ def test_labels_that_somebody_asks_for(asker: Any, outbound: set[str]) -> None:
         (make("RequestAuthentication", "p", "{}"), set()),
     ],
 )
-def test_policies_ask_for_labels_of_their_namespace_and_those_of_the_root_for_all(policy: Any, kept: set[str]) -> None:
-    assert policy_label_keys(world(policy).mesh, "a") == kept
+def test_policy_label_keys_come_from_the_namespace_and_the_root(policy: Any, keys: set[str]) -> None:
+    assert policy_label_keys(world(policy).mesh, "a") == keys
 
 
-def test_proxies_of_a_class_are_equal() -> None:
-    made, node = connected(service("web", "[{name: http, port: 80}]"), WEB_POD)
-    other = made.connect(proxy("sidecar", "web-1", "a", "10.9.0.2", {"app": "web", "team": "blue"}))
-    assert outbound_listeners_facet(made.mesh, node) == outbound_listeners_facet(made.mesh, other)
+def test_equivalent_proxies_have_equal_facets() -> None:
+    harness, node = connect(service("web", "[{name: http, port: 80}]"), WEB_POD)
+    other = harness.connect(proxy("sidecar", "web-1", "a", "10.9.0.2", {"app": "web", "team": "blue"}))
+    assert outbound_listeners_facet(harness.mesh, node) == outbound_listeners_facet(harness.mesh, other)
 
 
 @pytest.mark.parametrize(
@@ -117,55 +117,55 @@ def test_proxies_of_a_class_are_equal() -> None:
         ({"PROXY_CONFIG": {"connectionSettings": {"httpIdleTimeout": "no"}}}, "idle_timeout", None),
     ],
 )
-def test_how_it_listens(metadata: dict[str, Any], field: str, value: Any) -> None:
-    made, node = connected(**metadata)
-    assert getattr(listening_facet(made.mesh, node), field) == value
+def test_listening_facet(metadata: dict[str, Any], field: str, value: Any) -> None:
+    harness, node = connect(**metadata)
+    assert getattr(listening_facet(harness.mesh, node), field) == value
 
 
-def test_its_addresses() -> None:
-    made, node = connected(ips=("fd00::1",))
-    found = listening_facet(made.mesh, node)
-    assert (found.ipv4, found.ipv6) == (False, True)
+def test_listening_facet_address_families() -> None:
+    harness, node = connect(ips=("fd00::1",))
+    facet = listening_facet(harness.mesh, node)
+    assert (facet.ipv4, facet.ipv6) == (False, True)
 
 
-def test_its_spans() -> None:
-    made = world()
+def test_span_tags_facet() -> None:
+    harness = world()
     labels = {"service.istio.io/canonical-name": "shop", "service.istio.io/canonical-revision": "v7"}
-    found = span_tags_facet(made.mesh, made.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
-    assert (found.service, found.revision, found.namespace, found.mesh_id) == ("shop", "v7", "a", "unknown")
+    facet = span_tags_facet(harness.mesh, harness.connect(proxy("sidecar", "x", "a", "10.9.0.1", labels, MESH_ID=None)))
+    assert (facet.service, facet.revision, facet.namespace, facet.mesh_id) == ("shop", "v7", "a", "unknown")
 
 
-def test_spans_as_no_envoy_takes_them() -> None:
+def test_invalid_tracing_settings_are_dropped() -> None:
     custom = {"": {"literal": {"value": "x"}}, "a": {"literal": {"value": ""}}, "b": {"header": {"name": "x"}}}
-    made, node = connected(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
-    found = listening_facet(made.mesh, node).tracing
-    assert found.sampling == 1.0
-    spans = build_request_tracing(RequestTracing(tags=found.tags, istio_tags=False), SpanTagsFacet())
+    harness, node = connect(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
+    tracing = listening_facet(harness.mesh, node).tracing
+    assert tracing.sampling == 1.0
+    spans = build_request_tracing(RequestTracing(tags=tracing.tags, istio_tags=False), SpanTagsFacet())
     assert [t.tag for t in spans.tracing.custom_tags] == ["b"]
 
 
-NOTHING = FeaturesFacet(**dict.fromkeys(FeaturesFacet.__struct_fields__, False))
+NO_FEATURES = FeaturesFacet(**dict.fromkeys(FeaturesFacet.__struct_fields__, False))
 
 
 @pytest.mark.parametrize(
     ("extensions", "expected"),
     [
         (None, FeaturesFacet()),
-        ({"envoy.filters.http.router"}, NOTHING),
-        ({"istio.alpn"}, replace(NOTHING, alpn=True)),
+        ({"envoy.filters.http.router"}, NO_FEATURES),
+        ({"istio.alpn"}, replace(NO_FEATURES, alpn=True)),
         (
             {"envoy.tcp.metadataexchange.config.MetadataExchange", "envoy.filters.network.mysql_proxy"},
-            replace(NOTHING, metadata_exchange=True, mysql_proxy=True),
+            replace(NO_FEATURES, metadata_exchange=True, mysql_proxy=True),
         ),
     ],
 )
-def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet) -> None:
+def test_features_of_registered_extensions(extensions: set[str] | None, expected: FeaturesFacet) -> None:
     web = proxy("sidecar", "web", "a", "10.9.0.1", {})
     assert features_of(replace(web, extensions=frozenset(extensions) if extensions is not None else None)) == expected
 
 
 @pytest.mark.parametrize("flag", ["true", None])
-def test_internal_listeners_are_for_bootstraps_that_have_the_extension(flag: str | None) -> None:
+def test_internal_listeners_require_the_bootstrap_extension(flag: str | None) -> None:
     web = proxy("sidecar", "web", "a", "10.9.0.1", {}, INTERNAL_LISTENERS=flag)
     assert features_of(web).internal_listeners
     assert features_of(
@@ -175,12 +175,12 @@ def test_internal_listeners_are_for_bootstraps_that_have_the_extension(flag: str
 
 @pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 4), ("ztunnel", 0)])
 def test_plans_by_kind(kind: str, types: int) -> None:
-    made, node = connected(kind=kind)
-    assert len(proxy_plan(made.mesh, node).groups) == types
-    assert not made.failures
+    harness, node = connect(kind=kind)
+    assert len(proxy_plan(harness.mesh, node).groups) == types
+    assert not harness.failures
 
 
-def test_nothing_for_a_proxy_that_is_gone() -> None:
+def test_disconnected_proxy_has_no_plan() -> None:
     assert proxy_plan(world().mesh, "sidecar~1.1.1.1~x.a~a.svc.cluster.local").groups == {}
 
 
@@ -194,7 +194,7 @@ def test_nothing_for_a_proxy_that_is_gone() -> None:
         ({}, False),
     ],
 )
-def test_gateways_at_the_edge_reach_other_networks_where_that_is_on(labels: dict[str, str], crosses: bool) -> None:
+def test_ingress_gateways_use_double_hbone_when_enabled(labels: dict[str, str], crosses: bool) -> None:
     on = {
         "PILOT_ENABLE_AMBIENT": "true",
         "AMBIENT_ENABLE_MULTI_NETWORK": "true",
@@ -202,5 +202,5 @@ def test_gateways_at_the_edge_reach_other_networks_where_that_is_on(labels: dict
     }
     edge = proxy("router", "edge-0", "b", "10.1.0.7", labels)
     for environ, expected in ((on, crosses), ({**on, "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "false"}, False)):
-        made = world(**environ)
-        assert outbound_facet(made.mesh, made.connect(edge)).double_hbone is expected
+        harness = world(**environ)
+        assert outbound_facet(harness.mesh, harness.connect(edge)).double_hbone is expected

@@ -1,4 +1,4 @@
-"""Addresses dealt out to the hosts of ServiceEntries."""
+"""Addresses allocated to the hosts of ServiceEntries."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def entry(name: str, hosts: str, resolution: str, day: int, more: str = "", **me
     )
 
 
-def addresses(made: World, host: str) -> tuple[str, ...]:
-    found = service(made.mesh, ServiceRef(host, "a"))
-    assert found is not None
-    return found.auto_addresses
+def addresses(harness: World, host: str) -> tuple[str, ...]:
+    entry_service = service(harness.mesh, ServiceRef(host, "a"))
+    assert entry_service is not None
+    return entry_service.auto_addresses
 
 
-def test_oldest_first_a_pair_for_each_host() -> None:
-    made = world(entry("late", "c.example.com", "DNS", 2), entry("early", "b.example.com, a.example.com", "DNS", 1))
-    assert addresses(made, "b.example.com") == ("240.240.0.1", "2001:2::1")
-    assert addresses(made, "a.example.com") == ("240.240.0.2", "2001:2::2")
-    assert addresses(made, "c.example.com") == ("240.240.0.3", "2001:2::3")
+def test_hosts_get_an_address_pair_oldest_entry_first() -> None:
+    harness = world(entry("late", "c.example.com", "DNS", 2), entry("early", "b.example.com, a.example.com", "DNS", 1))
+    assert addresses(harness, "b.example.com") == ("240.240.0.1", "2001:2::1")
+    assert addresses(harness, "a.example.com") == ("240.240.0.2", "2001:2::2")
+    assert addresses(harness, "c.example.com") == ("240.240.0.3", "2001:2::3")
 
 
 @pytest.mark.parametrize(
@@ -45,53 +45,53 @@ def test_oldest_first_a_pair_for_each_host() -> None:
         ("*.example.com", "STATIC", ", endpoints: [{address: 10.0.0.9}]", "{}"),
     ],
 )
-def test_none(host: str, resolution: str, more: str, labels: str) -> None:
-    made = world(entry("x", f"'{host}'", resolution, 1, more, labels=labels), entry("y", "y.example.com", "DNS", 2))
-    assert addresses(made, host) == ()
-    assert addresses(made, "y.example.com")[0] == "240.240.0.1"
+def test_hosts_without_allocated_addresses(host: str, resolution: str, more: str, labels: str) -> None:
+    harness = world(entry("x", f"'{host}'", resolution, 1, more, labels=labels), entry("y", "y.example.com", "DNS", 2))
+    assert addresses(harness, host) == ()
+    assert addresses(harness, "y.example.com")[0] == "240.240.0.1"
 
 
-def test_wildcard_that_dns_answers() -> None:
-    made = world(entry("x", "'*.example.com'", "DYNAMIC_DNS", 1))
-    assert addresses(made, "*.example.com") == ("240.240.0.1", "2001:2::1")
+def test_dynamic_dns_wildcard_host_gets_addresses() -> None:
+    harness = world(entry("x", "'*.example.com'", "DYNAMIC_DNS", 1))
+    assert addresses(harness, "*.example.com") == ("240.240.0.1", "2001:2::1")
 
 
-def test_statuses_and_addresses_that_users_chose_are_kept() -> None:
-    made = world(
+def test_status_and_user_addresses_are_kept() -> None:
+    harness = world(
         entry(
             "late", "x.example.com", "DNS", 3, status={"addresses": [{"host": "x.example.com", "value": "240.240.0.1"}]}
         ),
         entry("fixed", "f.example.com", "DNS", 2, ", addresses: [240.240.0.2]"),
         entry("early", "y.example.com", "DNS", 1),
     )
-    assert addresses(made, "x.example.com") == ("240.240.0.1",)
-    assert addresses(made, "y.example.com") == ("240.240.0.3", "2001:2::1")
+    assert addresses(harness, "x.example.com") == ("240.240.0.1",)
+    assert addresses(harness, "y.example.com") == ("240.240.0.3", "2001:2::1")
 
 
-def test_off() -> None:
-    made = world(entry("x", "x.example.com", "DNS", 1), PILOT_ENABLE_IP_AUTOALLOCATE="false")
-    assert addresses(made, "x.example.com") == ()
+def test_no_addresses_when_allocation_is_disabled() -> None:
+    harness = world(entry("x", "x.example.com", "DNS", 1), PILOT_ENABLE_IP_AUTOALLOCATE="false")
+    assert addresses(harness, "x.example.com") == ()
 
 
-def test_a_prefix_that_is_used_up() -> None:
-    made = world(
+def test_no_addresses_when_the_prefix_is_exhausted() -> None:
+    harness = world(
         *(entry(f"x{i}", f"x{i}.example.com", "DNS", i) for i in (1, 2, 3, 4)),
         PILOT_IP_AUTOALLOCATE_IPV4_PREFIX="240.240.0.0/30",
         PILOT_IP_AUTOALLOCATE_IPV6_PREFIX="2001:2::/126",
     )
-    assert addresses(made, "x3.example.com") == ("240.240.0.3", "2001:2::3")
-    assert addresses(made, "x4.example.com") == ()
+    assert addresses(harness, "x3.example.com") == ("240.240.0.3", "2001:2::3")
+    assert addresses(harness, "x4.example.com") == ()
 
 
-def test_another_entry_s_port_changes_nothing() -> None:
-    made = world(entry("x", "x.example.com", "DNS", 1), entry("y", "y.example.com", "DNS", 2))
-    before = addresses(made, "y.example.com")
-    ran: list[str] = []
-    made.set(
+def test_port_edit_of_another_entry_does_not_recompute() -> None:
+    harness = world(entry("x", "x.example.com", "DNS", 1), entry("y", "y.example.com", "DNS", 2))
+    before = addresses(harness, "y.example.com")
+    derivations: list[str] = []
+    harness.set(
         rows_of(
             [make("ServiceEntry", "x", "{hosts: [x.example.com], resolution: DNS, ports: [{number: 81, name: http}]}")]
         )
     )
-    made.mesh.on_run = lambda node: ran.append(str(node.fn))
-    assert addresses(made, "y.example.com") == before
-    assert "allocated_addresses" not in ran
+    harness.mesh.on_run = lambda node: derivations.append(str(node.fn))
+    assert addresses(harness, "y.example.com") == before
+    assert "allocated_addresses" not in derivations

@@ -1,4 +1,4 @@
-"""Endpoints: of EndpointSlices, of the WorkloadEntries that a Service selects, of ServiceEntries."""
+"""Endpoints from EndpointSlices, selected WorkloadEntries and ServiceEntries."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def find(*objects: Plain, ref: ServiceRef = ALPHA, port: int = 80, **environ: st
 # -- EndpointSlices ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_endpoint_knows_its_pod() -> None:
+def test_endpoint_takes_details_from_its_pod() -> None:
     node = make("Node", "n", labels="{topology.kubernetes.io/region: r, topology.kubernetes.io/zone: z}")
     labels = "{app: alpha, security.istio.io/tlsMode: istio, topology.istio.io/network: net}"
-    (found,) = find(
+    (endpoint,) = find(
         SERVICE,
         node,
         pod(
@@ -45,22 +45,22 @@ def test_an_endpoint_knows_its_pod() -> None:
         ),
         endpoint_slice("alpha", at("10.1.0.1", "alpha-0")),
     )
-    assert (found.addresses, found.port, found.port_name, found.namespace, found.health) == (
+    assert (endpoint.addresses, endpoint.port, endpoint.port_name, endpoint.namespace, endpoint.health) == (
         ("10.1.0.1",),
         8080,
         "http",
         "a",
         EndpointHealth.HEALTHY,
     )
-    assert (found.service_account, found.workload, found.hostname, found.tls_mode) == (
+    assert (endpoint.service_account, endpoint.workload, endpoint.hostname, endpoint.tls_mode) == (
         "spiffe://cluster.local/ns/a/sa/sa",
         "alpha-0",
         "h",
         "istio",
     )
-    assert (found.locality, found.locality_text) == (Locality("r", "z"), "r/z/")
-    assert (found.node, found.network, found.cluster_id) == ("n", "net", "Kubernetes")
-    assert dict(found.labels) == {
+    assert (endpoint.locality, endpoint.locality_text) == (Locality("r", "z"), "r/z/")
+    assert (endpoint.node, endpoint.network, endpoint.cluster_id) == ("n", "net", "Kubernetes")
+    assert dict(endpoint.labels) == {
         "app": "alpha",
         "security.istio.io/tlsMode": "istio",
         "topology.istio.io/network": "net",
@@ -71,7 +71,7 @@ def test_an_endpoint_knows_its_pod() -> None:
     }
 
 
-def test_a_virtual_service_may_lead_to_pods_of_a_service_that_nobody_imports() -> None:
+def test_endpoints_of_an_unexported_service_exist() -> None:
     parts = (pod("alpha-0", "10.1.0.1"), endpoint_slice("alpha", at("10.1.0.1", "alpha-0")))
     hidden = {**SERVICE, "metadata": {**SERVICE["metadata"], "annotations": {"networking.istio.io/exportTo": "~"}}}
     assert find(hidden, *parts) == find(SERVICE, *parts) != []
@@ -91,14 +91,14 @@ def test_a_virtual_service_may_lead_to_pods_of_a_service_that_nobody_imports() -
         (False, False, True, True, EndpointHealth.TERMINATING),
     ],
 )
-def test_health(
+def test_health_of_slice_conditions(
     ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: EndpointHealth
 ) -> None:
     assert endpoint_health(EndpointConditions(ready, serving, terminating), sessions) is expected
 
 
-def test_slices_are_merged_and_an_address_counts_once() -> None:
-    found = find(
+def test_slices_are_merged_without_duplicate_addresses() -> None:
+    rows = find(
         SERVICE,
         endpoint_slice(
             "alpha", at("10.1.0.1"), at("10.1.0.2", conditions="{ready: false, terminating: false}"), name="one"
@@ -108,54 +108,54 @@ def test_slices_are_merged_and_an_address_counts_once() -> None:
         endpoint_slice("alpha", at("x.example.com"), name="names", addressType="FQDN"),
         endpoint_slice("beta", at("10.1.0.5")),
     )
-    assert [(e.addresses[0], e.health.name) for e in found] == [
+    assert [(e.addresses[0], e.health.name) for e in rows] == [
         ("10.1.0.1", "HEALTHY"),
         ("10.1.0.2", "UNHEALTHY"),
         ("10.1.0.3", "HEALTHY"),
     ]
 
 
-def test_who_runs_a_service_is_known_though_it_lacks_the_ports_of_its_slices() -> None:
-    runs = pod("alpha-0", "10.1.0.1", spec="{serviceAccountName: sa}")
-    other = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), ports="[{name: other, port: 1}]")
-    assert find(SERVICE, runs, other) == []
-    assert service_accounts(world(SERVICE, runs, other).mesh, ALPHA) == ("spiffe://cluster.local/ns/a/sa/sa",)
+def test_service_accounts_include_slices_with_other_ports() -> None:
+    alpha_pod = pod("alpha-0", "10.1.0.1", spec="{serviceAccountName: sa}")
+    other_port = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), ports="[{name: other, port: 1}]")
+    assert find(SERVICE, alpha_pod, other_port) == []
+    assert service_accounts(world(SERVICE, alpha_pod, other_port).mesh, ALPHA) == ("spiffe://cluster.local/ns/a/sa/sa",)
     portless = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), ports="[{name: other}]")
-    assert service_accounts(world(SERVICE, runs, portless).mesh, ALPHA) == ()
+    assert service_accounts(world(SERVICE, alpha_pod, portless).mesh, ALPHA) == ()
 
 
-def test_slices_of_other_clusters_do_not_count() -> None:
+def test_multicluster_slices_are_ignored() -> None:
     other = endpoint_slice("alpha", at("10.1.0.1"))
     other["metadata"]["labels"]["multicluster.kubernetes.io/service-name"] = "alpha"
     assert find(SERVICE, other) == []
 
 
-def test_an_unknown_pod_is_waited_for_and_an_address_without_one_is_not() -> None:
-    listed = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), at("10.1.0.2"))
-    assert [e.addresses[0] for e in find(SERVICE, listed)] == ["10.1.0.2"]
-    assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1"))] == ["10.1.0.1", "10.1.0.2"]
-    assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1", phase="Failed"))] == ["10.1.0.2"]
-    assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1", ready=False))] == [
+def test_endpoint_with_a_pod_reference_requires_the_pod() -> None:
+    slice_ = endpoint_slice("alpha", at("10.1.0.1", "alpha-0"), at("10.1.0.2"))
+    assert [e.addresses[0] for e in find(SERVICE, slice_)] == ["10.1.0.2"]
+    assert [e.addresses[0] for e in find(SERVICE, slice_, pod("alpha-0", "10.1.0.1"))] == ["10.1.0.1", "10.1.0.2"]
+    assert [e.addresses[0] for e in find(SERVICE, slice_, pod("alpha-0", "10.1.0.1", phase="Failed"))] == ["10.1.0.2"]
+    assert [e.addresses[0] for e in find(SERVICE, slice_, pod("alpha-0", "10.1.0.1", ready=False))] == [
         "10.1.0.1",
         "10.1.0.2",
     ]
 
 
-def test_an_address_without_a_pod_may_be_that_of_one() -> None:
-    listed = endpoint_slice("alpha", at("10.1.0.1"))
-    known, unknown = (
-        find(SERVICE, listed, pod("p", "10.1.0.1")),
-        find(SERVICE, listed, pod("p", "10.1.0.1", namespace="b")),
+def test_address_without_a_pod_reference_matches_a_pod_of_its_namespace() -> None:
+    slice_ = endpoint_slice("alpha", at("10.1.0.1"))
+    matches, mismatches = (
+        find(SERVICE, slice_, pod("p", "10.1.0.1")),
+        find(SERVICE, slice_, pod("p", "10.1.0.1", namespace="b")),
     )
-    assert [e.workload for e in known + unknown] == ["p", ""]
-    assert (unknown[0].namespace, unknown[0].tls_mode, dict(unknown[0].labels)) == (
+    assert [e.workload for e in matches + mismatches] == ["p", ""]
+    assert (mismatches[0].namespace, mismatches[0].tls_mode, dict(mismatches[0].labels)) == (
         "",
         "disabled",
         {"topology.istio.io/cluster": "Kubernetes"},
     )
 
 
-def test_both_families_of_a_pod_are_one_endpoint() -> None:
+def test_dual_stack_pod_is_one_endpoint() -> None:
     both = make("Service", "alpha", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1'], ports: {HTTP}}}")
     objects = [
         both,
@@ -168,12 +168,12 @@ def test_both_families_of_a_pod_are_one_endpoint() -> None:
     assert [e.addresses for e in find(SERVICE, *objects[1:], ISTIO_DUAL_STACK="true")] == [("10.1.0.1",), ("fd00::1",)]
 
 
-def test_tcp_where_udp_has_the_port_too() -> None:
+def test_tcp_port_shared_with_udp() -> None:
     dns = make("Service", "alpha", "{ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}]}")
-    listed = endpoint_slice(
+    slice_ = endpoint_slice(
         "alpha", at("10.1.0.1"), ports="[{name: dns, port: 5353, protocol: UDP}, {name: dns-tcp, port: 5354}]"
     )
-    assert [e.port for e in find(dns, listed, port=53)] == [5354]
+    assert [e.port for e in find(dns, slice_, port=53)] == [5354]
 
 
 # -- Pods --------------------------------------------------------------------------------------------------------------------
@@ -202,11 +202,11 @@ def owned(name: str, kind: str, owner: str, labels: dict[str, str], generated: b
         (owned("p", "StatefulSet", "db", {"service.istio.io/workload-name": "mine"}), "mine"),
     ],
 )
-def test_workload_of_a_pod(o: Object[Pod], expected: str) -> None:
+def test_workload_name_of_a_pod(o: Object[Pod], expected: str) -> None:
     assert workload_name(o) == expected
 
 
-def test_a_locality_has_three_levels_at_most() -> None:
+def test_locality_has_at_most_three_levels() -> None:
     assert [Locality.parse(text) for text in ("", "r", "r/z", "r/z/s", "r/z/s/more")] == [
         Locality(),
         Locality("r"),
@@ -231,11 +231,11 @@ def test_locality_of_a_pod(labels: str, expected: str) -> None:
         "n",
         labels="{topology.kubernetes.io/region: r, failure-domain.beta.kubernetes.io/zone: z, topology.istio.io/subzone: s}",
     )
-    found = pod_workload(
+    workload = pod_workload(
         world(node, pod("p", "10.0.0.1", spec="{nodeName: n}", labels=labels)).mesh, RegistryKey("Kubernetes", "a", "p")
     )
-    assert found is not None
-    assert found.locality == expected
+    assert workload is not None
+    assert workload.locality == expected
 
 
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def vm(name: str, address: str, more: str = "", **metadata: Any) -> Plain:
     return make("WorkloadEntry", name, f"{{address: '{address}', labels: {{app: alpha}}{more}}}", **metadata)
 
 
-def test_a_service_selects_workload_entries() -> None:
-    found = find(
+def test_service_selects_workload_entries() -> None:
+    rows = find(
         SERVICE,
         vm("vm", "10.9.0.1", ", serviceAccount: sa, weight: 3, locality: r/z, network: net"),
         vm("port", "10.9.0.2", ", ports: {http: 9999}"),
@@ -255,35 +255,37 @@ def test_a_service_selects_workload_entries() -> None:
         vm("elsewhere", "10.9.0.3", namespace="b"),
         vm("other", "10.9.0.4", labels="{app: beta}"),
     )
-    assert [(e.addresses[0], e.port, e.workload) for e in found] == [
+    assert [(e.addresses[0], e.port, e.workload) for e in rows] == [
         ("10.9.0.2", 9999, "port"),
         ("10.9.0.1", 8080, "vm"),
     ]
-    assert (found[1].weight, found[1].locality_text, found[1].network, found[1].tls_mode) == (3, "r/z", "net", "istio")
-    assert (found[1].service_account, found[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", EndpointHealth.UNKNOWN)
+    assert (rows[1].weight, rows[1].locality_text, rows[1].network, rows[1].tls_mode) == (3, "r/z", "net", "istio")
+    assert (rows[1].service_account, rows[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", EndpointHealth.UNKNOWN)
 
 
-def test_an_entry_whose_health_is_checked_waits_until_it_is_healthy() -> None:
+def test_health_checked_entry_requires_a_healthy_status() -> None:
     checked = vm("vm", "10.9.0.1", annotations="{proxy.istio.io/health-checks-enabled: 'true'}")
     healthy = checked | {"status": {"conditions": [{"type": "Healthy", "status": "True"}]}}
-    ill = checked | {"status": {"conditions": [{"type": "Healthy", "status": "False"}]}}
-    assert [len(find(SERVICE, e)) for e in (checked, healthy, ill, vm("vm", "10.9.0.1"))] == [0, 1, 0, 1]
-    assert len(find(SERVICE, ill, PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS="false")) == 1
+    unhealthy = checked | {"status": {"conditions": [{"type": "Healthy", "status": "False"}]}}
+    assert [len(find(SERVICE, e)) for e in (checked, healthy, unhealthy, vm("vm", "10.9.0.1"))] == [0, 1, 0, 1]
+    assert len(find(SERVICE, unhealthy, PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS="false")) == 1
 
 
-def test_a_named_target_port_must_be_one_of_the_entry() -> None:
-    named = make(
+def test_named_target_port_must_exist_on_the_entry() -> None:
+    named_port = make(
         "Service",
         "alpha",
         "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: web}]}",
     )
-    found = find(
-        named, vm("has", "10.9.0.1", ", ports: {web: 81, http: 82}"), vm("lacks", "10.9.0.2", ", ports: {http: 82}")
+    rows = find(
+        named_port,
+        vm("has", "10.9.0.1", ", ports: {web: 81, http: 82}"),
+        vm("lacks", "10.9.0.2", ", ports: {http: 82}"),
     )
-    assert [(e.addresses[0], e.port) for e in found] == [("10.9.0.1", 81)]
+    assert [(e.addresses[0], e.port) for e in rows] == [("10.9.0.1", 81)]
 
 
-def test_headless_services_select_no_entries() -> None:
+def test_headless_services_select_no_workload_entries() -> None:
     assert (
         find(
             make("Service", "alpha", f"{{clusterIP: None, selector: {{app: alpha}}, ports: {HTTP}}}"),
@@ -310,12 +312,12 @@ def entry(
     )
 
 
-def test_endpoints_of_an_entry() -> None:
-    listed = (
+def test_inline_endpoints_of_a_service_entry() -> None:
+    slice_ = (
         "[{address: 10.9.0.1, ports: {http: 81}, weight: 2, labels: {app: x, security.istio.io/tlsMode: istio}}, "
         "{address: 10.9.0.2, serviceAccount: sa, locality: r/z/s}]"
     )
-    one, two = find(entry(f"resolution: STATIC, endpoints: {listed}"), ref=X)
+    one, two = find(entry(f"resolution: STATIC, endpoints: {slice_}"), ref=X)
     assert (one.addresses, one.port, one.weight, one.tls_mode, one.workload, one.namespace) == (
         ("10.9.0.1",),
         81,
@@ -329,35 +331,40 @@ def test_endpoints_of_an_entry() -> None:
     assert one.health is EndpointHealth.UNKNOWN
 
 
-def test_a_socket_has_no_port() -> None:
-    (found,) = find(
+def test_unix_socket_endpoint_has_port_zero() -> None:
+    (endpoint,) = find(
         entry(
             "resolution: STATIC, endpoints: [{address: 'unix:///run/x'}]",
             ports="[{number: 80, name: http, protocol: HTTP}]",
         ),
         ref=X,
     )
-    assert (found.addresses, found.port) == (("/run/x",), 0)
+    assert (endpoint.addresses, endpoint.port) == (("/run/x",), 0)
 
 
-def test_a_name_that_dns_resolves_is_its_own_endpoint() -> None:
-    (found,) = find(entry("resolution: DNS"), ref=X)
-    assert (found.addresses, found.port, found.workload, found.labels) == (("x.example.com",), 8080, "ext", frozenset())
+def test_dns_entry_without_endpoints_uses_its_host() -> None:
+    (endpoint,) = find(entry("resolution: DNS"), ref=X)
+    assert (endpoint.addresses, endpoint.port, endpoint.workload, endpoint.labels) == (
+        ("x.example.com",),
+        8080,
+        "ext",
+        frozenset(),
+    )
     assert find(entry("resolution: NONE"), ref=X) == []
 
 
-def test_each_endpoint_once_for_every_address_of_its_entry() -> None:
-    found = find(entry("resolution: STATIC, addresses: [10.7.0.1, 10.7.0.2], endpoints: [{address: 10.9.0.1}]"), ref=X)
-    assert [e.addresses[0] for e in found] == ["10.9.0.1", "10.9.0.1"]
+def test_endpoint_repeats_for_every_entry_address() -> None:
+    rows = find(entry("resolution: STATIC, addresses: [10.7.0.1, 10.7.0.2], endpoints: [{address: 10.9.0.1}]"), ref=X)
+    assert [e.addresses[0] for e in rows] == ["10.9.0.1", "10.9.0.1"]
 
 
-def test_round_robin_takes_one_endpoint() -> None:
+def test_dns_round_robin_uses_one_endpoint() -> None:
     endpoint = "resolution: DNS_ROUND_ROBIN, endpoints: [{{address: {}.example.net}}]"
-    found = find(entry(endpoint.format("old"), "old", day=1), entry(endpoint.format("new"), "new", day=2), ref=X)
-    assert [e.addresses[0] for e in found] == ["old.example.net"]
+    rows = find(entry(endpoint.format("old"), "old", day=1), entry(endpoint.format("new"), "new", day=2), ref=X)
+    assert [e.addresses[0] for e in rows] == ["old.example.net"]
 
 
-def test_an_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> None:
+def test_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> None:
     selecting = "workloadSelector: {labels: {app: alpha}}"
     labels = "{app: alpha}"
     objects = [
@@ -374,28 +381,28 @@ def test_an_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> 
         pod("elsewhere", "10.1.0.4", labels=labels, namespace="b"),
         pod("other", "10.1.0.5", labels="{app: beta}"),
     ]
-    found = find(*objects, entry(f"resolution: STATIC, {selecting}"), ref=X)
-    assert [(e.addresses[0], e.port, e.health.name) for e in found] == [
+    rows = find(*objects, entry(f"resolution: STATIC, {selecting}"), ref=X)
+    assert [(e.addresses[0], e.port, e.health.name) for e in rows] == [
         ("10.1.0.1", 8888, "HEALTHY"),
         ("10.9.0.1", 9080, "UNKNOWN"),
     ]
-    found = find(*objects, entry(f"resolution: DNS, {selecting}"), ref=X)
-    assert [e.addresses[0] for e in found] == ["10.1.0.1", "vm.example.com", "10.9.0.1"]
-    found = find(
+    rows = find(*objects, entry(f"resolution: DNS, {selecting}"), ref=X)
+    assert [e.addresses[0] for e in rows] == ["10.1.0.1", "vm.example.com", "10.9.0.1"]
+    rows = find(
         *objects, entry(f"resolution: STATIC, {selecting}"), ref=X, PILOT_ENABLE_SERVICEENTRY_SELECT_PODS="false"
     )
-    assert [e.addresses[0] for e in found] == ["10.9.0.1"]
+    assert [e.addresses[0] for e in rows] == ["10.9.0.1"]
 
 
-def test_entries_may_add_endpoints_to_a_kubernetes_service_by_the_name_of_the_port() -> None:
+def test_entry_adds_endpoints_to_a_kubernetes_service_by_port_name() -> None:
     added = make(
         "ServiceEntry",
         "more",
         "{hosts: [alpha.a.svc.cluster.local], location: MESH_INTERNAL, resolution: STATIC, endpoints: [{address: 10.9.0.1}],"
         " ports: [{number: 8081, name: http, protocol: HTTP}]}",
     )
-    found = find(SERVICE, endpoint_slice("alpha", at("10.1.0.1")), added)
-    assert [(e.addresses[0], e.port) for e in found] == [("10.9.0.1", 8081), ("10.1.0.1", 8080)]
+    rows = find(SERVICE, endpoint_slice("alpha", at("10.1.0.1")), added)
+    assert [(e.addresses[0], e.port) for e in rows] == [("10.9.0.1", 8081), ("10.1.0.1", 8080)]
 
 
 # -- identities --------------------------------------------------------------------------------------------------------------

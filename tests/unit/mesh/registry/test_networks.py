@@ -1,4 +1,4 @@
-"""Networks: which one a workload is in, and the gateways into another one."""
+"""The network of a workload, and the gateways between networks."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from testing.mesh.objects import Plain, make, world
 from testing.mesh.world import World
 
 
-def networks(made: World, **found: Any) -> World:
-    made.mesh.commit([(made.mesh.mesh, "networks", msgspec.convert({"networks": found}, MeshNetworks))])
-    return made
+def with_networks(harness: World, **networks: Any) -> World:
+    harness.mesh.commit([(harness.mesh.mesh, "networks", msgspec.convert({"networks": networks}, MeshNetworks))])
+    return harness
 
 
 SYSTEM = make("Namespace", "istio-system", labels=f"{{{NETWORK}: system}}")
 WIDE, NARROW = {"endpoints": [{"fromCidr": "10.0.0.0/8"}]}, {"endpoints": [{"fromCidr": "10.1.0.0/16"}]}
 
 
-def test_the_network_of_a_workload() -> None:
+def test_network_of_a_workload() -> None:
     assert find_network(world().mesh, "Kubernetes", "10.1.0.1", {}) == ""
     assert find_network(world(SYSTEM).mesh, "Kubernetes", "10.1.0.1", {NETWORK: "own"}) == "own"
-    assert find_network(networks(world(SYSTEM), wide=WIDE).mesh, "Kubernetes", "10.1.0.1", {}) == "system"
-    by_address = networks(world(), wide=WIDE, narrow=NARROW, wrong={"endpoints": [{"fromCidr": "x"}]}).mesh
+    assert find_network(with_networks(world(SYSTEM), wide=WIDE).mesh, "Kubernetes", "10.1.0.1", {}) == "system"
+    by_address = with_networks(world(), wide=WIDE, narrow=NARROW, wrong={"endpoints": [{"fromCidr": "x"}]}).mesh
     ips = ("10.1.0.1", "10.2.0.1", "192.0.2.1", "x.example.com", "")
     assert [find_network(by_address, "Kubernetes", ip, {}) for ip in ips] == ["wide", "wide", "", "", ""]
-    named = networks(world(), wide=WIDE, here={"endpoints": [{"fromRegistry": "Kubernetes"}]}).mesh
-    assert find_network(named, "Kubernetes", "10.1.0.1", {}) == "here"
+    by_registry = with_networks(world(), wide=WIDE, here={"endpoints": [{"fromRegistry": "Kubernetes"}]}).mesh
+    assert find_network(by_registry, "Kubernetes", "10.1.0.1", {}) == "here"
     assert (
         find_network(
-            networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "Kubernetes", "10.1.0.1", {}
+            with_networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "Kubernetes", "10.1.0.1", {}
         )
         == ""
     )
 
 
-def balanced(
+def load_balancer(
     *ingress: str, ports: str = "[{name: tls, port: 15443}]", labels: str = f"{{{NETWORK}: net}}", **more: Any
 ) -> Plain:
     spec = f"{{type: LoadBalancer, clusterIP: 10.96.0.9, ports: {ports}}}"
@@ -55,20 +55,20 @@ def balanced(
     return make("Service", "eastwest", spec, "istio-system", labels=labels, **more) | {"status": status}
 
 
-def test_a_labelled_service_is_a_gateway_where_it_listens_as_one() -> None:
-    assert network_gateways(world(balanced("1.1.1.1", "1.1.1.2")).mesh).gateways == (
+def test_labelled_service_is_a_network_gateway_on_the_gateway_ports() -> None:
+    assert network_gateways(world(load_balancer("1.1.1.1", "1.1.1.2")).mesh).gateways == (
         NetworkGateway("1.1.1.1", 15443, "net", "Kubernetes"),
         NetworkGateway("1.1.1.2", 15443, "net", "Kubernetes"),
     )
     port = f"{{{NETWORK}: net, networking.istio.io/gatewayPort: '443'}}"
-    both = balanced("1.1.1.1", ports="[{name: a, port: 443}, {name: b, port: 15008}]", labels=port)
+    both = load_balancer("1.1.1.1", ports="[{name: a, port: 443}, {name: b, port: 15008}]", labels=port)
     assert network_gateways(world(both).mesh).gateways == (NetworkGateway("1.1.1.1", 443, "net", "Kubernetes", 15008),)
-    assert network_gateways(world(balanced("1.1.1.1", ports="[{name: a, port: 80}]")).mesh).gateways == ()
-    assert network_gateways(world(balanced("1.1.1.1", labels="{}")).mesh).gateways == ()
+    assert network_gateways(world(load_balancer("1.1.1.1", ports="[{name: a, port: 80}]")).mesh).gateways == ()
+    assert network_gateways(world(load_balancer("1.1.1.1", labels="{}")).mesh).gateways == ()
 
 
-def test_host_names_are_for_clusters_that_resolve_them() -> None:
-    mesh = world(balanced("lb.example.com", "1.1.1.1")).mesh
+def test_gateways_with_hostnames_are_listed_separately() -> None:
+    mesh = world(load_balancer("lb.example.com", "1.1.1.1")).mesh
     assert [g.address for g in network_gateways(mesh).gateways] == ["1.1.1.1"]
     assert [g.address for g in all_network_gateways(mesh).gateways] == ["1.1.1.1", "lb.example.com"]
 
@@ -78,7 +78,7 @@ def node(name: str, ip: str, labels: str = "{}") -> Plain:
     return make("Node", name, labels=labels) | {"status": {"addresses": addresses}}
 
 
-def test_a_service_on_node_ports_is_reached_at_nodes() -> None:
+def test_node_port_gateway_uses_node_addresses() -> None:
     ports = "[{name: tls, port: 15443, nodePort: 31443}]"
     plain = make(
         "Service",
@@ -98,31 +98,31 @@ def test_a_service_on_node_ports_is_reached_at_nodes() -> None:
     )
 
 
-def test_gateways_of_the_mesh_networks() -> None:
-    made = networks(
-        world(balanced("1.1.1.1", labels="{}", ports="[{name: tls, port: 443}]")),
+def test_gateways_from_mesh_networks() -> None:
+    harness = with_networks(
+        world(load_balancer("1.1.1.1", labels="{}", ports="[{name: tls, port: 443}]")),
         far={"gateways": [{"address": "9.9.9.9", "port": 15443}]},
         here={
             "endpoints": [{"fromRegistry": "Kubernetes"}],
             "gateways": [{"registryServiceName": "eastwest.istio-system.svc.cluster.local", "port": 443}],
         },
     )
-    assert network_gateways(made.mesh).gateways == (
+    assert network_gateways(harness.mesh).gateways == (
         NetworkGateway("1.1.1.1", 443, "here", "Kubernetes"),
         NetworkGateway("9.9.9.9", 15443, "far"),
     )
 
 
 @pytest.mark.parametrize(("counts", "scale"), [((), 1), ((1,), 1), ((2, 3), 6), ((4, 6), 12)])
-def test_weights_divide_evenly_among_the_gateways_of_every_network(counts: tuple[int, ...], scale: int) -> None:
-    made = build_network_gateways(
+def test_scale_divides_evenly_among_the_gateways_of_every_network(counts: tuple[int, ...], scale: int) -> None:
+    gateways = build_network_gateways(
         NetworkGateway(f"1.1.{n}.{i}", 1, f"net{n}") for n, count in enumerate(counts) for i in range(count)
     )
-    assert made.scale == scale
+    assert gateways.scale == scale
 
 
-def test_gateways_of_the_endpoint_s_own_cluster_come_first() -> None:
-    made = NetworkGateways((NetworkGateway("1.1.1.1", 1, "net", "one"), NetworkGateway("1.1.1.2", 1, "net", "two")))
-    assert [g.address for g in made.into("net", "two")] == ["1.1.1.2"]
-    assert [g.address for g in made.into("net", "three")] == ["1.1.1.1", "1.1.1.2"]
-    assert made.into("other", "one") == ()
+def test_gateways_of_the_endpoint_cluster_are_preferred() -> None:
+    gateways = NetworkGateways((NetworkGateway("1.1.1.1", 1, "net", "one"), NetworkGateway("1.1.1.2", 1, "net", "two")))
+    assert [g.address for g in gateways.into("net", "two")] == ["1.1.1.2"]
+    assert [g.address for g in gateways.into("net", "three")] == ["1.1.1.1", "1.1.1.2"]
+    assert gateways.into("other", "one") == ()

@@ -1,4 +1,4 @@
-"""Services: what Kubernetes Services and ServiceEntries declare, who sees them, in which order."""
+"""Services declared by Kubernetes Services and ServiceEntries, their visibility and their order."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def entry(spec: str, name: str = "ext", **metadata: Any) -> Plain:
 
 
 def find(*objects: Plain, ref: ServiceRef = ALPHA, **environ: str) -> Service:
-    made = service(world(*objects, **environ).mesh, ref)
-    assert made is not None
-    return made
+    result = service(world(*objects, **environ).mesh, ref)
+    assert result is not None
+    return result
 
 
 # -- protocols ---------------------------------------------------------------------------------------------------------------
@@ -83,17 +83,17 @@ def test_protocol_of_a_port(
 
 def test_cluster_ip() -> None:
     ports = "[{name: http, port: 80, targetPort: web}, {name: other, port: 81}]"
-    made = find(
+    alpha = find(
         kubernetes(f"{{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], selector: {{b: x, a: y}}, ports: {ports}}}")
     )
-    assert (made.registry, made.resolution, made.addresses) == (
+    assert (alpha.registry, alpha.resolution, alpha.addresses) == (
         Registry.KUBERNETES,
         Resolution.CLIENT_SIDE_LB,
         ("10.0.0.1",),
     )
-    assert made.selector == (("a", "y"), ("b", "x"))
-    assert [(p.number, p.target) for p in made.ports] == [(80, "web"), (81, 81)]
-    assert made.export_to == PUBLIC
+    assert alpha.selector == (("a", "y"), ("b", "x"))
+    assert [(p.number, p.target) for p in alpha.ports] == [(80, "web"), (81, 81)]
+    assert alpha.export_to == PUBLIC
 
 
 @pytest.mark.parametrize(
@@ -116,23 +116,23 @@ def test_cluster_ip() -> None:
     ],
 )
 def test_resolution_and_addresses(spec: str, resolution: Resolution, addresses: tuple[str, ...]) -> None:
-    made = find(kubernetes(spec))
-    assert (made.resolution, made.addresses) == (resolution, addresses)
-    assert made.mesh_external == (made.external_name != "")
+    alpha = find(kubernetes(spec))
+    assert (alpha.resolution, alpha.addresses) == (resolution, addresses)
+    assert alpha.mesh_external == (alpha.external_name != "")
 
 
-def test_behaviour_that_a_service_asks_for() -> None:
+def test_service_options() -> None:
     accounts = "{alpha.istio.io/canonical-serviceaccounts: 'spiffe://x/ns/y/sa/z, w', alpha.istio.io/kubernetes-serviceaccounts: other}"
     labels = "{istio.io/persistent-session: 'c:/p', istio.io/persistent-session-header: x-h}"
-    made = find(
+    alpha = find(
         kubernetes(
             "{publishNotReadyAddresses: true, internalTrafficPolicy: Local}", labels=labels, annotations=accounts
         )
     )
-    assert made.publish_not_ready
-    assert made.node_local
-    assert (made.session_label, made.session_header_label) == ("c:/p", "x-h")
-    assert made.service_accounts == ("spiffe://x/ns/y/sa/z", "w", "spiffe://cluster.local/ns/a/sa/other")
+    assert alpha.publish_not_ready
+    assert alpha.node_local
+    assert (alpha.session_label, alpha.session_header_label) == ("c:/p", "x-h")
+    assert alpha.service_accounts == ("spiffe://x/ns/y/sa/z", "w", "spiffe://cluster.local/ns/a/sa/other")
 
 
 DISTRIBUTION = "networking.istio.io/traffic-distribution"
@@ -152,8 +152,8 @@ DISTRIBUTION = "networking.istio.io/traffic-distribution"
 )
 def test_traffic_distribution(spec: str, annotation: str, of_namespace: str, expected: str) -> None:
     namespace = make("Namespace", "a", annotations=f"{{{DISTRIBUTION}: '{of_namespace}'}}")
-    made = find(namespace, kubernetes(spec, annotations=f"{{{DISTRIBUTION}: '{annotation}'}}"))
-    assert made.traffic_distribution == expected
+    alpha = find(namespace, kubernetes(spec, annotations=f"{{{DISTRIBUTION}: '{annotation}'}}"))
+    assert alpha.traffic_distribution == expected
 
 
 # -- ServiceEntries ----------------------------------------------------------------------------------------------------------
@@ -161,12 +161,12 @@ def test_traffic_distribution(spec: str, annotation: str, of_namespace: str, exp
 X = ServiceRef("x.example.com", "a")
 
 
-def test_entry() -> None:
+def test_service_entry() -> None:
     ports, addresses = (
         "[{number: 80, name: http, protocol: http, targetPort: 8080}]",
         "[10.0.0.1, 10.1.0.0/16, 10.2.0.3/32]",
     )
-    made = find(
+    external = find(
         entry(
             f"{{hosts: [x.example.com], ports: {ports}, resolution: STATIC, location: MESH_INTERNAL, addresses: {addresses},"
             " subjectAltNames: [san], endpoints: [{address: 10.9.9.9}]}",
@@ -175,13 +175,17 @@ def test_entry() -> None:
         ),
         ref=X,
     )
-    assert (made.registry, made.resolution, made.mesh_external) == (Registry.EXTERNAL, Resolution.CLIENT_SIDE_LB, False)
-    assert made.addresses == ("10.0.0.1", "10.1.0.0/16", "10.2.0.3")
-    assert [(p.number, p.protocol, p.target) for p in made.ports] == [(80, Protocol.HTTP, 8080)]
-    assert (made.service_accounts, made.race_connect, made.session_label) == (("san",), True, "c")
+    assert (external.registry, external.resolution, external.mesh_external) == (
+        Registry.EXTERNAL,
+        Resolution.CLIENT_SIDE_LB,
+        False,
+    )
+    assert external.addresses == ("10.0.0.1", "10.1.0.0/16", "10.2.0.3")
+    assert [(p.number, p.protocol, p.target) for p in external.ports] == [(80, Protocol.HTTP, 8080)]
+    assert (external.service_accounts, external.race_connect, external.session_label) == (("san",), True, "c")
 
 
-def test_of_entries_with_one_name_the_oldest_has_it_and_others_like_it_add_ports() -> None:
+def test_oldest_entry_owns_a_host_and_compatible_entries_add_ports() -> None:
     young = "[{number: 81, name: b, protocol: HTTP}, {number: 80, name: c, protocol: TCP}]"
     mesh = world(
         entry(f"{{hosts: [x.example.com], resolution: DNS, ports: {young}}}", "young", day=2),
@@ -199,16 +203,18 @@ def test_of_entries_with_one_name_the_oldest_has_it_and_others_like_it_add_ports
     assert [s.source.name for s in entry_services(mesh, X)] == ["old", "young", "other"]
 
 
-def test_a_kubernetes_service_has_its_name_before_any_entry() -> None:
-    taken = entry("{hosts: [alpha.a.svc.cluster.local], resolution: NONE, ports: [{number: 80, name: http}]}", day=1)
-    mesh = world(kubernetes("{clusterIP: 10.0.0.1}", day=2), taken).mesh
-    made = service(mesh, ALPHA)
-    assert made is not None
-    assert made.registry is Registry.KUBERNETES
+def test_kubernetes_service_takes_precedence_over_entries() -> None:
+    service_entry = entry(
+        "{hosts: [alpha.a.svc.cluster.local], resolution: NONE, ports: [{number: 80, name: http}]}", day=1
+    )
+    mesh = world(kubernetes("{clusterIP: 10.0.0.1}", day=2), service_entry).mesh
+    alpha = service(mesh, ALPHA)
+    assert alpha is not None
+    assert alpha.registry is Registry.KUBERNETES
     assert service_refs(mesh) == (ALPHA,)
 
 
-def test_labels_of_the_canonical_service_where_asked_for() -> None:
+def test_canonical_service_labels_when_enabled() -> None:
     plain = entry(
         "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http}]}", labels="{version: v3}"
     )
@@ -219,11 +225,11 @@ def test_labels_of_the_canonical_service_where_asked_for() -> None:
     }
 
 
-# -- who sees them -----------------------------------------------------------------------------------------------------------
+# -- visibility --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "defaults", "expected"),
+    ("export_to", "defaults", "expected"),
     [
         ((), (), PUBLIC),
         (("*",), (".",), PUBLIC),
@@ -234,8 +240,8 @@ def test_labels_of_the_canonical_service_where_asked_for() -> None:
         (("~", "*"), (), PUBLIC),
     ],
 )
-def test_export_to(said: tuple[str, ...], defaults: tuple[str, ...], expected: set[str]) -> None:
-    assert resolve_export_to(said, defaults, "a") == expected
+def test_export_to(export_to: tuple[str, ...], defaults: tuple[str, ...], expected: set[str]) -> None:
+    assert resolve_export_to(export_to, defaults, "a") == expected
 
 
 LIMITS = ServiceEntryVisibility(
@@ -258,13 +264,13 @@ LIMITS = ServiceEntryVisibility(
         (PUBLIC, "dark", {}, set()),
     ],
 )
-def test_limits_of_entries(
+def test_visibility_limits_of_service_entries(
     exported: frozenset[str], namespace: str, labels: dict[str, str], expected: set[str]
 ) -> None:
     assert limit_export(exported, LIMITS, namespace, labels) == expected
 
 
-def test_a_policy_without_rules_takes_everything() -> None:
+def test_visibility_policy_without_rules_matches_everything() -> None:
     assert entry_visibility(ServiceEntryVisibility(policies=(Policy("NONE"),)), {}) == "NONE"
 
 
@@ -288,7 +294,7 @@ def exported(name: str, to: str, day: int) -> Plain:
     return kubernetes("{}", name, day=day, annotations=f'{{networking.istio.io/exportTo: "{to}"}}')
 
 
-def test_lists_of_services() -> None:
+def test_service_lists_by_visibility() -> None:
     declared = [
         exported("new", "*", 3),
         exported("old", "*", 1),
@@ -317,37 +323,37 @@ def test_lists_of_services() -> None:
     assert refs_by_hostname(mesh, "nothing.a.svc.cluster.local") == ()
 
 
-def test_default_export_of_the_mesh() -> None:
+def test_default_export_to_of_the_mesh() -> None:
     mesh = world(kubernetes(), mesh_config="defaultServiceExportTo: ['.']").mesh
     assert (is_visible(mesh, ALPHA, "a"), is_visible(mesh, ALPHA, "b")) == (True, False)
 
 
-def test_the_port_of_a_service_is_no_news_to_lists() -> None:
-    made = world(
+def test_port_edit_does_not_recompute_visible_services() -> None:
+    harness = world(
         kubernetes("{ports: [{name: http, port: 80}]}"), kubernetes("{ports: [{name: http, port: 80}]}", "beta")
     )
-    before = made.mesh.watch(visible_refs, "z").value
-    ran: list[str] = []
-    made.mesh.on_run = lambda node: ran.append(str(node.fn))
-    made.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))
-    assert visible_refs(made.mesh, "z") is before
-    assert sorted(ran) == ["Service", "service", "service_summaries", "service_summary"]
+    before = harness.mesh.watch(visible_refs, "z").value
+    derivations: list[str] = []
+    harness.mesh.on_run = lambda node: derivations.append(str(node.fn))
+    harness.set(rows_of([kubernetes("{ports: [{name: http, port: 81}]}")]))
+    assert visible_refs(harness.mesh, "z") is before
+    assert sorted(derivations) == ["Service", "service", "service_summaries", "service_summary"]
 
 
 # -- host names of ServiceEntries --------------------------------------------------------------------------------------------
 
 
-def test_hosts_of_service_entries_count_in_lower_case() -> None:
+def test_service_entry_hosts_are_case_insensitive() -> None:
     spec = "{{hosts: [{host}], resolution: STATIC, ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{{address: {ip}}}]}}"
     upper = entry(spec.format(host="API.Example.COM", ip="10.1.0.1"))
     upper["status"] = {"addresses": [{"value": "240.240.3.3", "host": "API.Example.COM"}]}
-    made = world(upper, entry(spec.format(host="api.example.com", ip="10.1.0.2"), "again", day=2)).mesh
+    mesh = world(upper, entry(spec.format(host="api.example.com", ip="10.1.0.2"), "again", day=2)).mesh
     ref = ServiceRef("api.example.com", "a")
-    assert service_refs(made) == refs_by_hostname(made, "api.example.com") == (ref,)
-    found = service(made, ref)
-    assert found is not None
-    assert (found.hostname, found.auto_addresses) == ("api.example.com", ("240.240.3.3",))
-    assert [e.addresses for e in endpoints(made, ref, 80)] == [("10.1.0.1",), ("10.1.0.2",)]
-    claims = make("ServiceEntry", "claim", spec.format(host="Alpha.A.svc.cluster.local", ip="10.1.0.3"))
-    both = world(kubernetes("{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"), claims).mesh
+    assert service_refs(mesh) == refs_by_hostname(mesh, "api.example.com") == (ref,)
+    external = service(mesh, ref)
+    assert external is not None
+    assert (external.hostname, external.auto_addresses) == ("api.example.com", ("240.240.3.3",))
+    assert [e.addresses for e in endpoints(mesh, ref, 80)] == [("10.1.0.1",), ("10.1.0.2",)]
+    claim = make("ServiceEntry", "claim", spec.format(host="Alpha.A.svc.cluster.local", ip="10.1.0.3"))
+    both = world(kubernetes("{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"), claim).mesh
     assert [e.addresses for e in endpoints(both, ALPHA, 80)] == [("10.1.0.3",)]

@@ -1,4 +1,4 @@
-"""What is known of a proxy's own workload: the services that it serves, its labels, where it runs."""
+"""Service targets, labels, locality and network of a proxy's workload."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def service(
     return make("Service", name, f"{{clusterIP: 10.96.0.1, selector: {selector}, ports: {ports}}}", **metadata)
 
 
-def targets(made: World, connected: Proxy | None = None) -> list[tuple[str, int, int]]:
-    """Host without its domain, port, target port."""
-    found = service_targets(made.mesh, made.connect(connected or sidecar()))
-    return [(t.ref.hostname.removesuffix(".svc.cluster.local"), t.port.number, t.target_port) for t in found]
+def targets(harness: World, client: Proxy | None = None) -> list[tuple[str, int, int]]:
+    """Return hosts without their domain, ports and target ports."""
+    rows = service_targets(harness.mesh, harness.connect(client or sidecar()))
+    return [(t.ref.hostname.removesuffix(".svc.cluster.local"), t.port.number, t.target_port) for t in rows]
 
 
 # -- by its Pod --------------------------------------------------------------------------------------------------------------
 
 
-def test_services_that_select_its_pod_by_their_age() -> None:
-    made = world(
+def test_targets_are_services_selecting_the_pod_oldest_first() -> None:
+    harness = world(
         POD,
         service("young", day=3),
         service("old", day=1),
@@ -57,7 +57,12 @@ def test_services_that_select_its_pod_by_their_age() -> None:
         service("none", selector="{}"),
         service("elsewhere", namespace="b"),
     )
-    assert targets(made) == [("old.a", 80, 8080), ("a-same.a", 80, 8080), ("b-same.a", 80, 8080), ("young.a", 80, 8080)]
+    assert targets(harness) == [
+        ("old.a", 80, 8080),
+        ("a-same.a", 80, 8080),
+        ("b-same.a", 80, 8080),
+        ("young.a", 80, 8080),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,59 +86,59 @@ def test_target_ports(ports: str, expected: list[tuple[int, int]]) -> None:
     assert [t[1:] for t in targets(world(POD, service("alpha", ports)))] == expected
 
 
-def test_ports_of_sidecar_containers_count() -> None:
+def test_sidecar_container_ports_are_target_ports() -> None:
     containers = "{initContainers: [{name: s, image: i, restartPolicy: Always, ports: [{name: late, containerPort: 7}]}, {name: once, image: i}]}"
-    made = world(
+    harness = world(
         pod("alpha-0", "10.1.0.1", labels="{app: alpha}", spec=containers),
         service("alpha", "[{name: http, port: 80, targetPort: late}]"),
     )
-    assert targets(made) == [("alpha.a", 80, 7)]
+    assert targets(harness) == [("alpha.a", 80, 7)]
 
 
-def test_a_pod_that_no_service_selects_is_found_in_endpoint_slices() -> None:
-    made = world(
+def test_pod_without_a_selecting_service_uses_endpoint_slices() -> None:
+    harness = world(
         POD,
         service("listed", selector="{}"),
         service("other", selector="{}"),
         endpoint_slice("listed", at("10.1.0.1", "alpha-0")),
         endpoint_slice("other", at("10.1.0.2")),
     )
-    assert targets(made) == [("listed.a", 80, 8080)]
+    assert targets(harness) == [("listed.a", 80, 8080)]
 
 
-# -- without its Pod ---------------------------------------------------------------------------------------------------------
+# -- without a Pod -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_pod_is_taken_by_the_labels_that_it_announces() -> None:
-    made = world(service("alpha"), service("other", selector="{app: beta}"))
-    assert targets(made, proxy("sidecar", "gone-0", "a", "10.1.0.9", {"app": "alpha"})) == [("alpha.a", 80, 8080)]
+def test_unknown_pod_uses_its_announced_labels() -> None:
+    harness = world(service("alpha"), service("other", selector="{app: beta}"))
+    assert targets(harness, proxy("sidecar", "gone-0", "a", "10.1.0.9", {"app": "alpha"})) == [("alpha.a", 80, 8080)]
 
 
 @pytest.mark.parametrize(
-    ("announced", "expected"),
+    ("pod_ports", "expected"),
     [
         (None, [("alpha.a", 80, 0)]),
         ([{"name": "web", "containerPort": 81, "protocol": "TCP"}], [("alpha.a", 80, 81)]),
         ([{"name": "web", "containerPort": 81, "protocol": "UDP"}], []),
     ],
 )
-def test_named_target_ports_of_an_unknown_pod(announced: list[dict[str, Any]] | None, expected: list[Any]) -> None:
-    made = world(service("alpha", "[{name: http, port: 80, targetPort: web}]"))
-    metadata = {"POD_PORTS": announced} if announced is not None else {}
-    assert targets(made, proxy("sidecar", "gone-0", "a", "10.1.0.9", {"app": "alpha"}, **metadata)) == expected
+def test_named_target_ports_of_an_unknown_pod(pod_ports: list[dict[str, Any]] | None, expected: list[Any]) -> None:
+    harness = world(service("alpha", "[{name: http, port: 80, targetPort: web}]"))
+    metadata = {"POD_PORTS": pod_ports} if pod_ports is not None else {}
+    assert targets(harness, proxy("sidecar", "gone-0", "a", "10.1.0.9", {"app": "alpha"}, **metadata)) == expected
 
 
-def test_a_pod_is_found_by_address_only_where_the_setting_says_so() -> None:
+def test_lookup_by_ip_requires_the_setting() -> None:
     renamed = sidecar("renamed")
     assert targets(world(POD, service("alpha")), renamed) == []
     assert targets(world(POD, service("alpha"), ENABLE_PROXY_FIND_POD_BY_IP="true"), renamed) == [("alpha.a", 80, 8080)]
 
 
-def test_a_proxy_of_another_cluster_serves_none_of_the_services_here() -> None:
+def test_proxy_of_another_cluster_has_no_local_targets() -> None:
     elsewhere = sidecar(CLUSTER_ID="other")
-    made = world(POD, service("alpha"))
-    assert targets(made, elsewhere) == []
-    assert "app" not in proxy_labels(made.mesh, made.connect(elsewhere))
+    harness = world(POD, service("alpha"))
+    assert targets(harness, elsewhere) == []
+    assert "app" not in proxy_labels(harness.mesh, harness.connect(elsewhere))
 
 
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
@@ -143,21 +148,21 @@ def vm(name: str, address: str, more: str = "", **metadata: Any) -> Plain:
     return make("WorkloadEntry", name, f"{{address: {address}, labels: {{app: alpha}}{more}}}", **metadata)
 
 
-def test_a_virtual_machine_serves_what_selects_its_entry() -> None:
+def test_virtual_machine_serves_services_selecting_its_entry() -> None:
     ports = "[{name: http, port: 80, targetPort: 8080}, {name: dns, port: 53, protocol: UDP}]"
-    made = world(vm("vm", "10.9.0.1", ", ports: {http: 8081}"), service("alpha", ports))
-    assert targets(made, sidecar("vm", "10.9.0.1")) == [("alpha.a", 80, 8081)]
+    harness = world(vm("vm", "10.9.0.1", ", ports: {http: 8081}"), service("alpha", ports))
+    assert targets(harness, sidecar("vm", "10.9.0.1")) == [("alpha.a", 80, 8081)]
 
 
-def test_of_several_entries_of_an_address_that_of_its_name_counts() -> None:
-    made = world(
+def test_entry_with_the_proxy_name_wins_among_entries_with_its_address() -> None:
+    harness = world(
         vm("first", "10.9.0.1"),
         make("WorkloadEntry", "second", "{address: 10.9.0.1, labels: {app: beta}}"),
         service("alpha"),
         service("beta", selector="{app: beta}"),
     )
-    assert targets(made, sidecar("second", "10.9.0.1")) == [("beta.a", 80, 8080)]
-    assert targets(made, sidecar("third", "10.9.0.1")) == [("alpha.a", 80, 8080)]
+    assert targets(harness, sidecar("second", "10.9.0.1")) == [("beta.a", 80, 8080)]
+    assert targets(harness, sidecar("third", "10.9.0.1")) == [("alpha.a", 80, 8080)]
 
 
 def entry(name: str, host: str, more: str, **metadata: Any) -> Plain:
@@ -169,15 +174,15 @@ def entry(name: str, host: str, more: str, **metadata: Any) -> Plain:
     )
 
 
-def test_entries_that_name_its_address_or_select_it() -> None:
-    made = world(
+def test_service_entries_by_endpoint_address_or_selector() -> None:
+    harness = world(
         POD,
         entry("names", "x", "endpoints: [{address: 10.1.0.1, ports: {http: 7}}]"),
         entry("selects", "y", "workloadSelector: {labels: {version: v1}}", day=2),
         entry("elsewhere", "z", "endpoints: [{address: 10.1.0.1}]", namespace="b"),
         entry("other", "w", "workloadSelector: {labels: {version: v2}}"),
     )
-    assert targets(made) == [
+    assert targets(harness) == [
         ("x.example.com", 80, 7),
         ("x.example.com", 81, 81),
         ("y.example.com", 80, 8080),
@@ -185,14 +190,14 @@ def test_entries_that_name_its_address_or_select_it() -> None:
     ]
 
 
-# -- labels and place --------------------------------------------------------------------------------------------------------
+# -- labels and locality -----------------------------------------------------------------------------------------------------
 
 
-def test_labels_of_the_registry_come_before_announced_ones() -> None:
-    made = world(POD, NODE)
+def test_registry_labels_override_announced_labels() -> None:
+    harness = world(POD, NODE)
     metadata = {"STATIC_LABELS": {"static": "x", "app": "y"}, "NODE_NAME": "n", "NETWORK": "net"}
-    key = made.connect(proxy("sidecar", "alpha-0", "a", "10.1.0.1", {"app": "old"}, **metadata))
-    assert proxy_labels(made.mesh, key) == {
+    key = harness.connect(proxy("sidecar", "alpha-0", "a", "10.1.0.1", {"app": "old"}, **metadata))
+    assert proxy_labels(harness.mesh, key) == {
         "static": "x",
         "app": "alpha",
         "version": "v1",
@@ -202,20 +207,22 @@ def test_labels_of_the_registry_come_before_announced_ones() -> None:
         "kubernetes.io/hostname": "n",
         "topology.istio.io/network": "net",
     }
-    assert proxy_locality(made.mesh, key) == Locality("r", "z")
-    assert proxy_network(made.mesh, key) == "net"
+    assert proxy_locality(harness.mesh, key) == Locality("r", "z")
+    assert proxy_network(harness.mesh, key) == "net"
 
 
-def test_a_proxy_without_a_registry_is_where_its_node_says() -> None:
-    made = world()
+def test_unregistered_proxy_uses_its_announced_locality() -> None:
+    harness = world()
     unknown = msgspec.structs.replace(proxy("sidecar", "x-0", "a", "10.1.0.9", {"app": "x"}), locality=Locality("r9"))
-    key = made.connect(unknown)
-    assert proxy_locality(made.mesh, key) == Locality("r9")
-    assert proxy_labels(made.mesh, key)["topology.kubernetes.io/region"] == "r9"
+    key = harness.connect(unknown)
+    assert proxy_locality(harness.mesh, key) == Locality("r9")
+    assert proxy_labels(harness.mesh, key)["topology.kubernetes.io/region"] == "r9"
 
 
-def test_a_virtual_machine_is_where_its_entry_says() -> None:
-    made = world(vm("vm", "10.9.0.1", ", locality: r/z/s"), entry("x", "x", "workloadSelector: {labels: {app: alpha}}"))
-    key = made.connect(sidecar("vm", "10.9.0.1"))
-    assert proxy_locality(made.mesh, key) == Locality("r", "z", "s")
-    assert proxy_labels(made.mesh, key)["app"] == "alpha"
+def test_virtual_machine_uses_the_locality_of_its_entry() -> None:
+    harness = world(
+        vm("vm", "10.9.0.1", ", locality: r/z/s"), entry("x", "x", "workloadSelector: {labels: {app: alpha}}")
+    )
+    key = harness.connect(sidecar("vm", "10.9.0.1"))
+    assert proxy_locality(harness.mesh, key) == Locality("r", "z", "s")
+    assert proxy_labels(harness.mesh, key)["app"] == "alpha"

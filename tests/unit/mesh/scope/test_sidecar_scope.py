@@ -1,4 +1,4 @@
-"""Which Sidecar applies to a workload, and which services its egress listeners import."""
+"""Sidecar selection for a workload, and the services imported by its egress listeners."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ WEB = frozenset({("app", "web"), ("version", "v1")})
         ([("s", "workloadSelector: {labels: {app: web}}", "istio-system", 1)], None),
     ],
 )
-def test_which_sidecar(objects: list[tuple[str, str, str, int]], expected: str | None) -> None:
+def test_sidecar_selection(objects: list[tuple[str, str, str, int]], expected: str | None) -> None:
     egress = "egress: [{hosts: ['*/*']}]"
     mesh = world(
         *(sidecar(name, ", ".join(filter(None, (spec, egress))), ns, day) for name, spec, ns, day in objects)
     ).mesh
-    found = sidecar_of(mesh, "a", WEB)
-    assert (f"{found.namespace}/{found.name}" if found is not None else None) == expected
+    key = sidecar_of(mesh, "a", WEB)
+    assert (f"{key.namespace}/{key.name}" if key is not None else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_which_sidecar(objects: list[tuple[str, str, str, int]], expected: str |
         (["nothing", "b/c/d"], ()),
     ],
 )
-def test_hosts_of_a_listener(hosts: list[str], expected: tuple[Any, ...]) -> None:
+def test_parse_hosts(hosts: list[str], expected: tuple[Any, ...]) -> None:
     assert parse_hosts(hosts, "a").by_namespace == expected
 
 
-def test_wildcards_import_wildcards_that_they_cover() -> None:
+def test_wildcard_imports_narrower_wildcards() -> None:
     wild = HostSet(("*.example.com",))
     assert [wild.imports(h) for h in ("a.example.com", "*.b.example.com", "*.com", "example.com")] == [
         True,
@@ -78,11 +78,11 @@ SHOP = (
 )
 
 
-def imported(*objects: Any, egress: str = "", namespace: str = "a") -> list[tuple[str, str, tuple[int, ...] | None]]:
-    """What the first egress listener of the namespace's Sidecar imports: host, namespace and ports."""
-    made = world(*SHOP, *objects, *([sidecar("s", f"egress: {egress}", namespace)] if egress else []))
-    scope = ScopeFacet(namespace, sidecar_of(made.mesh, namespace, frozenset()))
-    return [(i.ref.hostname, i.ref.namespace, i.ports) for i in egress_services(made.mesh, scope, 0)]
+def imports(*objects: Any, egress: str = "", namespace: str = "a") -> list[tuple[str, str, tuple[int, ...] | None]]:
+    """Return host, namespace and ports of each import of the first egress listener of the namespace's Sidecar."""
+    harness = world(*SHOP, *objects, *([sidecar("s", f"egress: {egress}", namespace)] if egress else []))
+    scope = ScopeFacet(namespace, sidecar_of(harness.mesh, namespace, frozenset()))
+    return [(i.ref.hostname, i.ref.namespace, i.ports) for i in egress_services(harness.mesh, scope, 0)]
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,16 @@ def imported(*objects: Any, egress: str = "", namespace: str = "a") -> list[tupl
     ],
 )
 def test_imports(egress: str, expected: list[str]) -> None:
-    assert [host for host, _, _ in imported(egress=egress)] == expected
+    assert [host for host, _, _ in imports(egress=egress)] == expected
 
 
-def test_a_port_of_a_listener_limits_the_ports() -> None:
-    assert imported(egress="[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['*/*']}]") == [
+def test_listener_port_limits_imported_ports() -> None:
+    assert imports(egress="[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['*/*']}]") == [
         (X, "a", (80,)),
         (Y, "b", None),
     ]
     assert [
-        h for h, _, _ in imported(egress="[{port: {number: 80, protocol: HTTP_PROXY, name: h}, hosts: ['*/*']}]")
+        h for h, _, _ in imports(egress="[{port: {number: 80, protocol: HTTP_PROXY, name: h}, hosts: ['*/*']}]")
     ] == [X, Y]
 
 
@@ -124,26 +124,26 @@ HTTP_PORT = "ports: [{number: 80, name: http, protocol: HTTP}]"
         (f"[{{hosts: ['a/{X}', 'a/w.com']}}]", [X, "w.com"]),
     ],
 )
-def test_what_is_exported_by_name_comes_first_among_wildcards(egress: str, expected: list[str]) -> None:
+def test_privately_exported_service_is_imported_first(egress: str, expected: list[str]) -> None:
     private = entry(f"hosts: [w.com], resolution: DNS, exportTo: ['.'], {HTTP_PORT}", "w", "a", day=9)
-    assert [host for host, _, _ in imported(private, egress=egress)] == expected
+    assert [host for host, _, _ in imports(private, egress=egress)] == expected
 
 
-def test_one_namespace_for_a_host_name() -> None:
-    """The own namespace's before Kubernetes' own before the oldest."""
+def test_one_namespace_per_hostname() -> None:
+    """The local namespace wins, then the Kubernetes Service, then the oldest."""
     of_b = entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", "b", day=1)
     of_c = entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", "c", day=2)
     of_a = entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", "a", day=3)
-    assert ("q.com", "b", None) in imported(of_b, of_c)
-    assert ("q.com", "a", None) in imported(of_b, of_c, of_a)
+    assert ("q.com", "b", None) in imports(of_b, of_c)
+    assert ("q.com", "a", None) in imports(of_b, of_c, of_a)
     squat = entry(f"hosts: [{Y}], resolution: DNS, {HTTP_PORT}", "squat", "c", day=1)
-    assert [(h, n) for h, n, _ in imported(squat)] == [(X, "a"), (Y, "b")]
+    assert [(h, n) for h, n, _ in imports(squat)] == [(X, "a"), (Y, "b")]
 
 
-def scoped(*objects: Any, egress: str, **environ: str) -> dict[str, ImportKey]:
-    made = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"), **environ)
-    scope = ScopeFacet("a", sidecar_of(made.mesh, "a", frozenset()))
-    return dict(scope_services(made.mesh, scope))
+def services_in_scope(*objects: Any, egress: str, **environ: str) -> dict[str, ImportKey]:
+    harness = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"), **environ)
+    scope = ScopeFacet("a", sidecar_of(harness.mesh, "a", frozenset()))
+    return dict(scope_services(harness.mesh, scope))
 
 
 def virtual_service(to: str) -> dict[str, Any]:
@@ -158,43 +158,43 @@ def virtual_service(to: str) -> dict[str, Any]:
         (f"{{host: {Y}, port: {{number: 7}}}}", "absent"),
     ],
 )
-def test_services_that_routes_lead_to_are_in_scope(to: str, ports: Any) -> None:
-    found = scoped(virtual_service(to), egress="[{hosts: ['./*']}]")
-    assert (found[Y].ports if Y in found else "absent") == ports
+def test_route_destinations_are_in_scope(to: str, ports: Any) -> None:
+    services = services_in_scope(virtual_service(to), egress="[{hosts: ['./*']}]")
+    assert (services[Y].ports if Y in services else "absent") == ports
 
 
 @pytest.mark.parametrize(("best", "namespace"), [("true", "c"), ("false", "b")])
-def test_which_service_a_route_to_a_host_of_several_namespaces_means(best: str, namespace: str) -> None:
+def test_namespace_of_an_ambiguous_route_destination(best: str, namespace: str) -> None:
     entries = [
         entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", n, day=day) for n, day in (("b", 3), ("c", 2))
     ]
-    found = scoped(
+    services = services_in_scope(
         *entries,
         virtual_service("{host: q.com}"),
         egress="[{hosts: ['./*']}]",
         PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE=best,
     )
-    assert found["q.com"].ref.namespace == namespace
+    assert services["q.com"].ref.namespace == namespace
 
 
-def test_a_route_to_a_port_brings_that_port_alone() -> None:
+def test_route_to_a_port_imports_only_that_port() -> None:
     ports = "[{name: http, port: 80}, {name: tcp, port: 90}]"
     many = service("w", ports, "10.96.0.9", "b")
-    found = scoped(
+    services = services_in_scope(
         many, virtual_service("{host: w.b.svc.cluster.local, port: {number: 90}}"), egress="[{hosts: ['./*']}]"
     )
-    assert found["w.b.svc.cluster.local"].ports == (90,)
+    assert services["w.b.svc.cluster.local"].ports == (90,)
 
 
-def test_ports_of_several_listeners_add_up() -> None:
+def test_ports_of_several_listeners_are_combined() -> None:
     egress = "[{port: {number: 90, protocol: TCP, name: t}, hosts: ['./*']}, {port: {number: 80, protocol: HTTP, name: h}, hosts: ['./*']}]"
-    assert scoped(egress=egress)[X].ports == (90, 80)
+    assert services_in_scope(egress=egress)[X].ports == (90, 80)
 
 
-def test_leads_of_other_namespaces_do_not_count() -> None:
+def test_routes_for_other_source_namespaces_are_ignored() -> None:
     rule = f"{{match: [{{sourceNamespace: other}}], route: [{{destination: {{host: {Y}}}}}]}}"
-    made = make("VirtualService", "v", f"{{hosts: [x], http: [{rule}, {{route: [{{destination: {{host: x}}}}]}}]}}")
-    assert Y not in scoped(made, egress="[{hosts: ['./*']}]")
+    route = make("VirtualService", "v", f"{{hosts: [x], http: [{rule}, {{route: [{{destination: {{host: x}}}}]}}]}}")
+    assert Y not in services_in_scope(route, egress="[{hosts: ['./*']}]")
 
 
 @pytest.mark.parametrize(
@@ -205,18 +205,18 @@ def test_leads_of_other_namespaces_do_not_count() -> None:
         ("outboundTrafficPolicy: {}", "", "REGISTRY_ONLY"),
     ],
 )
-def test_what_happens_to_unknown_traffic(spec: str, mesh: str, mode: str) -> None:
-    made = world(sidecar("s", spec), mesh_config=mesh).mesh
-    assert outbound_traffic_policy(made, ScopeFacet("a", sidecar_of(made, "a", frozenset()))).mode == mode
+def test_outbound_traffic_policy(spec: str, mesh: str, mode: str) -> None:
+    mesh_state = world(sidecar("s", spec), mesh_config=mesh).mesh
+    assert outbound_traffic_policy(mesh_state, ScopeFacet("a", sidecar_of(mesh_state, "a", frozenset()))).mode == mode
 
 
-def test_a_service_out_of_sight_costs_nothing() -> None:
-    made = world(*SHOP, sidecar("s", "egress: [{hosts: ['./*']}]"))
-    scope = ScopeFacet("a", sidecar_of(made.mesh, "a", frozenset()))
-    watched = made.mesh.watch(scope_services, scope)
-    runs: list[str] = []
-    made.mesh.on_run = lambda node: runs.append(str(node.fn))
-    made.set(
+def test_service_out_of_scope_does_not_recompute() -> None:
+    harness = world(*SHOP, sidecar("s", "egress: [{hosts: ['./*']}]"))
+    scope = ScopeFacet("a", sidecar_of(harness.mesh, "a", frozenset()))
+    scope_node = harness.mesh.watch(scope_services, scope)
+    derivations: list[str] = []
+    harness.mesh.on_run = lambda node: derivations.append(str(node.fn))
+    harness.set(
         rows_of(
             [
                 service("far", "[{name: http, port: 80}]", "10.96.9.9", "b"),
@@ -224,5 +224,5 @@ def test_a_service_out_of_sight_costs_nothing() -> None:
             ]
         )
     )
-    made.mesh.refresh(watched)
-    assert runs == []
+    harness.mesh.refresh(scope_node)
+    assert derivations == []

@@ -1,4 +1,4 @@
-"""External authorizers: which extension providers can be asked, and what a workload does where one cannot."""
+"""External authorizers: valid extension providers, and the effect of an invalid one on a workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testing.mesh.listeners import WEB_POD, service
 from testing.mesh.objects import make, world
 from testing.mesh.world import World, proxy
 
-JUDGE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
+AUTHORIZER_SERVICE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
 HOST = "judge.court.svc.cluster.local"
 GRPC, HTTP = (
     f"envoyExtAuthzGrpc: {{service: {HOST}, port: 9000}}",
@@ -27,16 +27,16 @@ def providers(*entries: str) -> str:
 @pytest.mark.parametrize(
     "status", [100, 200, 208, 226, 300, 305, 307, 308, 400, 417, 421, 424, 426, 428, 429, 431, 500, 508, 510, 511]
 )
-def test_a_status_on_error_is_one_that_envoy_knows(status: int) -> None:
+def test_status_on_error_accepts_envoy_status_codes(status: int) -> None:
     entry = f"name: judge, {GRPC}".replace("}", f", statusOnError: '{status}'}}")
-    assert isinstance(authorizer(world(JUDGE, mesh_config=providers(entry)).mesh, "judge"), Authorizer)
+    assert isinstance(authorizer(world(AUTHORIZER_SERVICE, mesh_config=providers(entry)).mesh, "judge"), Authorizer)
 
 
 @pytest.mark.parametrize("kind", [GRPC, HTTP], ids=["grpc", "http"])
-def test_an_authorizer_is_a_service_of_the_mesh(kind: str) -> None:
-    found = authorizer(world(JUDGE, mesh_config=providers(f"name: judge, {kind}")).mesh, "judge")
-    assert isinstance(found, Authorizer)
-    assert (found.hostname, found.port) == (HOST, 9000)
+def test_authorizer_is_a_service_of_the_mesh(kind: str) -> None:
+    result = authorizer(world(AUTHORIZER_SERVICE, mesh_config=providers(f"name: judge, {kind}")).mesh, "judge")
+    assert isinstance(result, Authorizer)
+    assert (result.hostname, result.port) == (HOST, 9000)
 
 
 BAD = [
@@ -55,18 +55,20 @@ BAD = [
 
 
 @pytest.mark.parametrize(("entry", "reason"), BAD, ids=[row[1] for row in BAD])
-def test_one_that_cannot_be_asked_has_a_reason(entry: str, reason: str) -> None:
-    found = authorizer(world(JUDGE, mesh_config=providers(entry)).mesh, "judge")
-    assert isinstance(found, str)
-    assert reason in found
+def test_invalid_authorizer_is_reported(entry: str, reason: str) -> None:
+    result = authorizer(world(AUTHORIZER_SERVICE, mesh_config=providers(entry)).mesh, "judge")
+    assert isinstance(result, str)
+    assert reason in result
 
 
 @pytest.mark.parametrize("name", ["Judge", "a.b", "-a", "a" * 64, "a_b"])
-def test_the_name_of_an_authorizer_is_a_label(name: str) -> None:
-    assert isinstance(authorizer(world(JUDGE, mesh_config=providers(f"name: '{name}', {GRPC}")).mesh, name), str)
+def test_authorizer_name_is_a_dns_label(name: str) -> None:
+    assert isinstance(
+        authorizer(world(AUTHORIZER_SERVICE, mesh_config=providers(f"name: '{name}', {GRPC}")).mesh, name), str
+    )
 
 
-# -- what a workload has ---------------------------------------------------------------------------------------------------
+# -- filters of a workload -------------------------------------------------------------------------------------------------
 
 
 def policy(name: str, provider: str, paths: str = "/x") -> object:
@@ -74,10 +76,10 @@ def policy(name: str, provider: str, paths: str = "/x") -> object:
     return make("AuthorizationPolicy", name, f"{{action: CUSTOM, provider: {{name: {provider}}}, rules: {rules}}}")
 
 
-def filters(made: World, node_id: str) -> list[str]:
-    """The filters of the chain of TCP that takes all ports; those of requests are built alike."""
+def filters(harness: World, node_id: str) -> list[str]:
+    """Return the authorization filters of the TCP chain for all ports. HTTP filters are built alike."""
     listener = listener_pb2.Listener()
-    any_pb2.Any.FromString(made.resources(node_id)[LISTENER]["virtualInbound"].any).Unpack(listener)
+    any_pb2.Any.FromString(harness.resources(node_id)[LISTENER]["virtualInbound"].any).Unpack(listener)
     chain = next(c for c in listener.filter_chains if c.name == "virtualInbound")
     return [
         f.name.removeprefix("envoy.filters.network.") for f in chain.filters if "authz" in f.name or "rbac" in f.name
@@ -85,32 +87,34 @@ def filters(made: World, node_id: str) -> list[str]:
 
 
 def start(*policies: object, mesh: str, **environ: str) -> tuple[World, str]:
-    made = world(JUDGE, service("web", "[{name: tcp, port: 80}]"), WEB_POD, *policies, mesh_config=mesh, **environ)  # type: ignore[arg-type]
-    return made, made.connect(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}))
+    harness = world(
+        AUTHORIZER_SERVICE, service("web", "[{name: tcp, port: 80}]"), WEB_POD, *policies, mesh_config=mesh, **environ
+    )  # type: ignore[arg-type]
+    return harness, harness.connect(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}))
 
 
 BOTH = providers(f"name: one, {GRPC}", f"name: two, {GRPC}")
 
 
-def test_connections_are_asked_about_over_grpc_and_not_over_http() -> None:
+def test_tcp_connections_use_only_grpc_authorizers() -> None:
     mesh = providers(f"name: one, {GRPC}", f"name: two, {HTTP}")
     assert filters(*start(policy("p", "one"), mesh=mesh)) == ["rbac", "ext_authz"]
     assert filters(*start(policy("p", "two"), mesh=mesh)) == []
 
 
-def test_what_an_authorizer_that_is_not_there_would_be_asked_is_denied() -> None:
-    made, node = start(policy("p", "ghost"), mesh=BOTH)
-    assert filters(made, node) == ["rbac"]
-    assert b"-deny-due-to-bad-CUSTOM-action" in made.resources(node)[LISTENER]["virtualInbound"].any
+def test_missing_authorizer_denies() -> None:
+    harness, node = start(policy("p", "ghost"), mesh=BOTH)
+    assert filters(harness, node) == ["rbac"]
+    assert b"-deny-due-to-bad-CUSTOM-action" in harness.resources(node)[LISTENER]["virtualInbound"].any
 
 
-def test_several_authorizers_of_a_workload_deny_where_the_settings_allow_one() -> None:
-    made, node = start(policy("p", "one"), policy("q", "two"), mesh=BOTH)
-    assert filters(made, node) == ["rbac", "rbac"]
-    assert made.resources(node)[LISTENER]["virtualInbound"].any.count(b"-deny-due-to-bad-CUSTOM-action") > 1
+def test_several_authorizers_deny_by_default() -> None:
+    harness, node = start(policy("p", "one"), policy("q", "two"), mesh=BOTH)
+    assert filters(harness, node) == ["rbac", "rbac"]
+    assert harness.resources(node)[LISTENER]["virtualInbound"].any.count(b"-deny-due-to-bad-CUSTOM-action") > 1
 
 
-def test_several_authorizers_of_a_workload_are_asked_one_by_one_where_the_settings_allow_it() -> None:
+def test_several_authorizers_are_chained_when_enabled() -> None:
     several = {"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true"}
     assert filters(*start(policy("p", "one"), policy("q", "two"), mesh=BOTH, **several)) == [
         "rbac",

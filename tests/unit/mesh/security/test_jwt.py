@@ -1,4 +1,4 @@
-"""Where the keys of a token rule come from, in what proxies are sent."""
+"""Sources of the keys of JWT rules, and the generated filter configuration."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ POLICY = make("RequestAuthentication", "r", f"{{jwtRules: [{{issuer: i, jwksUri:
 MODE = "PILOT_JWT_ENABLE_REMOTE_JWKS"
 
 
-def rule(made: World) -> TokenRule:
-    (found,) = token_rules(made.mesh, REQUEST_AUTHENTICATION.table(made.mesh).all_keys())
-    return found
+def rule(harness: World) -> TokenRule:
+    (token_rule,) = token_rules(harness.mesh, REQUEST_AUTHENTICATION.table(harness.mesh).all_keys())
+    return token_rule
 
 
-def wanted(made: World) -> list[str]:
-    return [str(source.key) for source in remote_key_sets(made.mesh)]
+def fetched_uris(harness: World) -> list[str]:
+    return [str(source.key) for source in remote_key_sets(harness.mesh)]
 
 
-def test_keys_that_were_fetched_are_the_rules() -> None:
-    made = world(POLICY)
-    assert (rule(made).keys, wanted(made)) == ("", [URI])
-    made.mesh.commit([(made.mesh.jwks, JwksKey("", URI), KEYS)])
-    assert rule(made).keys == KEYS
-    made.mesh.commit([(made.mesh.jwks, JwksKey("", URI), None)])
-    assert rule(made).keys == ""
+def test_fetched_keys_are_used_in_the_rule() -> None:
+    harness = world(POLICY)
+    assert (rule(harness).keys, fetched_uris(harness)) == ("", [URI])
+    harness.mesh.commit([(harness.mesh.jwks, JwksKey("", URI), KEYS)])
+    assert rule(harness).keys == KEYS
+    harness.mesh.commit([(harness.mesh.jwks, JwksKey("", URI), None)])
+    assert rule(harness).keys == ""
 
 
 @pytest.mark.parametrize("mode", ["true", "hybrid", "envoy"])
-def test_proxies_fetch_keys_of_a_service_themselves_where_the_settings_say_so(mode: str) -> None:
-    made = world(POLICY, SERVICE, **{MODE: mode})
-    assert rule(made).server == JwksServer("issuer.a.svc.cluster.local", 8080)
-    assert wanted(made) == []
+def test_proxies_fetch_keys_from_mesh_services_when_enabled(mode: str) -> None:
+    harness = world(POLICY, SERVICE, **{MODE: mode})
+    assert rule(harness).server == JwksServer("issuer.a.svc.cluster.local", 8080)
+    assert fetched_uris(harness) == []
 
 
-def test_keys_of_no_service_are_ours_to_fetch_unless_proxies_fetch_all() -> None:
-    assert wanted(world(POLICY, **{MODE: "hybrid"})) == [URI]
-    alone = world(POLICY, **{MODE: "envoy"})
-    assert wanted(alone) == []
-    assert rule(alone).server == JwksServer("issuer.a.svc.cluster.local", 8080)
+def test_control_plane_fetches_external_keys_except_in_envoy_mode() -> None:
+    assert fetched_uris(world(POLICY, **{MODE: "hybrid"})) == [URI]
+    harness = world(POLICY, **{MODE: "envoy"})
+    assert fetched_uris(harness) == []
+    assert rule(harness).server == JwksServer("issuer.a.svc.cluster.local", 8080)
 
 
 def provider(*objects: Any, **environ: str) -> Any:
-    """The one provider of the filter of tokens of a workload."""
-    found = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, *objects, **environ)
+    """Return the only provider of a workload's JWT filter."""
+    by_name = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, *objects, **environ)
     config = next(
-        f for f in http(found["virtualInbound"])["httpFilters"] if f["name"] == "envoy.filters.http.jwt_authn"
+        f for f in http(by_name["virtualInbound"])["httpFilters"] if f["name"] == "envoy.filters.http.jwt_authn"
     )["typedConfig"]
-    (only,) = config["providers"].values()
-    return only
+    (jwt_provider,) = config["providers"].values()
+    return jwt_provider
 
 
-def test_cve_2026_31837_where_keys_are_not_known_they_are_nobodys() -> None:
+def test_cve_2026_31837_unknown_keys_reject_every_token() -> None:
     assert provider(POLICY)["localJwks"]["inlineString"] == UNUSABLE_KEYS
 
 
-def test_a_proxy_that_fetches_keys_knows_where() -> None:
+def test_remote_jwks_configuration() -> None:
     assert provider(POLICY, SERVICE, **{MODE: "true"})["remoteJwks"] == {
         "httpUri": {"uri": URI, "cluster": "outbound|8080||issuer.a.svc.cluster.local", "timeout": "5s"},
         "cacheDuration": "300s",

@@ -1,4 +1,4 @@
-"""Modes of mutual TLS, and trust domains."""
+"""Mutual TLS modes and trust domains."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ spec: {{{spec}}}
 
 
 def world(*policies: str, mesh: str = "") -> World:
-    found = World(mesh)
-    found.apply("".join(policies))
-    return found
+    harness = World(mesh)
+    harness.apply("".join(policies))
+    return harness
 
 
 STRICT, DISABLE, UNSET = "mtls: {mode: STRICT}", "mtls: {mode: DISABLE}", "mtls: {mode: UNSET}"
@@ -52,13 +52,13 @@ MESH = policy("istio-system", "mesh", STRICT)
         ),
     ],
 )
-def test_modes(policies: list[str], clients: str, workload: str) -> None:
+def test_mtls_modes(policies: list[str], clients: str, workload: str) -> None:
     mesh = world(*policies).mesh
     assert namespace_mtls(mesh, "ns") == clients
     assert mtls_mode(mesh, "ns", WEB, 80) == workload
 
 
-def test_a_port_may_differ() -> None:
+def test_port_level_mode_overrides_the_workload_mode() -> None:
     spec = "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}, 8081: {mode: UNSET}}"
     mesh = world(policy("ns", "w", spec)).mesh
     assert [mtls_mode(mesh, "ns", WEB, port) for port in (8080, 8081, 8082)] == ["DISABLE", "STRICT", "STRICT"]

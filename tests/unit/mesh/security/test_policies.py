@@ -1,4 +1,4 @@
-"""Which policies apply to a workload, and where what they ask for goes."""
+"""Policies of a workload, and the listeners and filters that follow from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MESH, HERE, ELSEWHERE = "istio-system", "a", "b"
 
 
 def applied(kind: str, *policies: Any, subject: PolicySubjectKey = SUBJECT) -> list[str]:
-    """The names of the policies that apply, in order."""
+    """Return the names of the policies that apply, in order."""
     return [key.name for key in policies_of(world(*policies).mesh, subject).of(kind)]
 
 
@@ -72,17 +72,17 @@ LEVELS = [
         (ENVOY_FILTER.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
     ],
 )
-def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
-    """One PeerAuthentication a level counts, and none of the root namespace selects; all RequestAuthentications count."""
+def test_mesh_policies_come_before_namespace_policies(kind: str, names: list[str]) -> None:
+    """One PeerAuthentication per level applies, and a selector in the root namespace is ignored. All other kinds apply."""
     assert applied(kind, *(policy(kind, *level) for level in LEVELS)) == names
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
+def test_result_is_independent_of_arrival_order(kind: str) -> None:
     spec = ", lua: {inlineCode: 'x = 1'}" if kind == TRAFFIC_EXTENSION.id.name else ""
     objects = [
-        policy(kind, name, namespace, (said + spec).removeprefix(", "), day)
-        for name, namespace, said, day in LEVELS[:4]
+        policy(kind, name, namespace, (policy_spec + spec).removeprefix(", "), day)
+        for name, namespace, policy_spec, day in LEVELS[:4]
     ]
     assert len({tuple(applied(kind, *order)) for order in itertools.permutations(objects)}) == 1
 
@@ -90,7 +90,7 @@ def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "names"), [(PEER_AUTHENTICATION.id.name, ["mesh"]), (REQUEST_AUTHENTICATION.id.name, ["mesh", "mesh-web"])]
 )
-def test_the_root_namespace_is_not_asked_twice(kind: str, names: list[str]) -> None:
+def test_root_namespace_policies_apply_once(kind: str, names: list[str]) -> None:
     policies = (policy(kind, *level) for level in LEVELS if level[:1] != ("younger-mesh",))
     assert applied(kind, *policies, subject=PolicySubjectKey(MESH, WEB)) == names
 
@@ -100,7 +100,7 @@ def to_gateway(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("spec", "namespace", "counts"),
+    ("spec", "namespace", "applies"),
     [
         (to_gateway("edge"), HERE, True),
         (to_gateway("other"), HERE, False),
@@ -109,84 +109,86 @@ def to_gateway(name: str) -> str:
         (f"targetRefs: [{{group: '', kind: Service, name: edge}}], {JWT}", HERE, False),
     ],
 )
-def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, namespace: str, counts: bool) -> None:
-    made = world(policy(REQUEST_AUTHENTICATION.id.name, "p", namespace, spec))
+def test_policy_with_targets_applies_to_the_router_of_that_gateway(spec: str, namespace: str, applies: bool) -> None:
+    harness = world(policy(REQUEST_AUTHENTICATION.id.name, "p", namespace, spec))
     labels = {"gateway.networking.k8s.io/gateway-name": "edge"}
-    router = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
-    unnamed = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
-    sidecar = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
+    router = harness.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
+    unnamed = harness.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
+    sidecar = harness.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
     assert (
-        bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION.id.name)) is counts
+        bool(gateway_listeners_facet(harness.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION.id.name))
+        is applies
     )
-    assert not proxy_policies(made.mesh, unnamed).applied
-    assert not proxy_policies(made.mesh, sidecar).applied
+    assert not proxy_policies(harness.mesh, unnamed).applied
+    assert not proxy_policies(harness.mesh, sidecar).applied
 
 
 @pytest.mark.parametrize("flag", ["true", "false"])
-def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_settings_say_no(flag: str) -> None:
+def test_selector_policies_apply_to_gateway_api_routers_by_setting(flag: str) -> None:
     objects = (
         policy(AUTHORIZATION_POLICY.id.name, "all", HERE),
         policy(AUTHORIZATION_POLICY.id.name, "web", HERE, WEB_ONLY),
     )
-    made = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
-    edge = made.connect(
+    harness = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
+    edge = harness.connect(
         proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"})
     )
-    old = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
+    old = harness.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
     applied = [
-        [key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY.id.name)] for node in (edge, old)
+        [key.name for key in proxy_policies(harness.mesh, node).of(AUTHORIZATION_POLICY.id.name)]
+        for node in (edge, old)
     ]
     assert applied == [["all", "web"] if flag == "true" else [], ["all", "web"]]
 
 
-def test_workloads_with_the_same_policies_share_what_is_built() -> None:
-    """Labels decide which policies apply, and nothing else."""
-    made = world(
+def test_workloads_with_the_same_policies_share_facets() -> None:
+    """Labels only decide which policies apply."""
+    harness = world(
         policy(REQUEST_AUTHENTICATION.id.name, "mesh", MESH, JWT),
         policy(REQUEST_AUTHENTICATION.id.name, "x", HERE, f"{OTHER_ONLY}, {JWT}"),
     )
-    one, two = (made.connect(proxy("sidecar", f"p-{n}", HERE, f"10.9.0.{n}", {"app": f"app-{n}"})) for n in (1, 2))
-    assert proxy_policies(made.mesh, one) == proxy_policies(made.mesh, two)
-    assert inbound_facet(made.mesh, one).listening == inbound_facet(made.mesh, two).listening
+    one, two = (harness.connect(proxy("sidecar", f"p-{n}", HERE, f"10.9.0.{n}", {"app": f"app-{n}"})) for n in (1, 2))
+    assert proxy_policies(harness.mesh, one) == proxy_policies(harness.mesh, two)
+    assert inbound_facet(harness.mesh, one).listening == inbound_facet(harness.mesh, two).listening
 
 
-def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
-    made = world(
+def test_server_policies_are_not_in_the_outbound_facet() -> None:
+    harness = world(
         policy(PEER_AUTHENTICATION.id.name, "p", HERE, "mtls: {mode: STRICT}"),
         policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT),
     )
-    node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
-    assert not outbound_listeners_facet(made.mesh, node).listening.policies.applied
-    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [
+    node = harness.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
+    assert not outbound_listeners_facet(harness.mesh, node).listening.policies.applied
+    assert [kind for kind, _ in inbound_facet(harness.mesh, node).listening.policies.applied] == [
         REQUEST_AUTHENTICATION.id.name
     ]
-    assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION.id.name]
+    assert [kind for kind, _ in inbound_facet(harness.mesh, node).policies.applied] == [PEER_AUTHENTICATION.id.name]
 
 
-def test_a_policy_that_does_not_apply_any_more_goes() -> None:
-    """Each read of the carrier is tracked: selector, labels, root namespace, content."""
+def test_policy_that_no_longer_applies_is_removed() -> None:
+    """Edits of the selector and of the content take effect."""
     rule = policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, f"{WEB_ONLY}, {JWT}")
-    made = world(service("web", "[{name: http, port: 80}]"), WEB_POD, rule)
-    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+    harness = world(service("web", "[{name: http, port: 80}]"), WEB_POD, rule)
+    node = harness.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
 
     def checks_tokens() -> bool:
-        return b"envoy.filters.http.jwt_authn" in made.resources(node)[LISTENER]["virtualInbound"].any
+        return b"envoy.filters.http.jwt_authn" in harness.resources(node)[LISTENER]["virtualInbound"].any
 
     assert checks_tokens()
-    made.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, f"{OTHER_ONLY}, {JWT}"))
+    harness.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, f"{OTHER_ONLY}, {JWT}"))
     assert not checks_tokens()
-    made.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, WEB_ONLY))
+    harness.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, WEB_ONLY))
     assert not checks_tokens()
-    made.apply_objects(rule)
+    harness.apply_objects(rule)
     assert checks_tokens()
 
 
-def test_each_read_of_what_a_workload_accepts_is_tracked() -> None:
-    """Mode, port, selector, age, root namespace and labels: after each edit the listener is that of a fresh start."""
+def test_inbound_listener_follows_peer_authentication_edits() -> None:
+    """After edits of mode, port, selector, age, namespace and labels the listener equals that of a fresh start."""
     web = service("web", "[{name: http, port: 80, targetPort: 8080}]")
     strict, off = "mtls: {mode: STRICT}", "mtls: {mode: DISABLE}"
-    made = world(web, WEB_POD)
-    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+    harness = world(web, WEB_POD)
+    node = harness.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
     edits = [
         policy(PEER_AUTHENTICATION.id.name, "mesh", MESH, strict),
         policy(PEER_AUTHENTICATION.id.name, "mesh", MESH, off),
@@ -198,42 +200,42 @@ def test_each_read_of_what_a_workload_accepts_is_tracked() -> None:
         pod("web-0", "10.1.0.1", labels="{app: other}"),
         WEB_POD,
     ]
-    seen = set()
+    configurations = set()
     for edit in edits:
-        made.apply_objects(edit)
+        harness.apply_objects(edit)
         fresh = World()
-        fresh.set(made.rows())
-        again = fresh.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
-        now = made.resources(node)[LISTENER]["virtualInbound"].any
-        assert now == fresh.resources(again)[LISTENER]["virtualInbound"].any, edit
-        seen.add(now)
-    assert len(seen) > 3
+        fresh.set(harness.rows())
+        fresh_node = fresh.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+        configuration = harness.resources(node)[LISTENER]["virtualInbound"].any
+        assert configuration == fresh.resources(fresh_node)[LISTENER]["virtualInbound"].any, edit
+        configurations.add(configuration)
+    assert len(configurations) > 3
 
 
-def test_another_root_namespace_has_other_policies() -> None:
-    made = world(WEB_POD, policy(PEER_AUTHENTICATION.id.name, "x", "root", "mtls: {mode: STRICT}"))
-    node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
-    before = made.resources(node)[LISTENER]["virtualInbound"].any
+def test_root_namespace_change_changes_the_policies() -> None:
+    harness = world(WEB_POD, policy(PEER_AUTHENTICATION.id.name, "x", "root", "mtls: {mode: STRICT}"))
+    node = harness.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
+    before = harness.resources(node)[LISTENER]["virtualInbound"].any
     mesh, _ = decode_mesh_config([{"rootNamespace": "root"}])
-    made.mesh.commit([(made.mesh.mesh, "mesh", mesh)])
-    assert made.resources(node)[LISTENER]["virtualInbound"].any != before
-    assert [key.name for key in proxy_policies(made.mesh, node).of(PEER_AUTHENTICATION.id.name)] == ["x"]
+    harness.mesh.commit([(harness.mesh.mesh, "mesh", mesh)])
+    assert harness.resources(node)[LISTENER]["virtualInbound"].any != before
+    assert [key.name for key in proxy_policies(harness.mesh, node).of(PEER_AUTHENTICATION.id.name)] == ["x"]
 
 
-def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
-    found = listeners(
+def test_metadata_exchange_comes_before_jwt_authn() -> None:
+    by_name = listeners(
         service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT)
     )
-    names = [n.rpartition(".")[2] for n in http_filters(found["virtualInbound"])]
+    names = [n.rpartition(".")[2] for n in http_filters(by_name["virtualInbound"])]
     assert names == ["metadata_exchange", "jwt_authn", "grpc_stats", "fault", "cors", "router"]
 
 
 def test_filters_of_one_phase_keep_their_order() -> None:
-    given = [
+    filters = [
         (Phase.TERMINAL, "router"),
         (Phase.AUTHZ, "deny"),
         (Phase.AUTHN, "jwt"),
         (Phase.AUTHZ, "allow"),
         (Phase.PEER_METADATA, "peer"),
     ]
-    assert in_order(given) == ["peer", "jwt", "deny", "allow", "router"]
+    assert in_order(filters) == ["peer", "jwt", "deny", "allow", "router"]

@@ -1,4 +1,4 @@
-"""Objects of the Gateway API that are broken or half right, and what their status says, in the specification's words."""
+"""Status of invalid and partly valid Gateway API objects, as specified."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ HTTP = "{name: http, port: 80, protocol: HTTP}"
 WIDE = "{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"
 
 
-def https(tls: str, more: str = "") -> str:
+def https_gateway_spec(tls: str, more: str = "") -> str:
     return f"{ADDRESS}, listeners: [{{name: l, port: 443, protocol: HTTPS, tls: {tls}}}]{more}"
 
 
@@ -72,18 +72,18 @@ def frontend(ref: str, mode: str = "") -> str:
     return f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{ref}]{mode}}}}}}}}}"
 
 
-def one(*listeners: str) -> str:
+def gateway_spec(*listeners: str) -> str:
     return f"{ADDRESS}, listeners: [{', '.join(listeners)}]"
 
 
 CERT = "{certificateRefs: [{name: cert}]}"
 ROOTS = "{group: '', kind: ConfigMap, name: roots}"
 GATEWAYS = [  # spec, condition of the Gateway: type, whether it holds, reason
-    (one(HTTP), "Accepted", True, "Accepted"),
-    (one(HTTP), "Programmed", True, "Programmed"),
-    (one(HTTP), "ResolvedRefs", True, "ResolvedRefs"),
-    (one(HTTP, "{name: u, port: 53, protocol: UDP}"), "Accepted", True, "ListenersNotValid"),
-    (one("{name: u, port: 53, protocol: UDP}"), "Accepted", False, "ListenersNotValid"),
+    (gateway_spec(HTTP), "Accepted", True, "Accepted"),
+    (gateway_spec(HTTP), "Programmed", True, "Programmed"),
+    (gateway_spec(HTTP), "ResolvedRefs", True, "ResolvedRefs"),
+    (gateway_spec(HTTP, "{name: u, port: 53, protocol: UDP}"), "Accepted", True, "ListenersNotValid"),
+    (gateway_spec("{name: u, port: 53, protocol: UDP}"), "Accepted", False, "ListenersNotValid"),
     (
         "gatewayClassName: istio, addresses: [{type: NamedAddress, value: x}, {type: Hostname, value: front}], listeners: ["
         + HTTP
@@ -119,53 +119,58 @@ GATEWAYS = [  # spec, condition of the Gateway: type, whether it holds, reason
         False,
         "AddressNotAssigned",
     ),
-    (one("{name: w, port: 8080, protocol: HTTP}"), "Programmed", False, "AddressNotUsable"),
-    (one("{name: w, port: 81, protocol: HTTP}"), "Programmed", False, "AddressNotUsable"),
+    (gateway_spec("{name: w, port: 8080, protocol: HTTP}"), "Programmed", False, "AddressNotUsable"),
+    (gateway_spec("{name: w, port: 81, protocol: HTTP}"), "Programmed", False, "AddressNotUsable"),
     (
-        f"{one(HTTP)}, infrastructure: {{parametersRef: {{group: '', kind: ConfigMap, name: params}}}}",
+        f"{gateway_spec(HTTP)}, infrastructure: {{parametersRef: {{group: '', kind: ConfigMap, name: params}}}}",
         "Accepted",
         True,
         "Accepted",
     ),
     (
-        f"{one(HTTP)}, infrastructure: {{parametersRef: {{group: '', kind: ConfigMap, name: ghost}}}}",
+        f"{gateway_spec(HTTP)}, infrastructure: {{parametersRef: {{group: '', kind: ConfigMap, name: ghost}}}}",
         "Accepted",
         False,
         "InvalidParameters",
     ),
     (
-        f"{one(HTTP)}, infrastructure: {{parametersRef: {{group: apps, kind: Deployment, name: x}}}}",
+        f"{gateway_spec(HTTP)}, infrastructure: {{parametersRef: {{group: apps, kind: Deployment, name: x}}}}",
         "Accepted",
         False,
         "InvalidParameters",
     ),
-    (f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: cert}}}}}}", "ResolvedRefs", True, "ResolvedRefs"),
     (
-        f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: ghost}}}}}}",
+        f"{gateway_spec(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: cert}}}}}}",
+        "ResolvedRefs",
+        True,
+        "ResolvedRefs",
+    ),
+    (
+        f"{gateway_spec(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: ghost}}}}}}",
         "ResolvedRefs",
         False,
         "InvalidClientCertificateRef",
     ),
     (
-        f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: bad}}}}}}",
+        f"{gateway_spec(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: bad}}}}}}",
         "ResolvedRefs",
         False,
         "InvalidClientCertificateRef",
     ),
     (
-        f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{kind: ConfigMap, name: roots}}}}}}",
+        f"{gateway_spec(HTTP)}, tls: {{backend: {{clientCertificateRef: {{kind: ConfigMap, name: roots}}}}}}",
         "ResolvedRefs",
         False,
         "InvalidClientCertificateRef",
     ),
     (
-        f"{one(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: cert, namespace: b}}}}}}",
+        f"{gateway_spec(HTTP)}, tls: {{backend: {{clientCertificateRef: {{name: cert, namespace: b}}}}}}",
         "ResolvedRefs",
         False,
         "RefNotPermitted",
     ),
     (
-        https(CERT, frontend(ROOTS, ", mode: AllowInsecureFallback")),
+        https_gateway_spec(CERT, frontend(ROOTS, ", mode: AllowInsecureFallback")),
         "InsecureFrontendValidationMode",
         True,
         "ConfigurationChanged",
@@ -174,89 +179,109 @@ GATEWAYS = [  # spec, condition of the Gateway: type, whether it holds, reason
     ("gatewayClassName: istio-remote, listeners: [" + HTTP + "]", "Accepted", True, "Accepted"),
 ]
 LISTENERS = [  # spec, condition of its last listener
-    (one(HTTP), "Accepted", True, "Accepted"),
-    (one(HTTP), "Conflicted", False, "NoConflicts"),
-    (one(HTTP), "Programmed", True, "Programmed"),
-    (one(HTTP, "{name: again, port: 80, protocol: HTTP}"), "Conflicted", True, "HostnameConflict"),
-    (one(HTTP, "{name: again, port: 80, protocol: HTTP}"), "Accepted", False, "HostnameConflict"),
-    (one(HTTP, "{name: other, port: 80, protocol: HTTP, hostname: x.com}"), "Conflicted", False, "NoConflicts"),
-    (one(HTTP, "{name: raw, port: 80, protocol: TCP}"), "Conflicted", True, "ProtocolConflict"),
+    (gateway_spec(HTTP), "Accepted", True, "Accepted"),
+    (gateway_spec(HTTP), "Conflicted", False, "NoConflicts"),
+    (gateway_spec(HTTP), "Programmed", True, "Programmed"),
+    (gateway_spec(HTTP, "{name: again, port: 80, protocol: HTTP}"), "Conflicted", True, "HostnameConflict"),
+    (gateway_spec(HTTP, "{name: again, port: 80, protocol: HTTP}"), "Accepted", False, "HostnameConflict"),
     (
-        one("{name: one, port: 90, protocol: TCP}", "{name: two, port: 90, protocol: TCP}"),
+        gateway_spec(HTTP, "{name: other, port: 80, protocol: HTTP, hostname: x.com}"),
+        "Conflicted",
+        False,
+        "NoConflicts",
+    ),
+    (gateway_spec(HTTP, "{name: raw, port: 80, protocol: TCP}"), "Conflicted", True, "ProtocolConflict"),
+    (
+        gateway_spec("{name: one, port: 90, protocol: TCP}", "{name: two, port: 90, protocol: TCP}"),
         "Conflicted",
         True,
         "ProtocolConflict",
     ),
     (
-        one(HTTP, "{name: names, port: 80, protocol: TLS, tls: {mode: Passthrough}}"),
+        gateway_spec(HTTP, "{name: names, port: 80, protocol: TLS, tls: {mode: Passthrough}}"),
         "Programmed",
         False,
         "ProtocolConflict",
     ),
-    (one("{name: u, port: 53, protocol: UDP}"), "Accepted", False, "UnsupportedProtocol"),
-    (one("{name: l, port: 80, protocol: http}"), "Accepted", False, "UnsupportedProtocol"),
-    (one("{name: l, port: 15008, protocol: HBONE}"), "Accepted", False, "UnsupportedProtocol"),
+    (gateway_spec("{name: u, port: 53, protocol: UDP}"), "Accepted", False, "UnsupportedProtocol"),
+    (gateway_spec("{name: l, port: 80, protocol: http}"), "Accepted", False, "UnsupportedProtocol"),
+    (gateway_spec("{name: l, port: 15008, protocol: HBONE}"), "Accepted", False, "UnsupportedProtocol"),
     (
-        one("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: TCPRoute}]}}"),
+        gateway_spec("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: TCPRoute}]}}"),
         "ResolvedRefs",
         False,
         "InvalidRouteKinds",
     ),
     (
-        one("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Ghost}]}}"),
+        gateway_spec("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Ghost}]}}"),
         "ResolvedRefs",
         False,
         "InvalidRouteKinds",
     ),
     (
-        one("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: x.io, kind: HTTPRoute}]}}"),
+        gateway_spec("{name: l, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: x.io, kind: HTTPRoute}]}}"),
         "ResolvedRefs",
         False,
         "InvalidRouteKinds",
     ),
-    (https(CERT), "ResolvedRefs", True, "ResolvedRefs"),
-    (https("{certificateRefs: [{name: ghost}]}"), "ResolvedRefs", False, "InvalidCertificateRef"),
-    (https("{certificateRefs: [{name: ghost}]}"), "Programmed", False, "Invalid"),
-    (https("{certificateRefs: [{name: bad}]}"), "ResolvedRefs", False, "InvalidCertificateRef"),
-    (https("{certificateRefs: [{kind: ConfigMap, name: roots}]}"), "ResolvedRefs", False, "InvalidCertificateRef"),
+    (https_gateway_spec(CERT), "ResolvedRefs", True, "ResolvedRefs"),
+    (https_gateway_spec("{certificateRefs: [{name: ghost}]}"), "ResolvedRefs", False, "InvalidCertificateRef"),
+    (https_gateway_spec("{certificateRefs: [{name: ghost}]}"), "Programmed", False, "Invalid"),
+    (https_gateway_spec("{certificateRefs: [{name: bad}]}"), "ResolvedRefs", False, "InvalidCertificateRef"),
     (
-        https("{certificateRefs: [{group: x.io, kind: Secret, name: cert}]}"),
+        https_gateway_spec("{certificateRefs: [{kind: ConfigMap, name: roots}]}"),
         "ResolvedRefs",
         False,
         "InvalidCertificateRef",
     ),
     (
-        https("{certificateRefs: [{name: cert}, {name: cert}, {name: cert}]}"),
+        https_gateway_spec("{certificateRefs: [{group: x.io, kind: Secret, name: cert}]}"),
         "ResolvedRefs",
         False,
         "InvalidCertificateRef",
     ),
-    (https("{certificateRefs: []}"), "ResolvedRefs", False, "InvalidCertificateRef"),
-    (https("{certificateRefs: [{name: cert}, {name: ghost}]}"), "ResolvedRefs", True, "ResolvedRefs"),
-    (https("{certificateRefs: [{name: cert, namespace: b}]}"), "ResolvedRefs", False, "RefNotPermitted"),
-    (https("{certificateRefs: [{name: ghost, namespace: b}]}"), "ResolvedRefs", False, "RefNotPermitted"),
-    (https(CERT, frontend(ROOTS)), "Accepted", True, "Accepted"),
     (
-        https(CERT, frontend("{group: '', kind: ConfigMap, name: ghost}")),
+        https_gateway_spec("{certificateRefs: [{name: cert}, {name: cert}, {name: cert}]}"),
+        "ResolvedRefs",
+        False,
+        "InvalidCertificateRef",
+    ),
+    (https_gateway_spec("{certificateRefs: []}"), "ResolvedRefs", False, "InvalidCertificateRef"),
+    (https_gateway_spec("{certificateRefs: [{name: cert}, {name: ghost}]}"), "ResolvedRefs", True, "ResolvedRefs"),
+    (https_gateway_spec("{certificateRefs: [{name: cert, namespace: b}]}"), "ResolvedRefs", False, "RefNotPermitted"),
+    (https_gateway_spec("{certificateRefs: [{name: ghost, namespace: b}]}"), "ResolvedRefs", False, "RefNotPermitted"),
+    (https_gateway_spec(CERT, frontend(ROOTS)), "Accepted", True, "Accepted"),
+    (
+        https_gateway_spec(CERT, frontend("{group: '', kind: ConfigMap, name: ghost}")),
         "ResolvedRefs",
         False,
         "InvalidCACertificateRef",
     ),
-    (https(CERT, frontend("{group: '', kind: ConfigMap, name: ghost}")), "Accepted", False, "NoValidCACertificate"),
     (
-        https(CERT, frontend("{group: '', kind: ConfigMap, name: empty}")),
+        https_gateway_spec(CERT, frontend("{group: '', kind: ConfigMap, name: ghost}")),
+        "Accepted",
+        False,
+        "NoValidCACertificate",
+    ),
+    (
+        https_gateway_spec(CERT, frontend("{group: '', kind: ConfigMap, name: empty}")),
         "ResolvedRefs",
         False,
         "InvalidCACertificateRef",
     ),
-    (https(CERT, frontend("{group: '', kind: Service, name: web}")), "ResolvedRefs", False, "InvalidCACertificateKind"),
     (
-        https(CERT, frontend("{group: '', kind: ConfigMap, name: roots, namespace: b}")),
+        https_gateway_spec(CERT, frontend("{group: '', kind: Service, name: web}")),
+        "ResolvedRefs",
+        False,
+        "InvalidCACertificateKind",
+    ),
+    (
+        https_gateway_spec(CERT, frontend("{group: '', kind: ConfigMap, name: roots, namespace: b}")),
         "ResolvedRefs",
         False,
         "RefNotPermitted",
     ),
-    (https(CERT, frontend(f"{ROOTS}, {ROOTS}")), "ResolvedRefs", False, "InvalidCACertificateRef"),
+    (https_gateway_spec(CERT, frontend(f"{ROOTS}, {ROOTS}")), "ResolvedRefs", False, "InvalidCACertificateRef"),
 ]
 GOOD = f"{ADDRESS}, listeners: [{WIDE}, {{name: narrow, port: 81, protocol: HTTP, hostname: '*.x.com'}}, {{name: sql, port: 90, protocol: TCP}}, {{name: picky, port: 82, protocol: HTTP, allowedRoutes: {{namespaces: {{from: Selector, selector: {{matchLabels: {{team: red}}}}}}}}}}]"
 WEB = "rules: [{backendRefs: [{name: web, port: 80}]}]"
@@ -542,7 +567,7 @@ POLICIES = [  # spec, condition of its last target
         "TargetNotFound",
     ),
 ]
-SETS = [  # who may attach, spec, condition
+SETS = [  # allowed namespaces, spec, condition
     ("{from: All}", "listeners: [{name: s, port: 83, protocol: HTTP}]", "Accepted", True, "Accepted"),
     ("{from: None}", "listeners: [{name: s, port: 83, protocol: HTTP}]", "Accepted", False, "NotAllowed"),
     (
@@ -561,76 +586,79 @@ KEY = ObjectKey("a", "x")
 
 
 def world(*objects: Plain) -> World:
-    made = World(environ={"PILOT_ENABLE_ALPHA_GATEWAY_API": "true"})
-    made.set(rows_of((*FIXED, *objects)))
-    return made
+    harness = World(environ={"PILOT_ENABLE_ALPHA_GATEWAY_API": "true"})
+    harness.set(rows_of((*FIXED, *objects)))
+    return harness
 
 
-def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
-    found = [(c.status, c.reason) for c in conditions if c.type == type_]
-    assert len(found) == 1, conditions
-    return found[0]
+def condition_of(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
+    matches = [(c.status, c.reason) for c in conditions if c.type == type_]
+    assert len(matches) == 1, conditions
+    return matches[0]
 
 
 @pytest.mark.parametrize(("spec", "type_", "holds", "reason"), GATEWAYS)
-def test_gateways(spec: str, type_: str, holds: bool, reason: str) -> None:
-    found = gateway_status(world(gateway_object("Gateway", "x", spec, "a")).mesh, KEY)
-    assert found is not None
-    assert told(found.conditions, type_) == (holds, reason)
+def test_gateway_conditions(spec: str, type_: str, holds: bool, reason: str) -> None:
+    status = gateway_status(world(gateway_object("Gateway", "x", spec, "a")).mesh, KEY)
+    assert status is not None
+    assert condition_of(status.conditions, type_) == (holds, reason)
 
 
 @pytest.mark.parametrize(("spec", "type_", "holds", "reason"), LISTENERS)
-def test_listeners(spec: str, type_: str, holds: bool, reason: str) -> None:
-    found = gateway_status(world(gateway_object("Gateway", "x", spec, "a")).mesh, KEY)
-    assert found is not None
-    assert told(found.listeners[-1].conditions, type_) == (holds, reason)
+def test_listener_conditions(spec: str, type_: str, holds: bool, reason: str) -> None:
+    status = gateway_status(world(gateway_object("Gateway", "x", spec, "a")).mesh, KEY)
+    assert status is not None
+    assert condition_of(status.listeners[-1].conditions, type_) == (holds, reason)
 
 
 @pytest.mark.parametrize(("kind", "spec", "type_", "holds", "reason"), ROUTES)
-def test_routes(kind: str, spec: str, type_: str, holds: bool, reason: str) -> None:
-    made = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object(kind, "x", spec, "a"))
-    found = route_status(made.mesh, RouteKey(GroupKind(GATEWAY_API, kind), *KEY))
-    assert told(found[0].conditions, type_) == (holds, reason)
+def test_route_conditions(kind: str, spec: str, type_: str, holds: bool, reason: str) -> None:
+    harness = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object(kind, "x", spec, "a"))
+    statuses = route_status(harness.mesh, RouteKey(GroupKind(GATEWAY_API, kind), *KEY))
+    assert condition_of(statuses[0].conditions, type_) == (holds, reason)
 
 
 @pytest.mark.parametrize(("spec", "type_", "holds", "reason"), POLICIES)
-def test_policies_of_backends(spec: str, type_: str, holds: bool, reason: str) -> None:
-    found = backend_tls_status(world(gateway_object("BackendTLSPolicy", "x", spec, "a")).mesh, KEY)
-    assert told(found[-1].conditions, type_) == (holds, reason)
+def test_backend_tls_policy_conditions(spec: str, type_: str, holds: bool, reason: str) -> None:
+    statuses = backend_tls_status(world(gateway_object("BackendTLSPolicy", "x", spec, "a")).mesh, KEY)
+    assert condition_of(statuses[-1].conditions, type_) == (holds, reason)
 
 
 @pytest.mark.parametrize(("allowed", "spec", "type_", "holds", "reason"), SETS)
-def test_listener_sets(allowed: str, spec: str, type_: str, holds: bool, reason: str) -> None:
+def test_listener_set_conditions(allowed: str, spec: str, type_: str, holds: bool, reason: str) -> None:
     gateway = gateway_object(
         "Gateway",
         "gw",
-        f"{one(HTTP, '{name: more, port: 443, protocol: HTTP}')}, allowedListeners: {{namespaces: {allowed}}}",
+        f"{gateway_spec(HTTP, '{name: more, port: 443, protocol: HTTP}')}, allowedListeners: {{namespaces: {allowed}}}",
         "a",
     )
-    found = listener_set_status(
+    status = listener_set_status(
         world(gateway, gateway_object("ListenerSet", "x", f"parentRef: {{name: gw}}, {spec}", "a")).mesh, KEY
     )
-    assert found is not None
-    assert told(found.conditions, type_) == (holds, reason)
+    assert status is not None
+    assert condition_of(status.conditions, type_) == (holds, reason)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_tables_cover_enough_invalid_objects() -> None:
     tables: tuple[list[Any], ...] = (GATEWAYS, LISTENERS, ROUTES, POLICIES, SETS)
-    broken = {str(row[:-3]) for table in tables for row in table if not row[-2] and row[-1] != "NoConflicts"}
-    assert len(broken) >= 80, "objects, each of which may have several conditions"
+    invalid = {str(row[:-3]) for table in tables for row in table if not row[-2] and row[-1] != "NoConflicts"}
+    assert len(invalid) >= 80, "objects, each of which may have several conditions"
     assert sum(len(table) for table in tables) >= 110
 
 
-def test_of_two_policies_for_one_target_the_older_counts() -> None:
+def test_older_policy_for_a_target_wins() -> None:
     spec = "targetRefs: [{group: '', kind: Service, name: web}], validation: {wellKnownCACertificates: System, hostname: x}"
-    made = world(
+    harness = world(
         gateway_object("BackendTLSPolicy", "old", spec, "a", 1), gateway_object("BackendTLSPolicy", "x", spec, "a", 2)
     )
-    assert told(backend_tls_status(made.mesh, KEY)[0].conditions, "Accepted") == (False, "Conflicted")
-    assert told(backend_tls_status(made.mesh, ObjectKey("a", "old"))[0].conditions, "Accepted") == (True, "Accepted")
+    assert condition_of(backend_tls_status(harness.mesh, KEY)[0].conditions, "Accepted") == (False, "Conflicted")
+    assert condition_of(backend_tls_status(harness.mesh, ObjectKey("a", "old"))[0].conditions, "Accepted") == (
+        True,
+        "Accepted",
+    )
 
 
-def test_a_policy_that_is_to_be_ignored_says_so() -> None:
+def test_ignored_policy_reports_ignored() -> None:
     ignored = {"annotations": {"istio.io/ignore-policy-attachment": "true"}}
     tls = gateway_object(
         "BackendTLSPolicy",
@@ -647,9 +675,9 @@ def test_a_policy_that_is_to_be_ignored_says_so() -> None:
         api="gateway.networking.x-k8s.io/v1alpha1",
         **ignored,
     )
-    made = world(tls, traffic)
-    assert told(backend_tls_status(made.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
-    assert told(traffic_policy_status(made.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
+    harness = world(tls, traffic)
+    assert condition_of(backend_tls_status(harness.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
+    assert condition_of(traffic_policy_status(harness.mesh, KEY)[0].conditions, "Accepted") == (False, "Ignored")
 
 
 @pytest.mark.parametrize(
@@ -662,42 +690,47 @@ def test_a_policy_that_is_to_be_ignored_says_so() -> None:
         ),
     ],
 )
-def test_a_policy_that_says_what_is_not_obeyed_is_told_so(more: str, message: str) -> None:
+def test_unsupported_policy_fields_are_reported(more: str, message: str) -> None:
     spec = f"targetRefs: [{{group: '', kind: Service, name: web}}]{more}"
-    made = world(gateway_object("XBackendTrafficPolicy", "x", spec, "a", api="gateway.networking.x-k8s.io/v1alpha1"))
-    assert [c.message for c in traffic_policy_status(made.mesh, KEY)[0].conditions if c.type == "Accepted"] == [message]
+    harness = world(gateway_object("XBackendTrafficPolicy", "x", spec, "a", api="gateway.networking.x-k8s.io/v1alpha1"))
+    assert [c.message for c in traffic_policy_status(harness.mesh, KEY)[0].conditions if c.type == "Accepted"] == [
+        message
+    ]
 
 
 @pytest.mark.parametrize(
     ("parent", "message"), [(", sectionName: http", "Route was valid"), ("", "Route was valid, bound to 2 parents")]
 )
-def test_a_route_is_told_how_many_listeners_took_it(parent: str, message: str) -> None:
-    made = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(parent), "a"))
-    found = route_status(made.mesh, RouteKey(GroupKind(GATEWAY_API, "HTTPRoute"), *KEY))
-    assert [c.message for c in found[0].conditions if c.type == "Accepted"] == [message]
+def test_route_reports_the_number_of_listeners(parent: str, message: str) -> None:
+    harness = world(
+        gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(parent), "a")
+    )
+    statuses = route_status(harness.mesh, RouteKey(GroupKind(GATEWAY_API, "HTTPRoute"), *KEY))
+    assert [c.message for c in statuses[0].conditions if c.type == "Accepted"] == [message]
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"), [("istio", True), ("istio-remote", True), ("mine", True), ("other", False), ("ghost", False)]
+    ("name", "is_accepted"),
+    [("istio", True), ("istio-remote", True), ("mine", True), ("other", False), ("ghost", False)],
 )
-def test_classes(name: str, ours: bool) -> None:
-    made = world()
-    for named, controller in (("mine", "istio.io/gateway-controller"), ("other", "example.com/x")):
-        made.set(
+def test_gateway_class_is_accepted_by_controller(name: str, is_accepted: bool) -> None:
+    harness = world()
+    for class_name, controller in (("mine", "istio.io/gateway-controller"), ("other", "example.com/x")):
+        harness.set(
             rows_of(
                 [
                     yaml.safe_load(
-                        f"{{apiVersion: {GATEWAY_API}/v1, kind: GatewayClass, metadata: {{name: {named}}}, spec: {{controllerName: {controller}}}}}"
+                        f"{{apiVersion: {GATEWAY_API}/v1, kind: GatewayClass, metadata: {{name: {class_name}}}, spec: {{controllerName: {controller}}}}}"
                     )
                 ]
             )
         )
-    assert (class_status(made.mesh, name) is not None) == ours
+    assert (class_status(harness.mesh, name) is not None) == is_accepted
 
 
-def test_a_class_that_exists_by_itself_stays_though_an_object_of_its_name_is_another_controllers() -> None:
-    made = world()
-    made.set(
+def test_builtin_class_remains_when_an_object_names_another_controller() -> None:
+    harness = world()
+    harness.set(
         rows_of(
             [
                 yaml.safe_load(
@@ -706,28 +739,33 @@ def test_a_class_that_exists_by_itself_stays_though_an_object_of_its_name_is_ano
             ]
         )
     )
-    assert gateway_class(made.mesh, "istio") is not None
-    assert class_status(made.mesh, "istio") is None
+    assert gateway_class(harness.mesh, "istio") is not None
+    assert class_status(harness.mesh, "istio") is None
 
 
-def test_routes_are_counted_and_addresses_told() -> None:
+def test_attached_routes_and_addresses_are_reported() -> None:
     routes = [gateway_object(kind, "x", at_gateway(), "a") for kind in ("HTTPRoute", "GRPCRoute")]
-    made = world(gateway_object("Gateway", "gw", GOOD.replace("value: front", "value: outside"), "a"), *routes)
-    found = gateway_status(made.mesh, ObjectKey("a", "gw"))
-    assert found is not None
-    assert {one.name: one.attached for one in found.listeners} == {"http": 2, "narrow": 2, "sql": 0, "picky": 0}
-    assert found.addresses == ("9.9.9.9",)
+    harness = world(gateway_object("Gateway", "gw", GOOD.replace("value: front", "value: outside"), "a"), *routes)
+    status = gateway_status(harness.mesh, ObjectKey("a", "gw"))
+    assert status is not None
+    assert {listener.name: listener.attached for listener in status.listeners} == {
+        "http": 2,
+        "narrow": 2,
+        "sql": 0,
+        "picky": 0,
+    }
+    assert status.addresses == ("9.9.9.9",)
 
 
-def test_a_rule_that_is_edited_reaches_the_route_alone() -> None:
-    made = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(), "a"))
-    gateway_status(made.mesh, ObjectKey("a", "gw"))
-    node = made.mesh.watch(gateway_status, ObjectKey("a", "gw"))
-    made.mesh.refresh(node)
-    reached = made.mesh.commit(
+def test_route_rule_edit_does_not_reach_the_gateway_status() -> None:
+    harness = world(gateway_object("Gateway", "gw", GOOD, "a"), gateway_object("HTTPRoute", "x", at_gateway(), "a"))
+    gateway_status(harness.mesh, ObjectKey("a", "gw"))
+    node = harness.mesh.watch(gateway_status, ObjectKey("a", "gw"))
+    harness.mesh.refresh(node)
+    reached = harness.mesh.commit(
         [
             (
-                HTTP_ROUTE.table(made.mesh),
+                HTTP_ROUTE.table(harness.mesh),
                 KEY,
                 next(iter(rows_of([gateway_object("HTTPRoute", "x", at_gateway(rules="rules: [{}]"), "a")]).values())),
             )
@@ -736,42 +774,45 @@ def test_a_rule_that_is_edited_reaches_the_route_alone() -> None:
     assert node not in reached
 
 
-def test_what_a_status_says_is_wrong_is_a_problem_with_its_place() -> None:
+def test_status_errors_are_problems_with_a_path() -> None:
     refs = "parentRefs: [{name: gw, sectionName: http}, {name: gw, sectionName: ghost}]"
     route = gateway_object("HTTPRoute", "x", f"{refs}, rules: [{{backendRefs: [{{name: missing, port: 80}}]}}]", "a")
-    made = world(gateway_object("Gateway", "gw", GOOD, "a"), route)
-    found = {(p.code, p.path) for p in status_problems(made.mesh, ObjectRef(HTTP_ROUTE.id, *KEY))}
-    assert found == {("no-matching-parent", "spec.parentRefs[1]"), ("backend-not-found", "spec.rules")}
+    harness = world(gateway_object("Gateway", "gw", GOOD, "a"), route)
+    problems = {(p.code, p.path) for p in status_problems(harness.mesh, ObjectRef(HTTP_ROUTE.id, *KEY))}
+    assert problems == {("no-matching-parent", "spec.parentRefs[1]"), ("backend-not-found", "spec.rules")}
 
 
-def test_statuses_are_shown_of_a_namespace_and_of_a_kind() -> None:
+def test_statusz_filters_by_namespace_and_kind() -> None:
     routes = [
         gateway_object("HTTPRoute", name, at_gateway(), namespace) for name, namespace in (("x", "a"), ("y", "b"))
     ]
-    made = world(gateway_object("Gateway", "gw", GOOD, "a"), *routes)
+    harness = world(gateway_object("Gateway", "gw", GOOD, "a"), *routes)
 
-    def shown(**query: str) -> set[str]:
-        return {found["name"] for found in statusz(sources(made.mesh), query) if found["kind"] != "GatewayClass"}
+    def listed_names(**query: str) -> set[str]:
+        return {status["name"] for status in statusz(sources(harness.mesh), query) if status["kind"] != "GatewayClass"}
 
-    assert shown() == {"gw", "x", "y"}
-    assert shown(namespace="a") == {"gw", "x"}
-    assert shown(kind="httproute") == {"x", "y"}
-    assert shown(namespace="a", kind="HTTPRoute") == {"x"}
-    assert shown(namespace="c") == set()
+    assert listed_names() == {"gw", "x", "y"}
+    assert listed_names(namespace="a") == {"gw", "x"}
+    assert listed_names(kind="httproute") == {"x", "y"}
+    assert listed_names(namespace="a", kind="HTTPRoute") == {"x"}
+    assert listed_names(namespace="c") == set()
 
 
-def test_every_object_that_may_have_a_status_is_listed_and_shown() -> None:
+def test_objects_with_status_have_a_plain_form() -> None:
     policy = "targetRefs: [{group: '', kind: Service, name: web}], validation: {wellKnownCACertificates: System, hostname: x}"
-    made = world(
+    harness = world(
         gateway_object("Gateway", "gw", GOOD, "a"),
         gateway_object("HTTPRoute", "x", at_gateway(), "a"),
         gateway_object("BackendTLSPolicy", "x", policy, "a"),
     )
-    shown = {
+    statuses = {
         ref.kind.name: plain_status(status, ref.kind, "c")
-        for ref in objects_with_status(made.mesh)
-        if (status := object_status(made.mesh, ref)) is not None
+        for ref in objects_with_status(harness.mesh)
+        if (status := object_status(harness.mesh, ref)) is not None
     }
-    assert shown.keys() == {"Gateway", "HTTPRoute", "BackendTLSPolicy"}
-    assert {one["controllerName"] for one in shown["HTTPRoute"]["parents"]} == {"c"}
-    assert [one["ancestorRef"]["kind"] for one in shown["BackendTLSPolicy"]["ancestors"]] == ["Service", "Gateway"]
+    assert statuses.keys() == {"Gateway", "HTTPRoute", "BackendTLSPolicy"}
+    assert {entry["controllerName"] for entry in statuses["HTTPRoute"]["parents"]} == {"c"}
+    assert [entry["ancestorRef"]["kind"] for entry in statuses["BackendTLSPolicy"]["ancestors"]] == [
+        "Service",
+        "Gateway",
+    ]

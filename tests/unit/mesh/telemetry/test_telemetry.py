@@ -1,4 +1,4 @@
-"""What several Telemetries come to: from the mesh over the namespace to the workload, and what nobody says."""
+"""Telemetries merged over mesh, namespace and workload, and their defaults."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PLACES = {"root": ("istio-system", ""), "own": ("a", ""), "web": ("a", "selector
 Merged = tuple[tuple[str, str], ...]
 
 
-def merged(*parts: tuple[str, str], mesh: str = "") -> tuple[World, Any]:
-    """A mesh with Telemetries by where they are, each younger than the one before, and the keys of those that count for the workload."""
-    made = world(WEB, *(_telemetry(*part, day) for day, part in enumerate(parts, 1)), mesh_config=mesh)
-    return made, proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY.id.name)
+def mesh_with(*parts: tuple[str, str], mesh: str = "") -> tuple[World, Any]:
+    """Return a mesh with Telemetries at these levels, oldest first, and the keys of those in effect for the workload."""
+    harness = world(WEB, *(_telemetry(*part, day) for day, part in enumerate(parts, 1)), mesh_config=mesh)
+    return harness, proxy_policies(harness.mesh, harness.connect(CLIENT)).of(TELEMETRY.id.name)
 
 
 def _telemetry(place: str, spec: str, day: int) -> Plain:
@@ -41,20 +41,22 @@ def to(*names: str, more: str = "") -> str:
     return f"{{providers: [{', '.join(f'{{name: {name}}}' for name in names)}]{', ' + more if more else ''}}}"
 
 
-# -- which count -----------------------------------------------------------------------------------------------------------
+# -- selection -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_oldest_for_all_counts_and_all_that_select() -> None:
+def test_oldest_per_level_and_all_with_a_selector_apply() -> None:
     spec = "tracing: [{}]"
-    _, keys = merged(("web", spec), ("own", spec), ("own", spec), ("root", spec), ("root", spec), ("web", spec))
+    _, keys = mesh_with(("web", spec), ("own", spec), ("own", spec), ("root", spec), ("root", spec), ("web", spec))
     assert [key.name for key in keys] == ["t4", "t2", "t1", "t6"]
 
 
-def test_one_of_the_root_namespace_selects_only_there() -> None:
-    made = world(WEB, make("Telemetry", "t", "{selector: {matchLabels: {app: web}}, tracing: [{}]}", "istio-system"))
-    assert proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY.id.name) == ()
-    there = proxy("sidecar", "web-1", "istio-system", "10.1.0.2", {"app": "web"})
-    assert [key.name for key in proxy_policies(made.mesh, made.connect(there)).of(TELEMETRY.id.name)] == ["t"]
+def test_selector_in_the_root_namespace_applies_only_there() -> None:
+    harness = world(WEB, make("Telemetry", "t", "{selector: {matchLabels: {app: web}}, tracing: [{}]}", "istio-system"))
+    assert proxy_policies(harness.mesh, harness.connect(CLIENT)).of(TELEMETRY.id.name) == ()
+    root_proxy = proxy("sidecar", "web-1", "istio-system", "10.1.0.2", {"app": "web"})
+    assert [key.name for key in proxy_policies(harness.mesh, harness.connect(root_proxy)).of(TELEMETRY.id.name)] == [
+        "t"
+    ]
 
 
 # -- access logs -----------------------------------------------------------------------------------------------------------
@@ -89,14 +91,14 @@ LOGS: Sequence[tuple[str, Merged, tuple[LogRule, ...]]] = (
 
 
 @pytest.mark.parametrize(("mode", "parts", "expected"), LOGS)
-def test_who_logs(mode: str, parts: Merged, expected: tuple[LogRule, ...]) -> None:
-    made, keys = merged(*parts, mesh="defaultProviders: {accessLogging: [x]}")
-    assert log_rules(made.mesh, keys, mode) == expected
+def test_log_rules(mode: str, parts: Merged, expected: tuple[LogRule, ...]) -> None:
+    harness, keys = mesh_with(*parts, mesh="defaultProviders: {accessLogging: [x]}")
+    assert log_rules(harness.mesh, keys, mode) == expected
 
 
-def test_without_default_nobody_says_who_logs() -> None:
-    made, keys = merged(("own", "accessLogging: [{disabled: true}]"))
-    assert log_rules(made.mesh, keys, "SERVER") == ()
+def test_no_log_rules_without_a_default_provider() -> None:
+    harness, keys = mesh_with(("own", "accessLogging: [{disabled: true}]"))
+    assert log_rules(harness.mesh, keys, "SERVER") == ()
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------------------
@@ -140,15 +142,15 @@ METRICS: Sequence[tuple[Merged, tuple[MetricRules, ...], tuple[MetricRules, ...]
 
 
 @pytest.mark.parametrize(("parts", "server", "client"), METRICS)
-def test_what_is_counted(parts: Merged, server: tuple[MetricRules, ...], client: tuple[MetricRules, ...]) -> None:
-    made, keys = merged(*parts)
-    assert metric_rules(made.mesh, keys, "SERVER") == server
-    assert metric_rules(made.mesh, keys, "CLIENT") == client
+def test_metric_rules(parts: Merged, server: tuple[MetricRules, ...], client: tuple[MetricRules, ...]) -> None:
+    harness, keys = mesh_with(*parts)
+    assert metric_rules(harness.mesh, keys, "SERVER") == server
+    assert metric_rules(harness.mesh, keys, "CLIENT") == client
 
 
-def test_the_mesh_has_default_providers_of_metrics() -> None:
-    made, keys = merged(mesh="defaultProviders: {metrics: [q, p]}")
-    assert metric_rules(made.mesh, keys, "SERVER") == (MetricRules("p"), MetricRules("q"))
+def test_default_metric_providers_of_the_mesh() -> None:
+    harness, keys = mesh_with(mesh="defaultProviders: {metrics: [q, p]}")
+    assert metric_rules(harness.mesh, keys, "SERVER") == (MetricRules("p"), MetricRules("q"))
 
 
 # -- spans -----------------------------------------------------------------------------------------------------------------
@@ -188,26 +190,27 @@ SPANS: Sequence[tuple[str, Merged, SpanRules | None]] = (
 
 
 @pytest.mark.parametrize(("mesh", "parts", "expected"), SPANS)
-def test_how_requests_are_traced(mesh: str, parts: Merged, expected: SpanRules | None) -> None:
-    made, keys = merged(*parts, mesh=mesh)
-    assert span_rules(made.mesh, keys, "SERVER") == expected
+def test_span_rules(mesh: str, parts: Merged, expected: SpanRules | None) -> None:
+    harness, keys = mesh_with(*parts, mesh=mesh)
+    assert span_rules(harness.mesh, keys, "SERVER") == expected
 
 
 # -- the debug page --------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_all_and_those_of_a_proxy_by_level() -> None:
-    made, _ = merged(("web", "tracing: [{}]"), ("root", f"accessLogging: [{to('a')}]"), ("own", "metrics: [{}]"))
-    listed = telemetryz(sources(made.mesh), {}).make()["telemetries"]
+def test_telemetryz_lists_all_and_those_of_a_proxy_by_level() -> None:
+    harness, _ = mesh_with(("web", "tracing: [{}]"), ("root", f"accessLogging: [{to('a')}]"), ("own", "metrics: [{}]"))
+    telemetries = telemetryz(sources(harness.mesh), {}).make()["telemetries"]
     assert {
-        namespace: [o["name"] for o in found] for namespace, found in listed["namespace_to_telemetries"].items()
+        namespace: [o["name"] for o in objects]
+        for namespace, objects in telemetries["namespace_to_telemetries"].items()
     } == {
         "a": ["t1", "t3"],
         "istio-system": ["t2"],
     }
-    shown = proxy_telemetry(made.mesh, made.connect(CLIENT))
-    assert [shown[level]["Name"] for level in LEVELS] == ["t2", "t3", "", "t1"]
-    assert (shown["Metrics"], shown["Tracing"]) == ([{}], [{}])
-    assert [(part["Root"]["Name"], part["Logging"]) for part in shown["Logging"]] == [
+    by_level = proxy_telemetry(harness.mesh, harness.connect(CLIENT))
+    assert [by_level[level]["Name"] for level in LEVELS] == ["t2", "t3", "", "t1"]
+    assert (by_level["Metrics"], by_level["Tracing"]) == ([{}], [{}])
+    assert [(part["Root"]["Name"], part["Logging"]) for part in by_level["Logging"]] == [
         ("t2", [{"providers": [{"name": "a"}]}])
     ]

@@ -1,4 +1,4 @@
-"""How delegates merge: a delegate's conditions are a subset of the root's, or its route is left out."""
+"""Merging of delegate routes: a delegate's match must be a subset of the root's, or its route is dropped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def regex(text: str) -> StringMatch:
         (regex("/a.*"), None, False),
     ],
 )
-def test_conditions_on_text(root: StringMatch | None, leaf: StringMatch | None, expected: bool) -> None:
+def test_contradicting_string_matches(root: StringMatch | None, leaf: StringMatch | None, expected: bool) -> None:
     assert contradicts(HTTPMatchRequest(uri=root), HTTPMatchRequest(uri=leaf)) is expected
     if root is not None and leaf is not None:
         assert contradicts(HTTPMatchRequest(headers={"x": root}), HTTPMatchRequest(headers={"x": leaf})) is expected
@@ -74,11 +74,11 @@ def test_conditions_on_text(root: StringMatch | None, leaf: StringMatch | None, 
         (HTTPMatchRequest(gateways=("x",)), HTTPMatchRequest(gateways=("x", "y")), True),
     ],
 )
-def test_other_conditions(root: HTTPMatchRequest, leaf: HTTPMatchRequest, expected: bool) -> None:
+def test_contradicting_matches(root: HTTPMatchRequest, leaf: HTTPMatchRequest, expected: bool) -> None:
     assert contradicts(root, leaf) is expected
 
 
-def test_the_narrower_condition_stays() -> None:
+def test_merged_match_is_the_narrower() -> None:
     root = HTTPMatchRequest(name="root", uri=prefix("/a"), headers={"x": exact("1")}, port=80, stat_prefix="s")
     leaf = HTTPMatchRequest(name="leaf", uri=exact("/a/b"), headers={"y": exact("2")})
     assert merge_match(root, leaf) == HTTPMatchRequest(
@@ -87,7 +87,7 @@ def test_the_narrower_condition_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "match",
     [
         HTTPMatchRequest(uri=exact("/a")),
         HTTPMatchRequest(scheme=exact("http")),
@@ -100,11 +100,11 @@ def test_the_narrower_condition_stays() -> None:
         HTTPMatchRequest(stat_prefix="s"),
     ],
 )
-def test_a_condition_of_one_of_them_holds_for_both(said: HTTPMatchRequest) -> None:
-    assert merge_match(said, HTTPMatchRequest()) == merge_match(HTTPMatchRequest(), said) == said
+def test_match_merged_with_an_empty_match_is_unchanged(match: HTTPMatchRequest) -> None:
+    assert merge_match(match, HTTPMatchRequest()) == merge_match(HTTPMatchRequest(), match) == match
 
 
-def test_each_pair_that_agrees() -> None:
+def test_merge_matches_combines_compatible_pairs() -> None:
     root = (HTTPMatchRequest(uri=prefix("/a")), HTTPMatchRequest(uri=prefix("/b")))
     assert merge_matches(root, (HTTPMatchRequest(uri=exact("/a/x")),)) == (HTTPMatchRequest(uri=exact("/a/x")),)
     assert merge_matches(root, (HTTPMatchRequest(method=exact("GET")),)) == tuple(
@@ -115,18 +115,18 @@ def test_each_pair_that_agrees() -> None:
     assert merge_matches((), root) == root
 
 
-def test_a_route_has_from_the_root_what_it_does_not_say() -> None:
+def test_merged_route_inherits_unset_fields_from_the_root() -> None:
     root = HTTPRoute(name="root", timeout=Duration.of(3), retries=HTTPRetry(attempts=1), delegate=Delegate(name="leaf"))
     merged = merge_route(root, HTTPRoute(name="leaf", route=TO, retries=HTTPRetry(attempts=5)))
     assert merged == HTTPRoute(name="root-leaf", route=TO, timeout=Duration.of(3), retries=HTTPRetry(attempts=5))
 
 
-def test_what_both_say_the_delegate_says() -> None:
-    found = [merge_route(HTTPRoute(timeout=Duration.of(root)), HTTPRoute(timeout=Duration.of(3))) for root in (1, 5)]
-    assert [route.timeout for route in found if route is not None] == [Duration.of(3)] * 2
+def test_delegate_timeout_overrides_the_root() -> None:
+    routes = [merge_route(HTTPRoute(timeout=Duration.of(root)), HTTPRoute(timeout=Duration.of(3))) for root in (1, 5)]
+    assert [route.timeout for route in routes if route is not None] == [Duration.of(3)] * 2
 
 
-def test_routes_that_contradict_are_left_out() -> None:
+def test_contradicting_routes_are_dropped() -> None:
     root = HTTPRoute(match=(HTTPMatchRequest(uri=prefix("/a")),), delegate=Delegate(name="leaf"))
     inside, outside = (HTTPRoute(match=(HTTPMatchRequest(uri=prefix(p)),), route=TO) for p in ("/a/b", "/c"))
     assert [r.match[0].uri for r in merge_routes(root, (inside, outside))] == [prefix("/a/b")]

@@ -1,4 +1,4 @@
-"""Which DestinationRules of one host are merged into one."""
+"""Merging of DestinationRules for the same host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rule(name: str, *export_to: str, selector: frozenset[tuple[str, str]] | None
     return PooledRule(ObjectKey("ns", name), frozenset(export_to), selector)
 
 
-def merged(*rules: PooledRule, by_export: bool = True) -> list[str]:
+def merged_names(*rules: PooledRule, by_export: bool = True) -> list[str]:
     return ["+".join(key.name for key in entry.sources) for entry in merge_entries(rules, by_export)]
 
 
@@ -38,13 +38,13 @@ def merged(*rules: PooledRule, by_export: bool = True) -> list[str]:
         ([rule("1", "x"), rule("2", "y"), rule("3", "x")], ["1+3", "2", "3"]),
     ],
 )
-def test_rules_are_merged_by_what_they_are_exported_to(rules: list[PooledRule], expected: list[str]) -> None:
-    assert merged(*rules) == expected
+def test_rules_are_merged_by_export_to(rules: list[PooledRule], expected: list[str]) -> None:
+    assert merged_names(*rules) == expected
 
 
-def test_without_regard_to_exports_all_are_merged() -> None:
-    assert merged(rule("1", "*"), rule("2", "."), by_export=False) == ["1+2"]
-    assert merged(rule("1", selector=A), rule("2"), by_export=False) == ["1+2", "2"]
+def test_all_rules_are_merged_when_exports_are_ignored() -> None:
+    assert merged_names(rule("1", "*"), rule("2", "."), by_export=False) == ["1+2"]
+    assert merged_names(rule("1", selector=A), rule("2"), by_export=False) == ["1+2", "2"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_pools(export_to: tuple[str, ...], local: bool, exported: bool, private:
         assert not any(e.visible_in("elsewhere") for e in pools.exported)
 
 
-def test_the_mesh_may_keep_rules_private() -> None:
+def test_mesh_default_makes_rules_private() -> None:
     pools = build_pools([rule("1")], "ns", RuleDefaults("ns", True, True))
     assert pools.local
     assert not pools.exported

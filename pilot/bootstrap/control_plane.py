@@ -21,7 +21,7 @@ from pilot.bootstrap.config_sources import ConfigSources
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
 from pilot.bootstrap.first_load import FirstLoad, PausedClock
-from pilot.bootstrap.notices import ChangeReporter
+from pilot.bootstrap.notices import ChangeReporter, report_failure
 from pilot.bootstrap.options import check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
@@ -123,7 +123,9 @@ class ControlPlane:
 
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
-        self.db = Mesh(settings.mesh, environment=os.environ)
+        self.db = Mesh(
+            settings.mesh, environment=os.environ, on_failure=functools.partial(report_failure, self.metrics)
+        )
         ignored = (
             *settings.kubernetes.ignored,
             *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)),
@@ -145,7 +147,6 @@ class ControlPlane:
         self._admission = Admission(settings.serve.stream_rate)
         self._clock = PausedClock(clock or _LoopClock())
         self._reporter = ChangeReporter(self.db, self.discovery, self.metrics, self._clock, self._traces)
-        self.db.on_failure = self._reporter.on_failure
         self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
         self._health = HealthFindings(self.db, self.discovery, self.problems, self.metrics.health)
         self.nacks = NackRecorder(self.db, self.discovery, self._clock)

@@ -91,10 +91,11 @@ class ChangeReporter:
                 self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name
             )
 
-    def on_failure(self, node: Node, error: Exception) -> None:
-        """Handle a bug in a derivation. Whatever depends on it keeps its last good value."""
-        self._metrics.derivation_failed(str(node.fn))
-        _log.error("cannot derive %r", node.key, exc_info=error)
+
+def report_failure(metrics: Metrics, node: Node, error: Exception) -> None:
+    """Report a bug in a derivation. Whatever depends on it keeps its last valid value."""
+    metrics.derivation_failed(str(node.fn))
+    _log.error("cannot derive %r", node.key, exc_info=error)
 
 
 def failed_provider_lookup(db: Mesh, problem: Problem) -> str:

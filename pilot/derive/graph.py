@@ -173,15 +173,18 @@ class _Nodes(dict[Derivation[..., Any], dict[tuple[Any, ...], Node]]):
 
 
 class Database:
-    """The graph of derived values and the tables that they read."""
+    """The graph of derived values and the tables that they read.
 
-    def __init__(self) -> None:
+    `on_failure` is called with each node whose derivation raised an exception.
+    """
+
+    def __init__(self, on_failure: Callable[[Node, Exception], None] | None = None) -> None:
         self.revision = 0
         self.tables: dict[str, Any] = {}
         self.runs = 0
         self.failures = 0
         self.on_run: Callable[[Node], None] | None = None
-        self.on_failure: Callable[[Node, Exception], None] | None = None
+        self._on_failure = on_failure
         self._nodes = _Nodes()
         self._reads: dict[Node, None] | None = None  # by the running derivation, in order
         self._orphans: list[Node] = []
@@ -285,8 +288,8 @@ class Database:
 
     def _report(self, node: Node, error: Exception) -> None:
         self.failures += 1
-        if self.on_failure is not None:
-            self.on_failure(node, error)
+        if self._on_failure is not None:
+            self._on_failure(node, error)
         error.__traceback__ = None  # it would keep the values of every frame alive
 
     # -- writes --------------------------------------------------------------------------------------------------------

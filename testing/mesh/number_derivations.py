@@ -9,9 +9,9 @@ from pilot.derive import Database, Gather, Table, derived
 
 class World(Database):
     def __init__(self, count: int = 3) -> None:
-        self.failures: list[tuple[str, str]] = []
+        self.reports: list[str] = []
         """The function and the error of each failed derivation."""
-        super().__init__(lambda node, error: self.failures.append((node.fn.__name__, str(error))))
+        super().__init__(lambda node, error: self.reports.append(f"{node.fn}: {error}"))
         self.numbers: Table[str, Any] = Table(self, "number", parity=lambda _, row: [row % 2])
         self.ran: list[str] = []
         self.on_run = lambda node: self.ran.append(f"{node.fn}{node.args}")

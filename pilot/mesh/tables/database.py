@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.security.request_authentication import JwksKey
-from pilot.derive import Database, Table
+from pilot.derive import Database, Node, Table
 from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.telemetry_features import unsupported_telemetry
@@ -39,8 +39,9 @@ class Mesh(Database):
         settings: MeshSettings | None = None,
         catalogue: Catalogue = CATALOGUE,
         environment: Mapping[str, str] | None = None,
+        on_failure: Callable[[Node, Exception], None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(on_failure)
         self.settings, self.catalogue, self.environment = settings or MeshSettings(), catalogue, dict(environment or {})
         for kind in catalogue:
             kind.create_table(self, self.settings.registry.domain)

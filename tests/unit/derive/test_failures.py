@@ -22,8 +22,6 @@ def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> 
 
 def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
     db = World()
-    failed = []
-    db.on_failure = lambda node, error: failed.append(repr(node.fn))
     node = db.watch(sentence, "n00002")
     db.set("n00002", 13)
     db.refresh(node)
@@ -33,7 +31,7 @@ def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
     with pytest.raises(ValueError, match="unlucky"):
         sentence(db, "n00002")
     assert db.ran == []
-    assert failed == ["number", "sign", "sentence"]
+    assert [report.partition(":")[0] for report in db.reports] == ["number", "sign", "sentence"]
     db.set("n00002", -1)
     db.refresh(node)
     assert (node.value, node.error) == ("n00002 is -", None)
@@ -154,11 +152,9 @@ def second_failure(db: World) -> int:
 
 def test_a_failure_counts_once_however_often_a_commit_comes_by() -> None:
     db = World()
-    told: list[str] = []
-    db.on_failure = lambda node, error: told.append(f"{node.fn}: {error}")
     db.watch(first_failure)
     db.set("n00001", 7)
-    assert sorted(told) == ["first_failure: seven", "second_failure: seven"]
+    assert sorted(db.reports) == ["first_failure: seven", "second_failure: seven"]
     assert db.failures == 2
     db.set("n00002", 7)
     assert db.failures == 2
@@ -183,15 +179,8 @@ def last_number(db: World) -> int:
     return value
 
 
-def failures_told(db: World) -> list[str]:
-    told: list[str] = []
-    db.on_failure = lambda node, error: told.append(f"{node.fn}: {error}")
-    return told
-
-
 def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
     db = World()
-    told = failures_told(db)
     node = db.watch(last_number)
     db.set("n00004", 4)
     db.refresh(node)
@@ -201,18 +190,17 @@ def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
     assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
     assert db.runs > runs
     assert (node.value, node.error) == (2, None)
-    assert (told, db.failures) == ([], 0)
+    assert (db.reports, db.failures) == ([], 0)
 
 
 def test_of_two_failures_in_a_commit_the_one_that_stays_is_told() -> None:
     db = World()
-    told = failures_told(db)
     db.watch(last_number)
     db.commit([(db.numbers, "n00002", 7), (db.numbers, "n00004", 4)])
-    assert told == []
+    assert db.reports == []
     db.set("n00004", None)
     assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
-    assert (told, db.failures) == (["last_number: the last number is 7"], 1)
+    assert (db.reports, db.failures) == (["last_number: the last number is 7"], 1)
 
 
 @derived

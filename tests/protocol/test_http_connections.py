@@ -1,4 +1,4 @@
-"""HTTP ports with bad clients: silent ones, ones that do not read, ones that send nonsense, and a thousand at once."""
+"""HTTP ports with bad clients: silent, slow, malformed, and too many."""
 
 from __future__ import annotations
 
@@ -23,48 +23,46 @@ REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Port:
-    """A port that closes inactive connections when a test calls `snapshot_stream` with the time."""
+    """A port that closes inactive connections when a test calls `check_at` with the time."""
 
     server: web.Server
 
-    def __init__(self, **patience: float) -> None:
+    def __init__(self, **timeouts: float) -> None:
         self.now = 0.0
-        self.looks = 0
-        self.connections = HttpConnections(ConnectionTimeouts(**{"check_interval": 1e9, **patience}), self.time)  # type: ignore[arg-type]
+        self.checks = 0
+        self.connections = HttpConnections(ConnectionTimeouts(**{"check_interval": 1e9, **timeouts}), self.time)  # type: ignore[arg-type]
         self.number, self.processing, self.computed = 0, asyncio.Event(), asyncio.Event()
 
     def time(self) -> float:
-        self.looks += 1
+        self.checks += 1
         return self.now
 
-    async def computed_slowly(self) -> web.Response:
+    async def compute_slowly(self) -> web.Response:
         self.processing.set()
         await self.computed.wait()
         return web.Response()
 
-    async def open(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        made = socket.socket()
-        made.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
-        )  # else the system takes an answer before anybody reads it
-        made.connect(("127.0.0.1", self.number))
-        reader, writer = await asyncio.open_connection(sock=made, limit=1 << 16)
-        writer.write(sent)
+    async def open(self, data: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # else the kernel buffers the whole response
+        client.connect(("127.0.0.1", self.number))
+        reader, writer = await asyncio.open_connection(sock=client, limit=1 << 16)
+        writer.write(data)
         await writer.drain()
         return reader, writer
 
-    def snapshot_stream(self, now: float) -> int:
+    def check_at(self, now: float) -> int:
         self.now = now
         return self.connections.close_inactive()
 
 
 @contextlib.asynccontextmanager
-async def serving(*middlewares: Any, **patience: float) -> AsyncIterator[Port]:
-    port = Port(**patience)
+async def serving(*middlewares: Any, **timeouts: float) -> AsyncIterator[Port]:
+    port = Port(**timeouts)
     app = web.Application(middlewares=middlewares)
-    app.router.add_get("/big", lambda request: answered(BIG))
-    app.router.add_get("/small", lambda request: answered(b"ok"))
-    app.router.add_get("/slow", lambda request: port.computed_slowly())
+    app.router.add_get("/big", lambda request: respond(BIG))
+    app.router.add_get("/small", lambda request: respond(b"ok"))
+    app.router.add_get("/slow", lambda request: port.compute_slowly())
     port.connections.add_to(app)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -80,12 +78,12 @@ async def serving(*middlewares: Any, **patience: float) -> AsyncIterator[Port]:
         await runner.cleanup()
 
 
-async def answered(body: bytes) -> web.Response:
+async def respond(body: bytes) -> web.Response:
     return web.Response(body=body)
 
 
 async def ends(reader: asyncio.StreamReader) -> bool:
-    """Whether the peer closes, whatever comes before."""
+    """Return whether the peer closes the connection, after any data."""
     try:
         async with asyncio.timeout(5):
             while await reader.read(1 << 20):
@@ -97,81 +95,81 @@ async def ends(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-async def until(port: Port, count: int) -> None:
+async def until(port: Port, connections: int) -> None:
     async with asyncio.timeout(10):
-        while len(port.server.connections) != count:
+        while len(port.server.connections) != connections:
             await asyncio.sleep(0.005)
 
 
 class FakeConnection:
-    """A connection of aiohttp, in a state that a test sets."""
+    """A connection of aiohttp in a given state."""
 
-    def __init__(self, waiting: int = 0, closing: bool = False) -> None:
-        self.waiting, self.closing, self.aborted = waiting, closing, 0
+    def __init__(self, buffered: int = 0, closing: bool = False) -> None:
+        self.buffered, self.closing, self.aborts = buffered, closing, 0
         self.transport: FakeConnection | None = self
 
     def get_write_buffer_size(self) -> int:
-        return self.waiting
+        return self.buffered
 
     def is_closing(self) -> bool:
         return self.closing
 
     def abort(self) -> None:
-        self.aborted += 1
+        self.aborts += 1
 
 
-def looking(connections: Sequence[FakeConnection], **patience: float) -> Port:
-    port = Port(**patience)
+def make_port(connections: Sequence[FakeConnection], **timeouts: float) -> Port:
+    port = Port(**timeouts)
     server: Any = SimpleNamespace(connections=connections)
     port.connections.start(server)
     return port
 
 
-async def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
-    silent, stuck, reads, going = (
+async def test_each_connection_times_out_after_its_last_activity() -> None:
+    silent, stuck, slow, closing = (
         FakeConnection(),
         FakeConnection(7),
         FakeConnection(1000),
         FakeConnection(7, closing=True),
     )
-    port = looking((silent, stuck, reads, going))
+    port = make_port((silent, stuck, slow, closing))
     for now in (0.0, 10.0, 20.0, 29.0):
-        reads.waiting -= 1
-        assert port.snapshot_stream(now) == 0
-    assert port.snapshot_stream(30.0) == 3
-    assert [one.aborted for one in (silent, stuck, reads, going)] == [1, 1, 0, 1]
-    assert port.snapshot_stream(58.0) == 3
-    assert reads.aborted == 0
-    assert port.snapshot_stream(59.0) == 4
-    reads.waiting = 0
-    assert port.snapshot_stream(60.0) == 3, "it has read everything, and may be silent for a while"
-    reads.transport = None
-    assert port.snapshot_stream(89.0) == 3
-    assert port.snapshot_stream(90.0) == 4, "what has no transport any more is not aborted"
-    assert reads.aborted == 1
+        slow.buffered -= 1
+        assert port.check_at(now) == 0
+    assert port.check_at(30.0) == 3
+    assert [connection.aborts for connection in (silent, stuck, slow, closing)] == [1, 1, 0, 1]
+    assert port.check_at(58.0) == 3
+    assert slow.aborts == 0
+    assert port.check_at(59.0) == 4
+    slow.buffered = 0
+    assert port.check_at(60.0) == 3, "a drained connection may be idle for a while"
+    slow.transport = None
+    assert port.check_at(89.0) == 3
+    assert port.check_at(90.0) == 4, "a connection without a transport is not aborted"
+    assert slow.aborts == 1
 
 
-async def test_if_there_are_too_many_those_go_that_are_idle_longest() -> None:
-    done, old, new, newest = (FakeConnection() for _ in range(4))
+async def test_excess_connections_are_closed_longest_idle_first() -> None:
+    oldest, old, new, newest = (FakeConnection() for _ in range(4))
     connections: list[FakeConnection] = []
-    port = looking(connections, max_connections=2)
-    for connection, at in ((done, 0.0), (old, 5.0)):
+    port = make_port(connections, max_connections=2)
+    for connection, now in ((oldest, 0.0), (old, 5.0)):
         connections.append(connection)
-        assert port.snapshot_stream(at) == 0
+        assert port.check_at(now) == 0
     connections += [new, newest]
-    port.snapshot_stream(9.0)
-    assert [one.aborted for one in (done, old, new, newest)] == [1, 1, 0, 0]
+    port.check_at(9.0)
+    assert [connection.aborts for connection in (oldest, old, new, newest)] == [1, 1, 0, 0]
     connections[:] = [new, newest]
-    assert port.snapshot_stream(10.0) == 0
+    assert port.check_at(10.0) == 0
 
 
-async def test_a_connection_whose_request_is_processed_is_not_idle() -> None:
+async def test_connection_with_a_request_in_progress_is_not_idle() -> None:
     async with serving(max_connections=0) as port:
         _, writer = await port.open(REQUEST % b"slow")
         await port.processing.wait()
         reader, silent = await port.open()
         await until(port, 2)
-        assert port.snapshot_stream(1) == 1
+        assert port.check_at(1) == 1
         assert await ends(reader)
         port.computed.set()
         writer.close()
@@ -179,150 +177,137 @@ async def test_a_connection_whose_request_is_processed_is_not_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"]
+    "data", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"]
 )
-async def test_who_sends_no_request_is_let_go(sent: bytes) -> None:
+async def test_connection_without_a_request_is_closed(data: bytes) -> None:
     async with serving() as port:
-        reader, writer = await port.open(sent)
+        reader, writer = await port.open(data)
         await until(port, 1)
-        assert port.snapshot_stream(0) == 0
-        assert port.snapshot_stream(29) == 0
-        assert port.snapshot_stream(30) == 1
+        assert port.check_at(0) == 0
+        assert port.check_at(29) == 0
+        assert port.check_at(30) == 1
         assert await ends(reader)
         writer.close()
 
 
-async def test_a_connection_may_wait_longer_between_requests() -> None:
+async def test_idle_timeout_between_requests() -> None:
     async with serving() as port:
         port.now = 7.0
         reader, writer = await port.open(REQUEST % b"small")
         assert (await reader.readuntil(b"ok")).endswith(b"ok")
-        assert port.snapshot_stream(60) == 0
-        assert port.snapshot_stream(106) == 0
-        assert port.snapshot_stream(107) == 1
+        assert port.check_at(60) == 0
+        assert port.check_at(106) == 0
+        assert port.check_at(107) == 1
         assert await ends(reader)
         writer.close()
 
 
-async def test_what_is_being_computed_is_waited_for() -> None:
+async def test_slow_handler_is_awaited() -> None:
     async with serving() as port:
         _, writer = await port.open(REQUEST % b"slow")
         await port.processing.wait()
-        assert port.snapshot_stream(0) == 0
-        assert port.snapshot_stream(1000) == 0
+        assert port.check_at(0) == 0
+        assert port.check_at(1000) == 0
         port.computed.set()
         writer.close()
 
 
-async def test_a_request_is_in_process_from_the_first_middleware_on() -> None:
-    waiting, go_on = asyncio.Event(), asyncio.Event()
+async def test_request_in_a_middleware_is_in_progress() -> None:
+    entered, proceed = asyncio.Event(), asyncio.Event()
 
     @web.middleware
-    async def other(request: web.Request, handler: Handler) -> web.StreamResponse:
-        waiting.set()
-        await go_on.wait()
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        entered.set()
+        await proceed.wait()
         return await handler(request)
 
-    async with serving(other) as port:
+    async with serving(middleware) as port:
         reader, writer = await port.open(REQUEST % b"small" + REQUEST % b"small")
-        await waiting.wait()
-        assert port.snapshot_stream(1000) == 0
-        go_on.set()
+        await entered.wait()
+        assert port.check_at(1000) == 0
+        proceed.set()
         for _ in range(2):
             await reader.readuntil(b"ok")
-        assert port.snapshot_stream(1099) == 0
-        assert port.snapshot_stream(1100) == 1
+        assert port.check_at(1099) == 0
+        assert port.check_at(1100) == 1
         writer.close()
 
 
-async def test_who_does_not_read_is_let_go_and_who_reads_slowly_is_not() -> None:
+async def test_stuck_reader_is_closed_and_slow_reader_is_not() -> None:
     async with serving() as port:
         stuck, stuck_writer = await port.open(REQUEST % b"big")
         slow, slow_writer = await port.open(REQUEST % b"big")
         await until(port, 2)
         await asyncio.gather(stuck.readuntil(b"\r\n\r\n"), slow.readuntil(b"\r\n\r\n"))
-        assert port.snapshot_stream(1) == 0
-        read = 0
+        assert port.check_at(1) == 0
+        received = 0
         for now in range(20, 200, 20):
-            read += len(await slow.readexactly(1 << 20))
+            received += len(await slow.readexactly(1 << 20))
             await asyncio.sleep(0.02)
-            port.snapshot_stream(now)
+            port.check_at(now)
         await until(port, 1)
-        rest = await slow.readexactly(len(BIG) - read)
-        assert read + len(rest) == len(BIG)
+        rest = await slow.readexactly(len(BIG) - received)
+        assert received + len(rest) == len(BIG)
         stuck_writer.close()
         slow_writer.close()
 
 
-async def test_of_too_many_those_go_that_are_silent_longest() -> None:
-    async with serving(max_connections=2) as port:
-        first = await port.open()
-        await until(port, 1)
-        port.snapshot_stream(1)
-        others = [await port.open() for _ in range(2)]
-        await until(port, 3)
-        assert port.snapshot_stream(2) == 1
-        assert await ends(first[0])
-        for _, writer in (first, *others):
-            writer.close()
-
-
-async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> None:
+async def test_port_survives_many_connections_and_malformed_requests() -> None:
     app = web.Application()
-    app.router.add_get("/small", lambda request: answered(b"ok"))
+    app.router.add_get("/small", lambda request: respond(b"ok"))
     runner = await listen(app, Address("127.0.0.1", 0))
-    number, chosen = runner.addresses[0][1], random.Random(7)
-    nonsense = [
+    number, rng = runner.addresses[0][1], random.Random(7)
+    requests = [
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
         b"GET /small HTTP/1.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
         b"\x16\x03\x01" * 100,
         b"GET /small?%zz=%\xff\xfe&&=;==[] HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
         b"POST /small HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        *(bytes(chosen.randrange(256) for _ in range(300)) + b"\r\n\r\n" for _ in range(200)),
+        *(bytes(rng.randrange(256) for _ in range(300)) + b"\r\n\r\n" for _ in range(200)),
     ]
     try:
-        opened = [await asyncio.open_connection("127.0.0.1", number) for _ in range(1000)]
-        for (_, writer), sent in zip(opened, nonsense, strict=False):
-            writer.write(sent)
+        connections = [await asyncio.open_connection("127.0.0.1", number) for _ in range(1000)]
+        for (_, writer), payload in zip(connections, requests, strict=False):
+            writer.write(payload)
         reader, writer = await asyncio.open_connection("127.0.0.1", number)
         writer.write(REQUEST % b"small")
         async with asyncio.timeout(20):
             assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
-        for _, open_writer in (*opened, (reader, writer)):
+        for _, open_writer in (*connections, (reader, writer)):
             open_writer.close()
     finally:
         await runner.cleanup()
 
 
-async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listening_port_closes_inactive_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    made = HttpConnections(ConnectionTimeouts(check_interval=1e9), lambda: now)
-    monkeypatch.setattr(http, "HttpConnections", lambda: made)
+    connections = HttpConnections(ConnectionTimeouts(check_interval=1e9), lambda: now)
+    monkeypatch.setattr(http, "HttpConnections", lambda: connections)
 
-    async def show(_: web.Request) -> web.Response:
+    async def handle(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
     app = web.Application()
-    app.router.add_get("/", show)
+    app.router.add_get("/", handle)
     runner = await listen(app, Address("127.0.0.1", 0))
-    assert made.close_inactive() == 0
+    assert connections.close_inactive() == 0
     reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
     writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
     await reader.readuntil(b"ok")
     now = 99.0
-    assert made.close_inactive() == 0, "it may wait longer after its first request"
+    assert connections.close_inactive() == 0, "the idle timeout applies after the first request"
     now = 100.0
-    assert made.close_inactive() == 1
+    assert connections.close_inactive() == 1
     writer.close()
     await runner.cleanup()
 
 
-async def test_a_port_looks_by_itself_until_it_stops() -> None:
+async def test_port_checks_periodically_until_it_stops() -> None:
     async with serving(first_request=0.0, check_interval=0.001) as port:
         reader, writer = await port.open(b"GET")
         assert await ends(reader)
         writer.close()
         await port.connections.stop(web.Application())
-        looks = port.looks
+        checks = port.checks
         await asyncio.sleep(0.01)
-        assert port.looks == looks
+        assert port.checks == checks

@@ -19,7 +19,6 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.lib.duration import parse_duration
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import ServeSettings
-from pilot.xds import server as server_module
 from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import MAX_STATUS_LENGTH
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
@@ -194,51 +193,3 @@ def statuses_of(port: int, streams: int) -> Counter[str]:
 async def test_a_flood_of_streams_is_served_to_the_last() -> None:
     async with serving() as server:
         assert await asyncio.to_thread(statuses_of, server.port, 2000) == {"0": 2000}
-
-
-@pytest.mark.parametrize(
-    ("age", "told"),
-    [
-        (None, []),
-        *(
-            (age, [("grpc.max_connection_age_ms", milliseconds), ("grpc.max_connection_age_grace_ms", 10_000)])
-            for age, milliseconds in (("24h", 86_400_000), ("1500us", 1), ("1ns", 1), ("2ms", 2), ("2000h", 2**31 - 1))
-        ),
-    ],
-)
-def test_grpc_is_told_of_the_settings(
-    age: str | None, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, int]] = []
-
-    class Made:
-        def add_generic_rpc_handlers(self, _: Any) -> None:
-            """Has nothing to serve."""
-
-    def make(options: list[tuple[str, int]]) -> Made:
-        asked.extend(options)
-        return Made()
-
-    monkeypatch.setattr(grpc.aio, "server", make)
-    own = {
-        "max_streams": 7,
-        "max_receive_bytes": 99,
-        "keepalive_interval": parse_duration("30s"),
-        "keepalive_timeout": parse_duration("9s"),
-    }
-    server_module.make_server(ServeSettings(**own, **({"max_connection_age": parse_duration(age)} if age else {})), [])
-    assert asked == [
-        ("grpc.so_reuseport", 0),
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.max_concurrent_streams", 7),
-        ("grpc.server.max_pending_requests", 7),
-        ("grpc.server.max_pending_requests_hard_limit", 7),
-        ("grpc.max_receive_message_length", 99),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 9_000),
-        ("grpc.http2.ping_timeout_ms", 9_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 15_000),
-        *told,
-    ]

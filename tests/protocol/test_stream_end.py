@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,10 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.xds import ads
 from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import EOF, SERVICE
+from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.write_limiter import WriteLimits
-from testing.clients.ads import NODE, Server
+from testing.clients.ads import NODE, Client, Server, serving
 
 
 class Call:
@@ -153,3 +155,42 @@ async def test_refused_stream_that_does_not_read_is_reset(monkeypatch: pytest.Mo
         await serve(server, call)
     assert (resets, call.status) == (["10.0.0.1:99"], None)
     assert not server.discovery.connections()
+
+
+async def test_abort_cancels_the_writer_and_end_does_not() -> None:
+    async def wait_forever() -> None:
+        await asyncio.Event().wait()
+
+    for abort in (True, False):
+        reader, writer = asyncio.create_task(wait_forever()), asyncio.create_task(wait_forever())
+        stream_end = ads._StreamEnd(reader, writer)
+        await asyncio.sleep(0)
+        (stream_end.abort if abort else stream_end.end)()
+        await asyncio.sleep(0)
+        assert (reader.cancelled(), writer.cancelled(), stream_end.is_requested) == (True, abort, True)
+        writer.cancel()
+        assert await stream_end.wait_for_writer() is False
+
+
+@pytest.mark.parametrize("type_url", ["istio.io/debug/syncz", "networking.istio.io/v1/Gateway"])
+@pytest.mark.parametrize("variant", ["delta", "sotw"])
+async def test_denied_request_ends_its_stream_with_the_reason(
+    type_url: str, variant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = DebugRequestError(grpc.StatusCode.PERMISSION_DENIED, "not for you")
+
+    def check(identity: str) -> None:
+        raise error
+
+    async def ask(type_url: str, names: Any, identity: str) -> Any:
+        raise error
+
+    async with (
+        serving(answer_debug_request=ask, check_object_access=check) as server,
+        Client(server, variant) as client,
+    ):
+        await client.ask(type_url)
+        assert await client.ends() == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
+    [record] = [record for record in caplog.records if "denied" in record.getMessage()]
+    assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
+    assert record.getMessage().startswith(f"ADS: denied {type_url} to pod.ns-")

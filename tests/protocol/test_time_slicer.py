@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
 
 from pilot.xds.push.time_slicer import TimeSlicer
 
@@ -50,3 +54,32 @@ async def test_turn_of_a_cancelled_task_passes_on() -> None:
     cancelled, waiting = asyncio.create_task(slicer.wait_turn()), asyncio.create_task(slicer.wait_turn())
     cancelled.cancel()
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_batches_double_while_rounds_are_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, rounds, batches = 0.0, list[Callable[[], None]](), list[int]()
+    future = asyncio.get_running_loop().create_future
+    monkeypatch.setattr(
+        asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
+    )
+    slicer = TimeSlicer(1.0, lambda: now)
+    await slicer.wait_turn()
+    now = 1.0  # the end of the slice
+    tasks = [asyncio.create_task(slicer.wait_turn()) for _ in range(200)]
+    await asyncio.sleep(0)
+    for seconds in (0.0, *7 * (0.5,), 1.0, 0.5):
+        now += seconds
+        rounds.pop()()
+        await asyncio.sleep(0)
+        batches.append(sum(task.done() for task in tasks) - sum(batches))
+        assert len(rounds) == 1
+    assert batches == [1, 2, 4, 8, 16, 32, 64, 64, 1, 2]
+    for task in tasks[195:]:
+        task.cancel()
+    await asyncio.sleep(0)
+    for _ in range(2):
+        rounds.pop()()
+    assert rounds == []
+    await asyncio.gather(*tasks[:195])

@@ -1,4 +1,4 @@
-"""A workload registers itself over its stream where configuration is files, and its reports of health decide whether it has calls."""
+"""Automatic registration of workloads with configuration files, and their health reports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.config.kinds.istio import WORKLOAD_ENTRY
 from pilot.lib.xds_types import HEALTH
+from pilot.xds.workload_registration import RegistrationError
 from testing.clients.secure_client import SecureClient
 from testing.control_planes.secure_plane import Running, running
 from testing.security.tokens import token
@@ -34,18 +35,18 @@ spec:
 """
 
 
-def vm(it: Running, account: str = "vm", group: str = "vms") -> SecureClient:
-    checked = {"readinessProbe": {"tcpSocket": {"port": 1}}}
-    made = token("shop", account)
+def vm_client(env: Running, account: str = "vm", group: str = "vms") -> SecureClient:
+    proxy_config = {"readinessProbe": {"tcpSocket": {"port": 1}}}
+    credential = token("shop", account)
     return SecureClient(
-        it.port,
-        it.root,
-        token=made,
+        env.port,
+        env.root,
+        token=credential,
         variant="sotw",
         node_id=NODE,
         NAMESPACE="shop",
         AUTO_REGISTER_GROUP=group,
-        PROXY_CONFIG=checked,
+        PROXY_CONFIG=proxy_config,
     )
 
 
@@ -56,39 +57,46 @@ async def report(client: SecureClient, error: str = "") -> None:
     await client.call.write(request.SerializeToString())
 
 
-async def test_a_workload_is_an_endpoint_while_it_is_connected_and_healthy(tmp_path: pathlib.Path) -> None:
+async def test_workload_is_an_endpoint_while_connected_and_healthy(tmp_path: pathlib.Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "all.yaml").write_text(CONFIG)
-    async with running(tmp_path, {"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "10ms"}) as it:
+    async with running(tmp_path, {"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "10ms"}) as env:
 
         def entries() -> int:
-            it.plane._batch.flush()
-            return len(WORKLOAD_ENTRY.table(it.plane.db))
+            env.plane._batch.flush()
+            return len(WORKLOAD_ENTRY.table(env.plane.db))
 
         async def endpoints() -> list[str]:
-            async with SecureClient(it.port, it.root, token=token("shop", "web"), variant="sotw") as web:
+            async with SecureClient(env.port, env.root, token=token("shop", "web"), variant="sotw") as web:
                 await web.ask("eds", CLUSTER)
-                [found] = (await web.take()).resources
-            groups = endpoint_pb2.ClusterLoadAssignment.FromString(found.value).endpoints
+                [assignment] = (await web.take()).resources
+            groups = endpoint_pb2.ClusterLoadAssignment.FromString(assignment.value).endpoints
             return [e.endpoint.address.socket_address.address for group in groups for e in group.lb_endpoints]
 
-        async with vm(it) as client:
+        async with vm_client(env) as client:
             await client.ask("cds")
             await client.take()
-            await it.until(lambda: entries() == 1)
+            await env.until(lambda: entries() == 1)
             assert await endpoints() == []
             for error, expected in (("", ["10.0.0.9"]), ("refused", []), ("", ["10.0.0.9"])):
                 await report(client, error)
-                before = next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1]
-                await it.until(
-                    lambda before=before: (
-                        entries() == 1 and next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1] != before
+                previous = next(iter(WORKLOAD_ENTRY.table(env.plane.db).rows()))[1]
+                await env.until(
+                    lambda previous=previous: (
+                        entries() == 1 and next(iter(WORKLOAD_ENTRY.table(env.plane.db).rows()))[1] != previous
                     )
                 )
                 assert await endpoints() == expected
-        await it.until(lambda: entries() == 0)
-        async with vm(it, account="web") as other:
+        await env.until(lambda: entries() == 0)
+        async with vm_client(env, account="web") as other:
             assert (await other.refused())[0] is grpc.StatusCode.UNKNOWN
-        async with vm(it, group="others") as other:
+        async with vm_client(env, group="unknown") as other:
             assert (await other.refused())[0] is grpc.StatusCode.FAILED_PRECONDITION
         assert entries() == 0
+
+
+def test_registration_error() -> None:
+    for not_found in (False, True):
+        error = RegistrationError("WorkloadGroup a/b does not exist", not_found)
+        assert (str(error), error.not_found) == ("WorkloadGroup a/b does not exist", not_found)
+    assert not RegistrationError("why").not_found

@@ -16,8 +16,7 @@ import msgspec
 import yaml
 
 from pilot.ingest.chunks import Chunk, split
-from pilot.ingest.json_lines import JsonListOutline, JsonOutline
-from pilot.ingest.lines import Inside, Outline, Place
+from pilot.ingest.outline import Inside, JsonListOutline, JsonOutline, Outline, Place
 from pilot.ingest.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000

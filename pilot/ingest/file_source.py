@@ -17,11 +17,11 @@ from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
 from pilot.ingest.documents import SyntaxFault
 from pilot.ingest.file_decoder import FileDecoder
+from pilot.ingest.file_io import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.folder import UNKNOWN, shown
 from pilot.ingest.last_good import LastGood
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 

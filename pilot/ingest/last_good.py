@@ -17,7 +17,7 @@ import msgspec
 from pilot.config.catalogue import Catalogue
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest.decode import Entry, Row
-from pilot.ingest.whole_file import write_whole
+from pilot.ingest.file_io import write_file
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 
@@ -57,7 +57,7 @@ class LastGood:
             return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            write_whole(self._entry(path), data)
+            write_file(self._entry(path), data)
             self._written[path] = data
             self._entries.add(os.path.basename(self._entry(path)))
         except OSError as fault:

@@ -18,9 +18,9 @@ from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem
 from pilot.ingest.batch import Batch
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
+from pilot.ingest.file_io import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.folder import shown
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
-from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope

@@ -9,7 +9,7 @@ import os
 import msgspec
 
 from pilot.config.security.request_authentication import JwksKey
-from pilot.ingest.whole_file import write_whole
+from pilot.ingest.file_io import write_file
 from pilot.lib.envoy_jwks import has_keys
 from pilot.lib.log import scope
 
@@ -59,7 +59,7 @@ class KeyStore:
             return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            write_whole(self._path(stored.key), msgspec.json.encode(stored))
+            write_file(self._path(stored.key), msgspec.json.encode(stored))
         except OSError as fault:
             _log.error("cannot write a key set in %s: %s", self._folder, fault.strerror or fault)
 

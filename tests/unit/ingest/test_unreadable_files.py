@@ -23,11 +23,11 @@ from pilot.ingest.batch import Batch
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import decode_document
 from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
+from pilot.ingest.file_io import NoFile, TooLarge, read_file
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.folder import UNKNOWN, Signature, shown, sign, valid_parent
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
-from pilot.ingest.open_file import NoFile, TooLarge, read_file
 from pilot.ingest.problems import MAX_REPORTED, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh

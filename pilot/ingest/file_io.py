@@ -1,4 +1,4 @@
-"""Reads user-supplied files safely, even if a path is replaced by a pipe or a device."""
+"""Reads files of users safely, even if a path is replaced by a pipe or a device, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def read_file(path: str, limit: int) -> tuple[bytes, Signature]:
         return bytes(data), Signature(status.st_mtime_ns, status.st_size, status.st_ino)
     finally:
         os.close(descriptor)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file atomically, readable only by its owner. A crash leaves either the old content or the new."""
+    descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.next", path)

@@ -1,4 +1,4 @@
-"""What is taken for so where nobody says it: of named tuples, and of whatever Envoy's configuration is translated from."""
+"""Truthy defaults of named tuples and structs in pilot.mesh and pilot.envoy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pilot.envoy
 import pilot.mesh
 from tests.unit.config.test_base import classes
 
-ASSUMED = """
+DEFAULTS = """
 AddressPort.protocol=UnsupportedProtocol AncestorStatus.mesh=True GatewayAddresses.usable=True
 GatewayClassInfo.programmed=True GatewayClassInfo.listener_sets=True GatewayClassInfo.suffix=True
 GatewayClassInfo.addresses=Hostname LoadBalancing.mode=UNSPECIFIED_MODE PolicyKind.root_selects=every
@@ -29,22 +29,22 @@ UpstreamTls.metadata_exchange=True VirtualHostKey.attempt_count=True ZipkinTrace
 """
 
 
-def test_what_is_taken_for_so_where_nobody_says_it() -> None:
-    found: list[str] = []
+def test_truthy_defaults() -> None:
+    actual: list[str] = []
     for package in (pilot.mesh, pilot.envoy):
-        for kind in sorted(classes(package.__name__, list(package.__path__)), key=lambda kind: kind.__name__):
-            defaults = dict(getattr(kind, "_field_defaults", {}))
-            if package is pilot.envoy and issubclass(kind, msgspec.Struct):
-                defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
-            found += [
-                f"{kind.__name__}.{name}={default}"
+        for cls in sorted(classes(package.__name__, list(package.__path__)), key=lambda cls: cls.__name__):
+            defaults = dict(getattr(cls, "_field_defaults", {}))
+            if package is pilot.envoy and issubclass(cls, msgspec.Struct):
+                defaults = {field.name: field.default for field in msgspec.structs.fields(cls)}
+            actual += [
+                f"{cls.__name__}.{name}={default}"
                 for name, default in defaults.items()
                 if isinstance(default, int | float | str) and default
             ]
-    assert found == ASSUMED.split()
+    assert actual == DEFAULTS.split()
 
 
-def test_what_is_translated_from_is_frozen_but_groups_that_are_being_gathered() -> None:
-    structs = [kind for kind in classes("pilot.envoy", list(pilot.envoy.__path__)) if issubclass(kind, msgspec.Struct)]
+def test_structs_are_frozen_except_locality_groups() -> None:
+    structs = [cls for cls in classes("pilot.envoy", list(pilot.envoy.__path__)) if issubclass(cls, msgspec.Struct)]
     assert len(structs) > 50
-    assert [kind.__name__ for kind in structs if not kind.__struct_config__.frozen] == ["LocalityGroup"]
+    assert [cls.__name__ for cls in structs if not cls.__struct_config__.frozen] == ["LocalityGroup"]

@@ -1,4 +1,4 @@
-"""What gateways between networks are sent: of global services and their waypoints alone. The whole: golden case `east-west`."""
+"""Configuration of ambient east-west gateways. The golden case `east-west` has full output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.envoy.names import BLACK_HOLE_CLUSTER, FORWARD_INNER_CONNECT, MAIN_IN
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, proxy, rows_of
-from tests.unit.envoy.plans.test_waypoint import installed, of_world
+from tests.unit.envoy.plans.test_waypoint import waypoint, world_resources
 
 GATEWAY = proxy(
     "waypoint",
@@ -27,7 +27,7 @@ CART, WAYPOINT = "inbound-vip|80|tcp|cart.a.svc.cluster.local", "inbound-vip|150
 
 
 def cart(labels: str = GLOBAL) -> tuple[Plain, ...]:
-    redirected = {"ambient.istio.io/redirection": "enabled"}
+    annotations = {"ambient.istio.io/redirection": "enabled"}
     far = "{app: cart, topology.istio.io/network: there}"
     spec = "{clusterIP: 10.96.0.1, selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 8080}]}"
     return (
@@ -39,16 +39,16 @@ def cart(labels: str = GLOBAL) -> tuple[Plain, ...]:
             namespace="a",
             ports="[{name: http, port: 8080}]",
         ),
-        pod("cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart}", annotations=redirected),
-        pod("cart-1", "10.2.0.1", "a", "{serviceAccountName: cart}", far, annotations=redirected),
+        pod("cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart}", annotations=annotations),
+        pod("cart-1", "10.2.0.1", "a", "{serviceAccountName: cart}", far, annotations=annotations),
     )
 
 
-def world(*objects: Plain, **environ: str) -> World:
-    made = World(MESH, environ={**ENVIRON, **environ})
+def east_west_mesh(*objects: Plain, **environ: str) -> World:
+    world = World(MESH, environ={**ENVIRON, **environ})
     listener = {"name": "mesh", "port": 15008, "protocol": "HBONE"}
-    remote = {"gatewayClassName": "istio-remote", "addresses": [{"value": "9.9.9.9"}], "listeners": [listener]}
-    way = make(
+    spec = {"gatewayClassName": "istio-remote", "addresses": [{"value": "9.9.9.9"}], "listeners": [listener]}
+    remote_gateway = make(
         "Gateway",
         "there",
         "{}",
@@ -56,70 +56,74 @@ def world(*objects: Plain, **environ: str) -> World:
         labels="{topology.istio.io/network: there}",
         apiVersion="gateway.networking.k8s.io/v1",
     )
-    made.set(
+    world.set(
         rows_of(
             (
                 make("Namespace", "istio-system", labels="{topology.istio.io/network: here}"),
-                way | {"spec": remote},
+                remote_gateway | {"spec": spec},
                 *objects,
             )
         )
     )
-    return made
+    return world
 
 
-def chosen(listener: Plain, name: str) -> Any:
-    """What the listener chooses for a service by name."""
+def matcher_for(listener: Plain, name: str) -> Any:
+    """Return the filter chain match of a service."""
     return listener["filterChainMatcher"]["matcherTree"]["exactMatchMap"]["map"][name]
 
 
-def test_a_global_service_is_reached_at_the_workloads_of_the_network_by_the_tunnel_that_came() -> None:
-    found = of_world(world(*cart()), GATEWAY)
-    assert [name for name in found[CLUSTER] if name.startswith("inbound-vip")] == [CART]
-    assert [c["name"] for c in found[LISTENER][MAIN_INTERNAL]["filterChains"]] == [CART]
-    ((endpoint,),) = [group["lbEndpoints"] for group in found[ENDPOINT][CART]["endpoints"]]
+def test_global_service_is_forwarded_to_local_workloads() -> None:
+    resources = world_resources(east_west_mesh(*cart()), GATEWAY)
+    assert [name for name in resources[CLUSTER] if name.startswith("inbound-vip")] == [CART]
+    assert [c["name"] for c in resources[LISTENER][MAIN_INTERNAL]["filterChains"]] == [CART]
+    ((endpoint,),) = [group["lbEndpoints"] for group in resources[ENDPOINT][CART]["endpoints"]]
     assert endpoint["endpoint"]["address"]["envoyInternalAddress"] == {
         "serverListenerName": FORWARD_INNER_CONNECT,
         "endpointId": "10.1.0.1:8080",
     }
     assert endpoint["metadata"]["filterMetadata"]["envoy.filters.listener.original_dst"] == {"local": "10.1.0.1:8080"}
-    assert chosen(found[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["action"]["name"] == CART
-    assert "tunnelingConfig" not in str(found[LISTENER][FORWARD_INNER_CONNECT])
-    assert "transportSocket" not in found[CLUSTER][FORWARD_INNER_CONNECT]
-    assert "x-istio-source" in str(found[LISTENER]["connect_terminate"])
+    assert matcher_for(resources[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["action"]["name"] == CART
+    assert "tunnelingConfig" not in str(resources[LISTENER][FORWARD_INNER_CONNECT])
+    assert "transportSocket" not in resources[CLUSTER][FORWARD_INNER_CONNECT]
+    assert "x-istio-source" in str(resources[LISTENER]["connect_terminate"])
 
 
-@pytest.mark.parametrize(("labels", "gateways"), [("", CART), ("istio.io/ingress-use-waypoint: 'true', ", WAYPOINT)])
-def test_who_has_not_come_by_a_waypoint_is_sent_to_that_of_the_service(labels: str, gateways: str) -> None:
-    found = of_world(world(*installed(), *cart(f"{labels}{GLOBAL}, istio.io/use-waypoint: w")), GATEWAY)
-    assert {CART, WAYPOINT} <= found[CLUSTER].keys()
-    matcher = chosen(found[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["matcher"]
+@pytest.mark.parametrize(
+    ("labels", "gateway_action"), [("", CART), ("istio.io/ingress-use-waypoint: 'true', ", WAYPOINT)]
+)
+def test_traffic_without_waypoint_is_sent_to_the_service_waypoint(labels: str, gateway_action: str) -> None:
+    resources = world_resources(
+        east_west_mesh(*waypoint(), *cart(f"{labels}{GLOBAL}, istio.io/use-waypoint: w")), GATEWAY
+    )
+    assert {CART, WAYPOINT} <= resources[CLUSTER].keys()
+    matcher = matcher_for(resources[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["matcher"]
     by_source = matcher["matcherTree"]["exactMatchMap"]["map"]
     assert {source: case["action"]["name"] for source, case in by_source.items()} == {
         "waypoint": CART,
-        "gateway": gateways,
+        "gateway": gateway_action,
     }
     assert matcher["onNoMatch"]["action"]["name"] == WAYPOINT
-    (endpoint,) = found[ENDPOINT][WAYPOINT]["endpoints"][0]["lbEndpoints"]
+    (endpoint,) = resources[ENDPOINT][WAYPOINT]["endpoints"][0]["lbEndpoints"]
     assert endpoint["endpoint"]["address"]["envoyInternalAddress"]["endpointId"] == "10.1.0.9:15008"
 
 
-def test_without_global_services_nothing_gets_in() -> None:
-    found = of_world(world(*installed(), *cart("istio.io/use-waypoint: w")), GATEWAY)
-    assert not [name for name in found[CLUSTER] if name.startswith("inbound-vip")]
-    (chain,) = found[LISTENER][MAIN_INTERNAL]["filterChains"]
+def test_without_global_services_traffic_is_black_holed() -> None:
+    resources = world_resources(east_west_mesh(*waypoint(), *cart("istio.io/use-waypoint: w")), GATEWAY)
+    assert not [name for name in resources[CLUSTER] if name.startswith("inbound-vip")]
+    (chain,) = resources[LISTENER][MAIN_INTERNAL]["filterChains"]
     assert BLACK_HOLE_CLUSTER in str(chain)
-    assert BLACK_HOLE_CLUSTER in found[CLUSTER]
+    assert BLACK_HOLE_CLUSTER in resources[CLUSTER]
 
 
-def test_a_service_that_becomes_global_is_let_in_and_one_that_is_no_more_is_not() -> None:
-    made = world(*cart(""))
-    assert CART not in of_world(made, GATEWAY)[CLUSTER]
-    made.set(rows_of(cart()))
-    assert CART in of_world(made, GATEWAY)[CLUSTER]
-    made.set(rows_of(cart("")))
-    assert CART not in of_world(made, GATEWAY)[CLUSTER]
+def test_scope_change_adds_and_removes_a_service() -> None:
+    world = east_west_mesh(*cart(""))
+    assert CART not in world_resources(world, GATEWAY)[CLUSTER]
+    world.set(rows_of(cart()))
+    assert CART in world_resources(world, GATEWAY)[CLUSTER]
+    world.set(rows_of(cart("")))
+    assert CART not in world_resources(world, GATEWAY)[CLUSTER]
 
 
-def test_in_a_mesh_of_one_network_nobody_is_let_in() -> None:
-    assert CART not in of_world(world(*cart(), AMBIENT_ENABLE_MULTI_NETWORK="false"), GATEWAY)[CLUSTER]
+def test_single_network_mesh_exposes_nothing() -> None:
+    assert CART not in world_resources(east_west_mesh(*cart(), AMBIENT_ENABLE_MULTI_NETWORK="false"), GATEWAY)[CLUSTER]

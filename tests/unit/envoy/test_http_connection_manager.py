@@ -1,4 +1,4 @@
-"""Options of HTTP connection managers, by the mesh config and a proxy's own: what a user can turn, and what it turns."""
+"""Options of HTTP connection managers from mesh and proxy configuration."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ SHOP = service("x", "[{name: http, port: 80}]")
 
 
 def manager(side: str, mesh: str = "", config: Any = None, **environ: str) -> dict[str, Any]:
-    """The first manager of a side; `config`: what the proxy announces as its own."""
+    """Return the first manager of a side. `config` is the proxy's own configuration."""
     metadata = {"PROXY_CONFIG": config} if config is not None else {}
-    by = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, **metadata)
+    client = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, **metadata)
     return http(
-        listeners(SHOP, WEB_POD, by=by, mesh=mesh, **environ)["virtualInbound" if side == "inbound" else "0.0.0.0_80"]
+        listeners(SHOP, WEB_POD, by=client, mesh=mesh, **environ)[
+            "virtualInbound" if side == "inbound" else "0.0.0.0_80"
+        ]
     )
 
 
@@ -49,14 +51,14 @@ def manager(side: str, mesh: str = "", config: Any = None, **environ: str) -> di
         ),
     ],
 )
-def test_headers(config: dict[str, Any], side: str, expected: dict[str, Any]) -> None:
-    found = manager(side, config={"proxyHeaders": config})
-    assert {name: found.get(name) for name in expected} == expected
+def test_proxy_headers(config: dict[str, Any], side: str, expected: dict[str, Any]) -> None:
+    result = manager(side, config={"proxyHeaders": config})
+    assert {name: result.get(name) for name in expected} == expected
 
 
-def test_case_of_headers_is_kept_on_demand() -> None:
-    found = manager("inbound", config={"proxyHeaders": {"preserveHttp1HeaderCase": True}})
-    assert "statefulFormatter" in found["httpProtocolOptions"]["headerKeyFormat"]
+def test_header_case_can_be_preserved() -> None:
+    result = manager("inbound", config={"proxyHeaders": {"preserveHttp1HeaderCase": True}})
+    assert "statefulFormatter" in result["httpProtocolOptions"]["headerKeyFormat"]
 
 
 @pytest.mark.parametrize(
@@ -71,10 +73,10 @@ def test_case_of_headers_is_kept_on_demand() -> None:
         ),
     ],
 )
-def test_paths_are_normalized(normalization: str, expected: dict[str, Any]) -> None:
-    found = manager("outbound", f"pathNormalization: {{normalization: {normalization}}}")
+def test_path_normalization(normalization: str, expected: dict[str, Any]) -> None:
+    result = manager("outbound", f"pathNormalization: {{normalization: {normalization}}}")
     names = ("normalizePath", "mergeSlashes", "pathWithEscapedSlashesAction")
-    assert {n: found[n] for n in names if n in found} == {"pathWithEscapedSlashesAction": "KEEP_UNCHANGED"} | expected
+    assert {n: result[n] for n in names if n in result} == {"pathWithEscapedSlashesAction": "KEEP_UNCHANGED"} | expected
 
 
 @pytest.mark.parametrize(
@@ -103,16 +105,16 @@ def test_paths_are_normalized(normalization: str, expected: dict[str, Any]) -> N
     ],
 )
 def test_connection_settings(settings: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = manager("outbound", config={"connectionSettings": settings})
-    assert {name: found.get(name) for name in expected} == expected
+    result = manager("outbound", config={"connectionSettings": settings})
+    assert {name: result.get(name) for name in expected} == expected
 
 
-def test_the_mesh_says_what_a_proxy_does_not() -> None:
+def test_proxy_config_overrides_mesh_config_per_section() -> None:
     mesh = "defaultConfig: {proxyHeaders: {server: {value: mesh}}, connectionSettings: {httpIdleTimeout: 5s}}"
     assert manager("inbound", mesh)["serverName"] == "mesh"
-    announced = manager("inbound", mesh, {})
-    assert announced["serverName"] == "istio-envoy"
-    assert announced["commonHttpProtocolOptions"] == {"idleTimeout": "5s"}
+    manager_config = manager("inbound", mesh, {})
+    assert manager_config["serverName"] == "istio-envoy"
+    assert manager_config["commonHttpProtocolOptions"] == {"idleTimeout": "5s"}
 
 
 @pytest.mark.parametrize(
@@ -123,14 +125,14 @@ def test_the_mesh_says_what_a_proxy_does_not() -> None:
         ({"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true"}, {"envoy.filters.http.stateful_session"}, set()),
     ],
 )
-def test_filters_by_settings(environ: dict[str, str], added: set[str], removed: set[str]) -> None:
-    usual = set(http_filters(listeners(SHOP)["0.0.0.0_80"]))
-    assert set(http_filters(listeners(SHOP, **environ)["0.0.0.0_80"])) == (usual | added) - removed
+def test_feature_flags_select_filters(environ: dict[str, str], added: set[str], removed: set[str]) -> None:
+    default_filters = set(http_filters(listeners(SHOP)["0.0.0.0_80"]))
+    assert set(http_filters(listeners(SHOP, **environ)["0.0.0.0_80"])) == (default_filters | added) - removed
 
 
-def test_grpc_web_is_translated() -> None:
-    found = listeners(service("x", "[{name: grpc-web-a, port: 80}]"))["0.0.0.0_80"]
-    assert "envoy.filters.http.grpc_web" in http_filters(found)
+def test_grpc_web_filter() -> None:
+    listener = listeners(service("x", "[{name: grpc-web-a, port: 80}]"))["0.0.0.0_80"]
+    assert "envoy.filters.http.grpc_web" in http_filters(listener)
 
 
 # -- tracing and access logs -------------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def test_grpc_web_is_translated() -> None:
     ("tracing", "sampling"),
     [({}, 1.0), ({"sampling": 50.0}, 50.0), ({"sampling": 0.0}, 1.0), ({"sampling": 200.0}, 1.0)],
 )
-def test_sampling(tracing: dict[str, Any], sampling: float) -> None:
+def test_trace_sampling(tracing: dict[str, Any], sampling: float) -> None:
     assert manager("inbound", config={"tracing": tracing})["tracing"]["randomSampling"]["value"] == sampling
 
 
@@ -150,31 +152,31 @@ def test_custom_tags() -> None:
         "b": {"environment": {"name": "E", "defaultValue": "d"}},
         "c": {"header": {"name": "h"}},
     }
-    found = manager(
+    result = manager(
         "inbound", config={"tracing": {"customTags": tags, "enableIstioTags": False, "maxPathTagLength": 9}}
     )["tracing"]
-    assert found["customTags"] == [
+    assert result["customTags"] == [
         {"tag": "a", "literal": {"value": "v"}},
         {"tag": "b", "environment": {"name": "E", "defaultValue": "d"}},
         {"tag": "c", "requestHeader": {"name": "h"}},
     ]
-    assert found["maxPathTagLength"] == 9
+    assert result["maxPathTagLength"] == 9
 
 
 def log_format(mesh: str) -> dict[str, Any]:
-    (found,) = manager("outbound", mesh)["accessLog"]
-    format_: dict[str, Any] = found["typedConfig"]["logFormat"]
+    (log,) = manager("outbound", mesh)["accessLog"]
+    format_: dict[str, Any] = log["typedConfig"]["logFormat"]
     return format_
 
 
-def test_access_logs() -> None:
+def test_access_log_formats() -> None:
     stdout = "accessLogFile: /dev/stdout"
     assert log_format(stdout)["textFormatSource"]["inlineString"].startswith(
         '[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%'
     )
-    own = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X?Y)%'")
-    assert own["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X?Y)%\n"
-    assert [f["name"] for f in own["formatters"]] == ["envoy.formatter.req_without_query"]
+    custom = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X?Y)%'")
+    assert custom["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X?Y)%\n"
+    assert [f["name"] for f in custom["formatters"]] == ["envoy.formatter.req_without_query"]
     assert log_format(f"{stdout}\naccessLogEncoding: JSON")["jsonFormat"]["duration"] == "%DURATION%"
     assert log_format(f'{stdout}\naccessLogEncoding: JSON\naccessLogFormat: \'{{"a": "%DURATION%"}}\'')[
         "jsonFormat"
@@ -182,14 +184,14 @@ def test_access_logs() -> None:
     assert "duration" in log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: 'no json'")["jsonFormat"]
 
 
-def test_where_logs_are_written() -> None:
-    found = listeners(SHOP, WEB_POD, mesh="accessLogFile: /dev/stdout\nenableEnvoyAccessLogService: true")
-    (file, als) = found["virtualOutbound"]["accessLog"]
+def test_access_log_placement() -> None:
+    result = listeners(SHOP, WEB_POD, mesh="accessLogFile: /dev/stdout\nenableEnvoyAccessLogService: true")
+    (file, als) = result["virtualOutbound"]["accessLog"]
     assert file["filter"] == als["filter"] == {"responseFlagFilter": {"flags": ["NR"]}}
-    assert "accessLog" not in found["0.0.0.0_80"]
-    black_hole, passed = chains(found["virtualOutbound"])
+    assert "accessLog" not in result["0.0.0.0_80"]
+    black_hole, passthrough = chains(result["virtualOutbound"])
     assert "accessLog" not in last(black_hole)
-    assert len(last(passed)["accessLog"]) == 2
+    assert len(last(passthrough)["accessLog"]) == 2
     quiet = listeners(SHOP, mesh="accessLogFile: /dev/stdout\ndisableEnvoyListenerLog: true")
     assert "accessLog" not in quiet["virtualOutbound"]
 
@@ -197,8 +199,8 @@ def test_where_logs_are_written() -> None:
 # -- parts -------------------------------------------------------------------------------------------------------------------
 
 
-def test_parts_are_the_whole() -> None:
-    """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
+def test_assembled_parts_equal_the_whole() -> None:
+    """Compare a listener assembled from serialized parts with one built whole, using two decoders."""
     spans = build_request_tracing(RequestTracing(), SpanTagsFacet(service="x"))
     template = build_http_connection_manager(HttpOptions(side="inbound"), [])
     whole = hcm_pb2.HttpConnectionManager()
@@ -210,14 +212,14 @@ def test_parts_are_the_whole() -> None:
         ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString())
     )
     parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
-    built = assemble(parts, serialize_fields(spans))
+    resource = assemble(parts, serialize_fields(spans))
     head.filter_chains.append(chain)
     head.filter_chains[0].filters.append(listener_components_pb2.Filter(name=NAME, typed_config=pack(whole)))
     head.default_filter_chain.CopyFrom(chain)
-    found = listener_pb2.Listener.FromString(any_pb2.Any.FromString(built.any).value)
-    assert found.filter_chains[0].filters[0] == head.filter_chains[0].filters[0]
-    config = found.filter_chains[0].filters[1].typed_config
+    listener = listener_pb2.Listener.FromString(any_pb2.Any.FromString(resource.any).value)
+    assert listener.filter_chains[0].filters[0] == head.filter_chains[0].filters[0]
+    config = listener.filter_chains[0].filters[1].typed_config
     assert hcm_pb2.HttpConnectionManager.FromString(config.value) == whole
-    assert found.default_filter_chain == chain
-    assert Resource.of(LISTENER, found).name == built.name
-    assert check_same_content(built.any) > 1
+    assert listener.default_filter_chain == chain
+    assert Resource.of(LISTENER, listener).name == resource.name
+    assert check_same_content(resource.any) > 1

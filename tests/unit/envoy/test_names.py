@@ -1,4 +1,4 @@
-"""xDS names: built and parsed alike."""
+"""Formatting and parsing of xDS names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.envoy.names import ClusterName
 
 
 @pytest.mark.parametrize(
-    ("built", "text", "parsed"),
+    ("name", "text", "parsed"),
     [
         (names.outbound_cluster(80, "v1", "a.b"), "outbound|80|v1|a.b", ClusterName("outbound", 80, "v1", "a.b")),
         (names.outbound_cluster(80, "", "*.b"), "outbound|80||*.b", ClusterName("outbound", 80, "", "*.b")),
@@ -18,12 +18,12 @@ from pilot.envoy.names import ClusterName
         (names.dns_srv(80, "", "a-b_c.d"), "outbound_.80_._.a-b_c.d", ClusterName("outbound", 80, "", "a-b_c.d")),
     ],
 )
-def test_cluster_names(built: str, text: str, parsed: ClusterName) -> None:
-    assert built == text
-    assert names.parse_cluster(built) == parsed
+def test_cluster_names(name: str, text: str, parsed: ClusterName) -> None:
+    assert name == text
+    assert names.parse_cluster(name) == parsed
 
 
-NO_CLUSTERS = [
+INVALID_CLUSTER_NAMES = [
     "",
     "BlackHoleCluster",
     "outbound|80|v1",
@@ -34,8 +34,8 @@ NO_CLUSTERS = [
 ]
 
 
-@pytest.mark.parametrize("text", NO_CLUSTERS)
-def test_other_names_are_no_clusters(text: str) -> None:
+@pytest.mark.parametrize("text", INVALID_CLUSTER_NAMES)
+def test_invalid_cluster_names(text: str) -> None:
     assert names.parse_cluster(text) is None
 
 
@@ -51,18 +51,18 @@ def test_other_names_are_no_clusters(text: str) -> None:
         ("invalid://whatever", "invalid://"),
     ],
 )
-def test_credentials(credential: str, sds: str) -> None:
+def test_credential_names(credential: str, sds: str) -> None:
     assert names.credential(credential) == sds
 
 
-def test_files() -> None:
+def test_file_secret_names() -> None:
     assert names.file_certificate("/c.pem", "/k.pem") == "file-cert:/c.pem~/k.pem"
     assert names.file_certificate("/c.pem", "") == ""
     assert names.file_root("/ca.pem") == "file-root:/ca.pem"
     assert names.file_root("") == ""
 
 
-def test_routes_of_gateways() -> None:
+def test_gateway_route_names() -> None:
     assert names.gateway_routes(80) == "http.80"
     assert names.gateway_routes(80, "1.2.3.4") == "http.80.1.2.3.4"
     assert names.gateway_tls_routes(443, "https", "gw", "prod") == "https.443.https.gw.prod"

@@ -1,4 +1,4 @@
-"""The roots that proxies are told of where the mesh has several."""
+"""Trust bundle sent to proxies if the mesh has several root certificates."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def text(authority: Authority) -> str:
     return authority.pem.decode()
 
 
-def mesh_of(*pems: str) -> str:
+def mesh_config(*pems: str) -> str:
     return json.dumps({"caCertificates": [{"pem": pem} for pem in pems]})
 
 
-def told(world: World, kind: str = "sidecar") -> list[str] | None:
-    """The roots that a proxy is told of; None where it is told of none."""
-    have = world.resources(world.connect(proxy(kind, "p", "a", "10.1.0.1"))).get(PROXY_CONFIG)
-    if have is None:
+def trusted_roots(world: World, node_type: str = "sidecar") -> list[str] | None:
+    """Return the root certificates sent to a proxy, or None."""
+    resources = world.resources(world.connect(proxy(node_type, "p", "a", "10.1.0.1"))).get(PROXY_CONFIG)
+    if resources is None:
         return None
-    (resource,) = have.values()
+    (resource,) = resources.values()
     assert resource.name == ""
     message = any_pb2.Any.FromString(resource.any)
     return [pem.strip() for pem in mesh_proxy_config_pb2.ProxyConfig.FromString(message.value).ca_certificates_pem]
 
 
-def take(world: World, *authorities: Authority) -> None:
+def set_authority_roots(world: World, *authorities: Authority) -> None:
     world.mesh.commit([(world.mesh.authority_roots, "own", tuple(map(text, authorities)))])
 
 
@@ -46,24 +46,24 @@ def pems(*authorities: Authority) -> list[str]:
     return sorted(text(a).strip() for a in authorities)
 
 
-def test_a_mesh_of_one_root_tells_nothing() -> None:
-    assert told(World(mesh_of(text(PARTNER)))) is None
+def test_no_bundle_without_authority_roots() -> None:
+    assert trusted_roots(World(mesh_config(text(PARTNER)))) is None
 
 
-@pytest.mark.parametrize("kind", ["sidecar", "router"])
-def test_the_roots_are_those_of_the_authority_and_of_the_mesh_config_each_once_and_sorted(kind: str) -> None:
-    world = World(mesh_of(text(PARTNER) + text(OWN), text(PARTNER)))
-    take(world, OWN)
-    assert told(world, kind) == pems(OWN, PARTNER)
-    take(world, OWN, NEXT)
-    assert told(world, kind) == pems(OWN, NEXT, PARTNER)
+@pytest.mark.parametrize("node_type", ["sidecar", "router"])
+def test_bundle_merges_authority_and_mesh_config_roots(node_type: str) -> None:
+    world = World(mesh_config(text(PARTNER) + text(OWN), text(PARTNER)))
+    set_authority_roots(world, OWN)
+    assert trusted_roots(world, node_type) == pems(OWN, PARTNER)
+    set_authority_roots(world, OWN, NEXT)
+    assert trusted_roots(world, node_type) == pems(OWN, NEXT, PARTNER)
 
 
-def test_the_same_roots_in_another_order_are_no_change() -> None:
+def test_root_order_does_not_change_the_bundle() -> None:
     world = World()
-    take(world, OWN, NEXT)
+    set_authority_roots(world, OWN, NEXT)
     before = world.resources(world.connect(proxy("sidecar", "p", "a", "10.1.0.1")))[PROXY_CONFIG][""]
-    take(world, NEXT, OWN)
+    set_authority_roots(world, NEXT, OWN)
     assert world.resources("sidecar~10.1.0.1~p.a~a.svc.cluster.local")[PROXY_CONFIG][""] is before
 
 
@@ -71,20 +71,20 @@ def test_the_same_roots_in_another_order_are_no_change() -> None:
     ("pem", "reason"),
     [("x", "no valid PEM certificates"), (text(PARTNER) + LEAF.chain.decode(), "not a CA certificate")],
 )
-def test_what_is_no_root_is_told_and_left_out(pem: str, reason: str) -> None:
-    config, problems = decode_mesh_config([yaml.safe_load(mesh_of(pem))])
+def test_invalid_roots_are_reported_and_omitted(pem: str, reason: str) -> None:
+    config, problems = decode_mesh_config([yaml.safe_load(mesh_config(pem))])
     assert config is not None
     (problem,) = problems
     assert (problem.code, problem.path) == ("bad-certificate", "caCertificates[0].pem")
     assert reason in problem.message
     world = World()
-    take(world, OWN)
+    set_authority_roots(world, OWN)
     world.commit([("MeshConfig", "mesh", config)])
-    assert told(world) == pems(OWN)
+    assert trusted_roots(world) == pems(OWN)
 
 
-def test_roots_of_the_mesh_config_that_nobody_is_told_of_are_a_problem() -> None:
-    world = World(mesh_of(text(PARTNER)))
+def test_unused_mesh_config_roots_are_reported() -> None:
+    world = World(mesh_config(text(PARTNER)))
     assert [(p.code, p.path) for p in problems_of(world)] == [("no-effect", "caCertificates[0].pem")]
-    take(world, OWN)
+    set_authority_roots(world, OWN)
     assert problems_of(world) == ()

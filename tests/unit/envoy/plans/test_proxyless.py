@@ -1,4 +1,4 @@
-"""What gRPC's own xDS client and server are sent: the resources that they name, in the fields that they read."""
+"""Resources for gRPC's built-in xDS clients and servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADLESS = make(
 SLICES = [endpoint_slice(name, at("10.1.0.1", "one"), ports="[{name: grpc, port: 7070}]") for name in ("echo", "head")]
 
 
-def mesh(*more: dict[str, Any]) -> World:
+def echo_world(*more: dict[str, Any]) -> World:
     return world(
         SERVICE,
         HEADLESS,
@@ -49,12 +49,14 @@ def mesh(*more: dict[str, Any]) -> World:
     )
 
 
-def sent(made: World, type_url: str, *names: str, ip: str = "10.9.0.9", name: str = "client") -> dict[str, Any]:
-    """What a gRPC client of namespace `a` gets for some names."""
-    key = made.connect(proxy("sidecar", name, "a", ip, GENERATOR="grpc"))
-    groups = proxy_plan(made.mesh, key).groups_of(type_url, frozenset(names)) or ()
-    found = [r for group in groups for r in group.fn(made.mesh, *group.args).values()]
-    return {r.name: MESSAGES[type_url].FromString(any_pb2.Any.FromString(r.any).value) for r in found}
+def grpc_resources(
+    world: World, type_url: str, *names: str, ip: str = "10.9.0.9", name: str = "client"
+) -> dict[str, Any]:
+    """Return the resources with these names as sent to a gRPC client in namespace `a`."""
+    key = world.connect(proxy("sidecar", name, "a", ip, GENERATOR="grpc"))
+    groups = proxy_plan(world.mesh, key).groups_of(type_url, frozenset(names)) or ()
+    resources = [r for group in groups for r in group.fn(world.mesh, *group.args).values()]
+    return {r.name: MESSAGES[type_url].FromString(any_pb2.Any.FromString(r.any).value) for r in resources}
 
 
 def manager(listener: Any) -> Any:
@@ -71,76 +73,80 @@ def rule(spec: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("target", [f"{HOST}:70", "echo:70", "echo.a:70", "echo.a.svc:70", f"{HOST}.:70", "ECHO:70"])
-def test_a_target_is_a_listener_of_its_name_with_the_routes_of_the_service(target: str) -> None:
-    [listener] = sent(mesh(), LISTENER, target).values()
+def test_target_is_a_listener_with_the_routes_of_the_service(target: str) -> None:
+    [listener] = grpc_resources(echo_world(), LISTENER, target).values()
     assert listener.name == target
     assert manager(listener).rds.route_config_name == NAME
     assert [f.name for f in manager(listener).http_filters] == ["envoy.filters.http.fault", "envoy.filters.http.router"]
 
 
 @pytest.mark.parametrize("target", ["echo", "echo:71", "else:70", "echo.b:70", ":70", "echo:x", "[::1]:70", ""])
-def test_a_target_that_there_is_not_has_no_listener(target: str) -> None:
-    assert sent(mesh(), LISTENER, target) == {}
+def test_unknown_target_has_no_listener(target: str) -> None:
+    assert grpc_resources(echo_world(), LISTENER, target) == {}
 
 
-def test_only_what_is_named_is_sent() -> None:
-    assert sent(mesh(), CLUSTER) == sent(mesh(), LISTENER) == {}
+def test_only_requested_resources_are_sent() -> None:
+    assert grpc_resources(echo_world(), CLUSTER) == grpc_resources(echo_world(), LISTENER) == {}
     assert list(
-        sent(mesh(), CLUSTER, NAME, "outbound|70||else", "x", f"outbound|70|v9|{HOST}", f"inbound|70||{HOST}")
+        grpc_resources(
+            echo_world(), CLUSTER, NAME, "outbound|70||else", "x", f"outbound|70|v9|{HOST}", f"inbound|70||{HOST}"
+        )
     ) == [NAME]
 
 
-def test_routes_are_of_one_service_for_any_authority() -> None:
-    [routes] = sent(mesh(), ROUTE, NAME).values()
+def test_routes_match_any_authority() -> None:
+    [routes] = grpc_resources(echo_world(), ROUTE, NAME).values()
     [host] = routes.virtual_hosts
     assert (routes.name, list(host.domains), host.routes[0].route.cluster) == (NAME, ["*"], NAME)
-    assert sent(mesh(), ROUTE, f"outbound|70|v1|{HOST}", "70", "outbound|70||else") == {}
+    assert grpc_resources(echo_world(), ROUTE, f"outbound|70|v1|{HOST}", "70", "outbound|70||else") == {}
 
 
-def test_a_timeout_is_the_longest_life_of_a_stream() -> None:
+def test_timeout_becomes_max_stream_duration() -> None:
     route = "{hosts: [echo], http: [{timeout: 1.5s, route: [{destination: {host: echo}}]}]}"
-    made = mesh(make("VirtualService", "echo", route))
-    [routes] = sent(made, ROUTE, NAME).values()
-    longest = routes.virtual_hosts[0].routes[0].route.max_stream_duration.max_stream_duration
-    assert (longest.seconds, longest.nanos) == (1, 500_000_000)
-    [plain] = sent(mesh(), ROUTE, NAME).values()
+    world = echo_world(make("VirtualService", "echo", route))
+    [routes] = grpc_resources(world, ROUTE, NAME).values()
+    duration = routes.virtual_hosts[0].routes[0].route.max_stream_duration.max_stream_duration
+    assert (duration.seconds, duration.nanos) == (1, 500_000_000)
+    [plain] = grpc_resources(echo_world(), ROUTE, NAME).values()
     assert not plain.virtual_hosts[0].routes[0].route.HasField("max_stream_duration")
 
 
 @pytest.mark.parametrize("host", [HOST, "head.a.svc.cluster.local"])
-def test_endpoints_come_by_eds_for_headless_services_too(host: str) -> None:
+def test_headless_services_use_eds(host: str) -> None:
     name = f"outbound|70||{host}"
-    [cluster] = sent(mesh(), CLUSTER, name).values()
+    [cluster] = grpc_resources(echo_world(), CLUSTER, name).values()
     assert (cluster.type, cluster.lb_policy) == (cluster_pb2.Cluster.EDS, cluster_pb2.Cluster.ROUND_ROBIN)
     assert cluster.eds_cluster_config.service_name == name
     assert not cluster.HasField("transport_socket")
-    [assignment] = sent(mesh(), ENDPOINT, name).values()
+    [assignment] = grpc_resources(echo_world(), ENDPOINT, name).values()
     assert [
         e.endpoint.address.socket_address.address for group in assignment.endpoints for e in group.lb_endpoints
     ] == ["10.1.0.1"]
     assert all(group.load_balancing_weight.value for group in assignment.endpoints)
 
 
-def test_a_subset_has_its_own_policy_and_endpoints() -> None:
+def test_subset_policy_and_endpoints() -> None:
     hashing = "{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: user, minimumRingSize: 64}}}}"
     limits = "{connectionPool: {http: {http2MaxRequests: 7}}, loadBalancer: {simple: LEAST_REQUEST}}"
-    made = mesh(
+    world = echo_world(
         rule(f"{{host: echo, trafficPolicy: {limits}, subsets: [{hashing}, {{name: v2, labels: {{version: v2}}}}]}}")
     )
     one, two = f"outbound|70|v1|{HOST}", f"outbound|70|v2|{HOST}"
-    found = sent(made, CLUSTER, NAME, one, two)
-    assert (found[one].lb_policy, found[one].ring_hash_lb_config.minimum_ring_size.value) == (
+    clusters = grpc_resources(world, CLUSTER, NAME, one, two)
+    assert (clusters[one].lb_policy, clusters[one].ring_hash_lb_config.minimum_ring_size.value) == (
         cluster_pb2.Cluster.RING_HASH,
         64,
     )
-    assert found[NAME].lb_policy == found[two].lb_policy == cluster_pb2.Cluster.LEAST_REQUEST
-    assert [c.circuit_breakers.thresholds[0].max_requests.value for c in found.values()] == [7, 7, 7]
-    endpoints = sent(made, ENDPOINT, one, two)
+    assert clusters[NAME].lb_policy == clusters[two].lb_policy == cluster_pb2.Cluster.LEAST_REQUEST
+    assert [c.circuit_breakers.thresholds[0].max_requests.value for c in clusters.values()] == [7, 7, 7]
+    endpoints = grpc_resources(world, ENDPOINT, one, two)
     assert (len(endpoints[one].endpoints), len(endpoints[two].endpoints)) == (1, 0)
 
 
-def test_mutual_tls_is_by_the_instances_of_the_bootstrap() -> None:
-    [cluster] = sent(mesh(rule("{host: echo, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}")), CLUSTER, NAME).values()
+def test_mutual_tls_uses_certificate_provider_instances() -> None:
+    [cluster] = grpc_resources(
+        echo_world(rule("{host: echo, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}")), CLUSTER, NAME
+    ).values()
     assert cluster.transport_socket.name == "envoy.transport_sockets.tls"
     common = tls_pb2.UpstreamTlsContext.FromString(cluster.transport_socket.typed_config.value).common_tls_context
     validation = common.combined_validation_context
@@ -158,14 +164,14 @@ def test_mutual_tls_is_by_the_instances_of_the_bootstrap() -> None:
 
 # -- servers ---------------------------------------------------------------------------------------------------------------
 
-LISTENS = f"{SERVER}10.1.0.1:7070"
+SERVER_LISTENER = f"{SERVER}10.1.0.1:7070"
 
 
-def server(*more: dict[str, Any], name: str = LISTENS) -> Any:
-    return next(iter(sent(mesh(*more), LISTENER, name, ip="10.1.0.1", name="one").values()), None)
+def server(*more: dict[str, Any], name: str = SERVER_LISTENER) -> Any:
+    return next(iter(grpc_resources(echo_world(*more), LISTENER, name, ip="10.1.0.1", name="one").values()), None)
 
 
-def test_a_server_takes_plain_text_unless_mutual_tls_is_asked_for() -> None:
+def test_server_accepts_plaintext_unless_mtls_is_strict() -> None:
     plain = server()
     assert (plain.address.socket_address.address, plain.address.socket_address.port_value) == ("10.1.0.1", 7070)
     assert not plain.filter_chains[0].HasField("transport_socket")
@@ -176,30 +182,30 @@ def test_a_server_takes_plain_text_unless_mutual_tls_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", [f"{SERVER}10.1.0.1:7071", f"{SERVER}10.1.0.1", f"{SERVER}:7070", "10.1.0.1:7070"])
-def test_a_server_that_no_service_leads_to_has_no_listener(name: str) -> None:
+def test_server_without_service_has_no_listener(name: str) -> None:
     assert server(name=name) is None
 
 
-def test_policies_are_filters_and_what_would_be_asked_is_denied() -> None:
+def test_authorization_policies_become_rbac_filters() -> None:
     def policy(name: str, spec: str) -> dict[str, Any]:
         return make("AuthorizationPolicy", name, spec)
 
     allow = policy("a", "{rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/x]}}]}]}")
-    ask = policy("b", "{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {paths: [/admin]}}]}]}")
+    custom = policy("b", "{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {paths: [/admin]}}]}]}")
     filters = {
         f.name: rbac_pb2.RBAC.FromString(f.typed_config.value).rules
-        for f in manager(server(allow, ask)).http_filters[:-1]
+        for f in manager(server(allow, custom)).http_filters[:-1]
     }
     assert [(name.rpartition(".")[2], rules.action, len(rules.policies)) for name, rules in filters.items()] == [
         ("deny", 1, 1),
         ("allow", 0, 1),
     ]
-    nobody = server(policy("c", "{}"))
-    [rules] = [rbac_pb2.RBAC.FromString(f.typed_config.value).rules for f in manager(nobody).http_filters[:-1]]
+    deny_all = server(policy("c", "{}"))
+    [rules] = [rbac_pb2.RBAC.FromString(f.typed_config.value).rules for f in manager(deny_all).http_filters[:-1]]
     assert (rules.action, len(rules.policies)) == (0, 1)
 
 
-def test_addresses_are_taken_apart() -> None:
+def test_address_parsing() -> None:
     assert parse_server(f"{SERVER}[::]:50051") == HostPort("::", 50051)
     assert parse_host_port("a:1") == HostPort("a", 1)
     assert [parse_host_port(text) for text in ("", "a", "a:", "a:0", "a:65536", "::1:80", "[]:1")] == [None] * 7

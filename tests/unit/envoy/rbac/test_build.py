@@ -1,4 +1,4 @@
-"""AuthorizationPolicies in Envoy's words: each field and condition, what cannot be said, and which filters a workload has."""
+"""Translation of AuthorizationPolicy rules to Envoy RBAC policies."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ DOMAINS = ("td", "old")
 ANY = {"any": True}
 
 
-def built(rule: str, tcp: bool = False, allows: bool = True, domains: tuple[str, ...] = DOMAINS) -> Any:
-    """The policy of a rule, as plain data; None where there is none."""
+def policy_fields(rule: str, tcp: bool = False, allows: bool = True, domains: tuple[str, ...] = DOMAINS) -> Any:
+    """Return the RBAC policy of a rule as plain data, or None if the rule is dropped."""
     policy = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), RuleContext("own", domains, tcp), allows)
     return json_format.MessageToDict(policy) if policy is not None else None
 
 
-def permissions(rule: str, **how: Any) -> Any:
-    return [p["andRules"]["rules"] for p in built(rule, **how)["permissions"]]
+def permissions(rule: str, **options: Any) -> Any:
+    return [p["andRules"]["rules"] for p in policy_fields(rule, **options)["permissions"]]
 
 
-def principals(rule: str, **how: Any) -> Any:
-    return [p["andIds"]["ids"] for p in built(rule, **how)["principals"]]
+def principals(rule: str, **options: Any) -> Any:
+    return [p["andIds"]["ids"] for p in policy_fields(rule, **options)["principals"]]
 
 
-def one_of(*found: Any) -> Any:
-    return {"orRules": {"rules": list(found)}}
+def or_rules(*matches: Any) -> Any:
+    return {"orRules": {"rules": list(matches)}}
 
 
-def any_of(*found: Any) -> Any:
-    return {"orIds": {"ids": list(found)}}
+def or_ids(*matches: Any) -> Any:
+    return {"orIds": {"ids": list(matches)}}
 
 
 def header(name: str, **match: Any) -> Any:
@@ -46,7 +46,7 @@ def header(name: str, **match: Any) -> Any:
     }
 
 
-def named(**match: Any) -> Any:
+def principal_name(**match: Any) -> Any:
     return {"authenticated": {"principalName": match}}
 
 
@@ -68,7 +68,7 @@ def text_claim(name: str, **match: Any) -> Any:
     return claim(name, value={"stringMatch": match})
 
 
-def listed(value: Any) -> Any:
+def list_or_value(value: Any) -> Any:
     return {"orMatch": {"valueMatchers": [{"listMatch": {"oneOf": value}}, value]}}
 
 
@@ -89,39 +89,44 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("operation", "expected"), OPERATIONS, ids=[row[0] for row in OPERATIONS])
-def test_an_operation_in_envoys_words(operation: str, expected: Any) -> None:
-    assert permissions(f"to: [{{operation: {{{operation}}}}}]") == [[one_of(expected)]]
+def test_operations(operation: str, expected: Any) -> None:
+    assert permissions(f"to: [{{operation: {{{operation}}}}}]") == [[or_rules(expected)]]
     field = operation[0].upper() + operation[1:]
-    assert permissions(f"to: [{{operation: {{not{field}}}}}]") == [[{"notRule": one_of(expected)}]]
+    assert permissions(f"to: [{{operation: {{not{field}}}}}]") == [[{"notRule": or_rules(expected)}]]
 
 
 @pytest.mark.parametrize(
     ("template", "expected"), [("/a/{*}", "/a/*"), ("/{*}/b/{**}", "/*/b/**"), ("/{**}/end", "/**/end")]
 )
-def test_a_path_template_becomes_envoys_own(template: str, expected: str) -> None:
-    found = permissions(f"to: [{{operation: {{paths: ['{template}']}}}}]")[0][0]["orRules"]["rules"][0]["uriTemplate"]
-    assert found["name"] == "uri-template"
-    assert found["typedConfig"]["pathTemplate"] == expected
+def test_path_templates(template: str, expected: str) -> None:
+    template_match = permissions(f"to: [{{operation: {{paths: ['{template}']}}}}]")[0][0]["orRules"]["rules"][0][
+        "uriTemplate"
+    ]
+    assert template_match["name"] == "uri-template"
+    assert template_match["typedConfig"]["pathTemplate"] == expected
 
 
 SOURCES = [
-    ("principals: [far/ns/a/sa/b]", [named(exact="spiffe://far/ns/a/sa/b")]),
-    ("principals: [td/ns/a/sa/b]", [named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")]),
+    ("principals: [far/ns/a/sa/b]", [principal_name(exact="spiffe://far/ns/a/sa/b")]),
+    (
+        "principals: [td/ns/a/sa/b]",
+        [principal_name(exact="spiffe://td/ns/a/sa/b"), principal_name(exact="spiffe://old/ns/a/sa/b")],
+    ),
     (
         "principals: [cluster.local/ns/a/sa/b]",
-        [named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")],
+        [principal_name(exact="spiffe://td/ns/a/sa/b"), principal_name(exact="spiffe://old/ns/a/sa/b")],
     ),
-    ("principals: ['*/ns/a.b/sa/c']", [named(**regex(r"spiffe://.*/ns/a\.b/sa/c"))]),
-    ("principals: ['td/ns/a/*']", [named(prefix="spiffe://td/ns/a/")]),
-    ("principals: ['*']", [named(**regex(".+"))]),
-    ("namespaces: [a]", [named(**regex(".*/ns/a/.*"))]),
-    ("namespaces: ['a*b.']", [named(**regex(r".*/ns/a.*b\./.*"))]),
-    ("serviceAccounts: [a]", [named(**regex("spiffe://.+/ns/own/(.+/|)sa/a(/.+)?"))]),
-    ("serviceAccounts: [x/a]", [named(**regex("spiffe://.+/ns/x/(.+/|)sa/a(/.+)?"))]),
-    ("trustDomains: [far]", [named(prefix="spiffe://far/")]),
-    ("trustDomains: [old]", [named(prefix="spiffe://td/"), named(prefix="spiffe://old/")]),
-    ("trustDomains: ['*']", [named(prefix="spiffe://")]),
-    ("trustDomains: ['*.a.com']", [named(**regex(r"spiffe://[^/]*\.a\.com/.*"))]),
+    ("principals: ['*/ns/a.b/sa/c']", [principal_name(**regex(r"spiffe://.*/ns/a\.b/sa/c"))]),
+    ("principals: ['td/ns/a/*']", [principal_name(prefix="spiffe://td/ns/a/")]),
+    ("principals: ['*']", [principal_name(**regex(".+"))]),
+    ("namespaces: [a]", [principal_name(**regex(".*/ns/a/.*"))]),
+    ("namespaces: ['a*b.']", [principal_name(**regex(r".*/ns/a.*b\./.*"))]),
+    ("serviceAccounts: [a]", [principal_name(**regex("spiffe://.+/ns/own/(.+/|)sa/a(/.+)?"))]),
+    ("serviceAccounts: [x/a]", [principal_name(**regex("spiffe://.+/ns/x/(.+/|)sa/a(/.+)?"))]),
+    ("trustDomains: [far]", [principal_name(prefix="spiffe://far/")]),
+    ("trustDomains: [old]", [principal_name(prefix="spiffe://td/"), principal_name(prefix="spiffe://old/")]),
+    ("trustDomains: ['*']", [principal_name(prefix="spiffe://")]),
+    ("trustDomains: ['*.a.com']", [principal_name(**regex(r"spiffe://[^/]*\.a\.com/.*"))]),
     ("ipBlocks: [10.1.2.3/8]", [{"directRemoteIp": {"addressPrefix": "10.1.2.3", "prefixLen": 8}}]),
     ("ipBlocks: ['::1']", [{"directRemoteIp": {"addressPrefix": "::1", "prefixLen": 128}}]),
     ("remoteIpBlocks: [10.1.2.3]", [{"remoteIp": {"addressPrefix": "10.1.2.3", "prefixLen": 32}}]),
@@ -130,16 +135,16 @@ SOURCES = [
 
 @pytest.mark.parametrize(("source", "expected"), SOURCES, ids=[row[0] for row in SOURCES])
 @pytest.mark.parametrize("tcp", [False, True], ids=["requests", "connections"])
-def test_a_source_in_envoys_words(source: str, expected: Any, tcp: bool) -> None:
-    assert principals(f"from: [{{source: {{{source}}}}}]", tcp=tcp) == [[any_of(*expected)]]
+def test_sources(source: str, expected: Any, tcp: bool) -> None:
+    assert principals(f"from: [{{source: {{{source}}}}}]", tcp=tcp) == [[or_ids(*expected)]]
     field = source[0].upper() + source[1:]
-    assert principals(f"from: [{{source: {{not{field}}}}}]", tcp=tcp) == [[{"notId": any_of(*expected)}]]
+    assert principals(f"from: [{{source: {{not{field}}}}}]", tcp=tcp) == [[{"notId": or_ids(*expected)}]]
 
 
-def test_cve_2026_39350_dots_of_service_accounts_and_namespaces_are_dots() -> None:
-    found = principals("from: [{source: {serviceAccounts: [n.s/cert-manager.io]}}]")
-    assert found == [[any_of(named(**regex(r"spiffe://.+/ns/n\.s/(.+/|)sa/cert-manager\.io(/.+)?")))]]
-    assert principals("when: [{key: source.serviceAccount, values: [a.b]}]")[0][0]["orIds"]["ids"][0] == named(
+def test_cve_2026_39350_dots_are_escaped() -> None:
+    ids = principals("from: [{source: {serviceAccounts: [n.s/cert-manager.io]}}]")
+    assert ids == [[or_ids(principal_name(**regex(r"spiffe://.+/ns/n\.s/(.+/|)sa/cert-manager\.io(/.+)?")))]]
+    assert principals("when: [{key: source.serviceAccount, values: [a.b]}]")[0][0]["orIds"]["ids"][0] == principal_name(
         **regex(r"spiffe://.+/ns/own/(.+/|)sa/a\.b(/.+)?")
     )
 
@@ -158,7 +163,7 @@ REQUEST_PRINCIPALS = [
 
 
 @pytest.mark.parametrize(("value", "issuer", "subject"), REQUEST_PRINCIPALS, ids=[row[0] for row in REQUEST_PRINCIPALS])
-def test_a_principal_of_a_request_is_issuer_and_subject_of_its_token(value: str, issuer: Any, subject: Any) -> None:
+def test_request_principals(value: str, issuer: Any, subject: Any) -> None:
     expected = {"andIds": {"ids": [text_claim("iss", **issuer), text_claim("sub", **subject)]}}
     assert principals(f"from: [{{source: {{requestPrincipals: ['{value}']}}}}]") == [[expected]]
     assert principals(f"when: [{{key: request.auth.principal, notValues: ['{value}']}}]") == [[{"notId": expected}]]
@@ -169,33 +174,33 @@ ONE, TWO = (
     {"orMatch": {"valueMatchers": [{"stringMatch": {"exact": "a"}}, {"stringMatch": {"prefix": "b"}}]}},
 )
 CONDITIONS = [
-    ("request.auth.audiences", "[a]", claim("aud", value=listed(ONE))),
-    ("request.auth.presenter", "[a, 'b*']", claim("azp", value=listed(TWO))),
-    ("'request.auth.claims[g]'", "[a]", claim("g", value=listed(ONE))),
-    ("'request.auth.claims[g][h.i]'", "[a]", claim("g", "h.i", value=listed(ONE))),
-    ("'request.auth.claims[g[0]]'", "[a]", claim("g[0]", value=listed(ONE))),
-    ("'request.headers[X-Role]'", "[a, '*']", any_of(header("X-Role", exact="a"), header("X-Role", present=True))),
-    ("source.namespace", "[a]", any_of(named(**regex(".*/ns/a/.*")))),
+    ("request.auth.audiences", "[a]", claim("aud", value=list_or_value(ONE))),
+    ("request.auth.presenter", "[a, 'b*']", claim("azp", value=list_or_value(TWO))),
+    ("'request.auth.claims[g]'", "[a]", claim("g", value=list_or_value(ONE))),
+    ("'request.auth.claims[g][h.i]'", "[a]", claim("g", "h.i", value=list_or_value(ONE))),
+    ("'request.auth.claims[g[0]]'", "[a]", claim("g[0]", value=list_or_value(ONE))),
+    ("'request.headers[X-Role]'", "[a, '*']", or_ids(header("X-Role", exact="a"), header("X-Role", present=True))),
+    ("source.namespace", "[a]", or_ids(principal_name(**regex(".*/ns/a/.*")))),
     (
         "source.principal",
         "[td/ns/a/sa/b]",
-        any_of(named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")),
+        or_ids(principal_name(exact="spiffe://td/ns/a/sa/b"), principal_name(exact="spiffe://old/ns/a/sa/b")),
     ),
-    ("remote.ip", "[10.0.0.0/8]", any_of({"remoteIp": {"addressPrefix": "10.0.0.0", "prefixLen": 8}})),
+    ("remote.ip", "[10.0.0.0/8]", or_ids({"remoteIp": {"addressPrefix": "10.0.0.0", "prefixLen": 8}})),
 ]
 
 
 @pytest.mark.parametrize(("key", "values", "expected"), CONDITIONS, ids=[row[0] for row in CONDITIONS])
-def test_a_condition_on_who_asks(key: str, values: str, expected: Any) -> None:
+def test_source_conditions(key: str, values: str, expected: Any) -> None:
     assert principals(f"when: [{{key: {key}, values: {values}}}]") == [[expected]]
     assert principals(f"when: [{{key: {key}, notValues: {values}}}]") == [[{"notId": expected}]]
 
 
 METADATA = {"filter": "envoy.filters.http.lua", "path": [{"key": "tier"}]}
-ENDS = [
-    ("destination.ip", "[10.0.0.1]", one_of({"destinationIp": {"addressPrefix": "10.0.0.1", "prefixLen": 32}})),
-    ("destination.port", "['80']", one_of({"destinationPort": 80})),
-    ("connection.sni", "['*.com']", one_of({"requestedServerName": {"suffix": ".com"}})),
+DESTINATION_CONDITIONS = [
+    ("destination.ip", "[10.0.0.1]", or_rules({"destinationIp": {"addressPrefix": "10.0.0.1", "prefixLen": 32}})),
+    ("destination.port", "['80']", or_rules({"destinationPort": 80})),
+    ("connection.sni", "['*.com']", or_rules({"requestedServerName": {"suffix": ".com"}})),
     ("'experimental.envoy.filters.http.lua[tier]'", "[a]", {"metadata": {**METADATA, "value": ONE}}),
     (
         "'experimental.envoy.filters.http.lua[tier]'",
@@ -205,30 +210,32 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "values", "expected"), ENDS, ids=[f"{row[0]} {row[1]}" for row in ENDS])
-def test_a_condition_on_what_is_asked_for(key: str, values: str, expected: Any) -> None:
+@pytest.mark.parametrize(
+    ("key", "values", "expected"), DESTINATION_CONDITIONS, ids=[f"{row[0]} {row[1]}" for row in DESTINATION_CONDITIONS]
+)
+def test_destination_conditions(key: str, values: str, expected: Any) -> None:
     assert permissions(f"when: [{{key: {key}, values: {values}}}]") == [[expected]]
     assert permissions(f"when: [{{key: {key}, notValues: {values}}}]") == [[{"notRule": expected}]]
 
 
-def test_a_rule_that_asks_nothing_is_met_by_everything() -> None:
+def test_empty_rule_matches_everything() -> None:
     assert permissions("{}") == [[ANY]]
     assert principals("{}") == [[ANY]]
 
 
-def test_conditions_hold_for_every_source_and_operation() -> None:
+def test_conditions_apply_to_every_source_and_operation() -> None:
     rule = (
         "{from: [{source: {namespaces: [a]}}, {source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}], "
         "when: [{key: source.ip, values: [10.0.0.1]}, {key: destination.port, values: ['1']}]}"
     )
-    address = any_of({"directRemoteIp": {"addressPrefix": "10.0.0.1", "prefixLen": 32}})
+    address = or_ids({"directRemoteIp": {"addressPrefix": "10.0.0.1", "prefixLen": 32}})
     assert [ids[1] for ids in principals(rule)] == [address, address]
-    assert permissions(rule) == [[one_of(header(":method", exact="GET")), one_of({"destinationPort": 1})]]
+    assert permissions(rule) == [[or_rules(header(":method", exact="GET")), or_rules({"destinationPort": 1})]]
 
 
-# -- what cannot be said ---------------------------------------------------------------------------------------------------
+# -- untranslatable rules --------------------------------------------------------------------------------------------------
 
-FOR_HTTP = [
+HTTP_RULES = [
     "to: [{operation: {hosts: [a]}}]",
     "to: [{operation: {notHosts: [a]}}]",
     "to: [{operation: {methods: [GET]}}]",
@@ -242,7 +249,7 @@ FOR_HTTP = [
     "when: [{key: request.auth.presenter, values: [a]}]",
 ]
 TOO_LONG = "a" * MAX_LENGTH
-UNSAYABLE = [
+INVALID_RULES = [
     "from: [{source: {ipBlocks: [a]}}]",
     "from: [{source: {notRemoteIpBlocks: [10.0.0.0/8, a]}}]",
     "to: [{operation: {ports: [a]}}]",
@@ -257,47 +264,46 @@ UNSAYABLE = [
     "when: [{key: destination.ip, values: [a]}]",
     "when: [{key: 'experimental.envoy.filters.a', values: [a]}]",
 ]
-SIZES = [
+OVERSIZED_RULES = [
     f"from: [{{source: {{namespaces: [{TOO_LONG}]}}}}]",
     f"from: [{{source: {{serviceAccounts: [{TOO_LONG}]}}}}]",
     f"from: [{{source: {{principals: ['*{TOO_LONG}']}}}}]",
     f"from: [{{source: {{notTrustDomains: ['{TOO_LONG}*']}}}}]",
 ]
-OF_TWO = "{{from: [{{source: {{namespaces: [a]}}}}], {}}}"
 
 
-@pytest.mark.parametrize("rule", FOR_HTTP)
-def test_on_tcp_a_rule_that_allows_what_only_http_has_is_left_out(rule: str) -> None:
-    assert built(rule, tcp=True) is None
-    assert built(rule) is not None
+@pytest.mark.parametrize("rule", HTTP_RULES)
+def test_http_only_allow_rules_are_omitted_on_tcp(rule: str) -> None:
+    assert policy_fields(rule, tcp=True) is None
+    assert policy_fields(rule) is not None
 
 
-@pytest.mark.parametrize("rule", FOR_HTTP)
-def test_on_tcp_a_rule_that_denies_what_only_http_has_denies_without_asking_for_it(rule: str) -> None:
+@pytest.mark.parametrize("rule", HTTP_RULES)
+def test_http_only_fields_of_deny_rules_match_everything_on_tcp(rule: str) -> None:
     assert (permissions(rule, tcp=True, allows=False), principals(rule, tcp=True, allows=False)) == ([[ANY]], [[ANY]])
 
 
-@pytest.mark.parametrize("rule", UNSAYABLE)
-def test_what_cannot_be_compiled_allows_nothing_and_denies_more(rule: str) -> None:
-    assert built(rule) is None
+@pytest.mark.parametrize("rule", INVALID_RULES)
+def test_invalid_rules_allow_nothing_and_deny_everything(rule: str) -> None:
+    assert policy_fields(rule) is None
     assert (permissions(rule, allows=False), principals(rule, allows=False)) == ([[ANY]], [[ANY]])
 
 
-@pytest.mark.parametrize("rule", SIZES, ids=["namespace", "account", "principal", "trust domain"])
-def test_istio_security_2026_006_a_pattern_that_is_too_large_allows_nothing_and_denies_more(rule: str) -> None:
-    assert built(rule) is None
+@pytest.mark.parametrize("rule", OVERSIZED_RULES, ids=["namespace", "account", "principal", "trust domain"])
+def test_istio_security_2026_006_oversized_patterns(rule: str) -> None:
+    assert policy_fields(rule) is None
     assert principals(rule, allows=False) == [[ANY]]
 
 
-def test_one_source_that_cannot_be_said_takes_the_whole_rule_with_it() -> None:
-    assert built("from: [{source: {namespaces: [a]}}, {source: {ipBlocks: [x]}}]") is None
+def test_one_invalid_source_drops_the_allow_rule() -> None:
+    assert policy_fields("from: [{source: {namespaces: [a]}}, {source: {ipBlocks: [x]}}]") is None
 
 
 @pytest.mark.parametrize(
     ("text", "path"),
     [("[a]", ("a",)), ("[a][b]", ("a", "b")), ("[a[b]]", ("a[b]",)), ("[]", ()), ("a", ()), ("[a][]", ())],
 )
-def test_the_path_of_a_claim(text: str, path: tuple[str, ...]) -> None:
+def test_claim_paths(text: str, path: tuple[str, ...]) -> None:
     assert claim_path(text) == path
 
 
@@ -305,7 +311,7 @@ def test_the_path_of_a_claim(text: str, path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("principal", "named_in"),
+    ("principal", "expected"),
     [
         ("td/ns/a/sa/b", ["td/ns/a/sa/b", "old/ns/a/sa/b"]),
         ("old/ns/a/sa/b", ["td/ns/a/sa/b", "old/ns/a/sa/b"]),
@@ -322,9 +328,9 @@ def test_the_path_of_a_claim(text: str, path: tuple[str, ...]) -> None:
         ("td", ["td"]),
     ],
 )
-def test_a_principal_of_the_mesh_is_one_of_its_aliases_too(principal: str, named_in: list[str]) -> None:
-    assert in_all_domains([principal], DOMAINS) == named_in
+def test_trust_domain_aliases_of_principals(principal: str, expected: list[str]) -> None:
+    assert in_all_domains([principal], DOMAINS) == expected
 
 
-def test_a_trust_domain_of_the_mesh_brings_the_others_once() -> None:
+def test_trust_domain_aliases_are_added_once() -> None:
     assert with_aliases(["far", "old", "td"], DOMAINS) == ["far", "td", "old"]

@@ -1,4 +1,4 @@
-"""HTTPMatchRequest → RouteMatch: each condition, and what is decided for the proxy and port beforehand."""
+"""Translation of HTTPMatchRequest to RouteMatch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def match(**fields: Any) -> HTTPMatchRequest:
     return msgspec.convert(fields, HTTPMatchRequest)
 
 
-def built(**fields: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json_format.MessageToDict(build_match(match(**fields)))
-    return found
+def match_fields(**fields: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = json_format.MessageToDict(build_match(match(**fields)))
+    return plain
 
 
-def test_without_a_match_every_request() -> None:
+def test_missing_match_matches_every_request() -> None:
     assert json_format.MessageToDict(build_match(None)) == {"prefix": "/"}
 
 
@@ -34,12 +34,12 @@ def test_without_a_match_every_request() -> None:
         ({}, {"prefix": "/"}),
     ],
 )
-def test_paths(uri: dict[str, str], expected: dict[str, Any]) -> None:
-    assert built(uri=uri) == {**expected, "caseSensitive": True}
+def test_uri_matches(uri: dict[str, str], expected: dict[str, Any]) -> None:
+    assert match_fields(uri=uri) == {**expected, "caseSensitive": True}
 
 
-def test_case() -> None:
-    assert built(uri={"exact": "/a"}, ignoreUriCase=True) == {"path": "/a", "caseSensitive": False}
+def test_uri_matches_ignore_case() -> None:
+    assert match_fields(uri={"exact": "/a"}, ignoreUriCase=True) == {"path": "/a", "caseSensitive": False}
 
 
 def header(name: str, **condition: Any) -> dict[str, Any]:
@@ -73,12 +73,12 @@ def header(name: str, **condition: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_headers(fields: dict[str, Any], expected: list[dict[str, Any]]) -> None:
-    assert built(**fields)["headers"] == expected
+def test_header_matches(fields: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    assert match_fields(**fields)["headers"] == expected
 
 
-def test_query_parameters() -> None:
-    assert built(queryParams={"b": {"exact": "1"}, "a": {}, "c": {"regex": "x+"}})["queryParameters"] == [
+def test_query_parameter_matches() -> None:
+    assert match_fields(queryParams={"b": {"exact": "1"}, "a": {}, "c": {"regex": "x+"}})["queryParameters"] == [
         {"name": "a", "presentMatch": True},
         {"name": "b", "stringMatch": {"exact": "1"}},
         {"name": "c", "stringMatch": {"safeRegex": {"regex": "x+"}}},
@@ -94,29 +94,29 @@ def test_query_parameters() -> None:
         ("@Request.Auth.Claims[a]", ["payload", "a"]),
     ],
 )
-def test_claims(name: str, path: list[str]) -> None:
-    (found,) = built(headers={name: {"exact": "v"}})["dynamicMetadata"]
+def test_claim_matches(name: str, path: list[str]) -> None:
+    (matcher,) = match_fields(headers={name: {"exact": "v"}})["dynamicMetadata"]
     value = {"stringMatch": {"exact": "v"}}
-    assert found == {
+    assert matcher == {
         "filter": "envoy.filters.http.jwt_authn",
         "path": [{"key": key} for key in path],
         "value": {"orMatch": {"valueMatchers": [{"listMatch": {"oneOf": value}}, value]}},
     }
-    assert "headers" not in built(headers={name: {"exact": "v"}})
-    assert built(withoutHeaders={name: {"exact": "v"}})["dynamicMetadata"] == [{**found, "invert": True}]
+    assert "headers" not in match_fields(headers={name: {"exact": "v"}})
+    assert match_fields(withoutHeaders={name: {"exact": "v"}})["dynamicMetadata"] == [{**matcher, "invert": True}]
 
 
 @pytest.mark.parametrize("value", [{}, {"regex": "*"}])
-def test_a_claim_that_is_only_to_be_there(value: dict[str, str]) -> None:
-    (found,) = built(headers={"@request.auth.claims.a": value})["dynamicMetadata"]
-    assert found["value"] == {"presentMatch": True}
+def test_claim_presence(value: dict[str, str]) -> None:
+    (matcher,) = match_fields(headers={"@request.auth.claims.a": value})["dynamicMetadata"]
+    assert matcher["value"] == {"presentMatch": True}
 
 
 @pytest.mark.parametrize(
     "name", [*(f"@request.auth.claims{rest}" for rest in ("", ".", "[]", "-a")), "request.auth.claims.a"]
 )
-def test_no_claims(name: str) -> None:
-    assert built(headers={name: {"exact": "v"}})["headers"][0]["name"] == name
+def test_other_headers_are_not_claims(name: str) -> None:
+    assert match_fields(headers={name: {"exact": "v"}})["headers"][0]["name"] == name
 
 
 SOURCES = [
@@ -136,7 +136,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), SOURCES)
-def test_sources(fields: dict[str, Any], expected: bool) -> None:
+def test_proxy_and_port_matches(fields: dict[str, Any], expected: bool) -> None:
     assert (
         matches_proxy(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t"))))
         is expected
@@ -157,5 +157,5 @@ def test_sources(fields: dict[str, Any], expected: bool) -> None:
         ({"port": 80}, True),
     ],
 )
-def test_catch_all(fields: dict[str, Any], expected: bool) -> None:
+def test_catch_all_matches(fields: dict[str, Any], expected: bool) -> None:
     assert is_catch_all(build_match(match(**fields))) is expected

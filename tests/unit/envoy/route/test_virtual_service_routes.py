@@ -1,4 +1,4 @@
-"""VirtualService → routes: actions, headers, retries, faults, mirrors, cross-origin policy, hashing, sessions, order."""
+"""Translation of VirtualServices to routes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from pilot.mesh.scope.sidecar_scope import OutboundPolicy
 TO = [{"destination": {"host": "a.com"}}]
 
 
-def decoded(plain: Any, kind: Any) -> Any:
+def decode(plain: Any, kind: Any) -> Any:
     return msgspec.convert(plain, kind, dec_hook=lambda t, v: parse_duration(v) if t is Duration else v)
 
 
 def service(*rules: dict[str, Any]) -> Object[VirtualService]:
-    """Not validated: builders must cope with what gets past validation too."""
+    """Return an unvalidated VirtualService, because builders must cope with objects that bypassed validation."""
     return Object(
         GroupKind(NETWORKING, "VirtualService"),
         "ns",
         "v",
-        decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService),
+        decode({"hosts": ["a.com"], "http": list(rules)}, VirtualService),
     )
 
 
-def built(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:
+def routes_of(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:
     routes: list[route_components_pb2.Route] = build_routes(service(*rules), RouteContext(port=port, **context))
     return [json_format.MessageToDict(r) for r in routes]
 
 
-def one(rule: dict[str, Any], **context: Any) -> dict[str, Any]:
-    (found,) = built(rule, **context)
-    return found
+def only_route(rule: dict[str, Any], **context: Any) -> dict[str, Any]:
+    (route,) = routes_of(rule, **context)
+    return route
 
 
 PREVIOUS_HOSTS = [
@@ -73,8 +73,10 @@ RETRIES = {
 }
 
 
-def test_the_whole_route() -> None:
-    assert one({"name": "r", "match": [{"name": "m", "uri": {"prefix": "/a"}, "statPrefix": "s"}], "route": TO}) == {
+def test_route_fields() -> None:
+    assert only_route(
+        {"name": "r", "match": [{"name": "m", "uri": {"prefix": "/a"}, "statPrefix": "s"}], "route": TO}
+    ) == {
         "name": "r.m",
         "match": {"prefix": "/a", "caseSensitive": True},
         "metadata": {
@@ -89,25 +91,25 @@ def test_the_whole_route() -> None:
 # -- order -----------------------------------------------------------------------------------------------------------------
 
 
-def test_routes_behind_one_that_takes_everything_are_left_out() -> None:
+def test_routes_after_a_catch_all_are_omitted() -> None:
     rules = [
         {"match": [{"uri": {"prefix": "/a"}}, {"uri": {"prefix": "/"}}, {"uri": {"prefix": "/b"}}], "route": TO},
         {"route": TO},
     ]
-    assert [r["match"]["prefix"] for r in built(*rules)] == ["/a", "/"]
-    assert len(built({"route": TO}, {"route": TO})) == 1
+    assert [r["match"]["prefix"] for r in routes_of(*rules)] == ["/a", "/"]
+    assert len(routes_of({"route": TO}, {"route": TO})) == 1
 
 
-def test_conditions_for_others_are_left_out() -> None:
+def test_matches_of_other_ports_and_namespaces_are_omitted() -> None:
     rules = [{"match": [{"port": 81}, {"sourceNamespace": "x"}], "route": TO}]
-    assert built(*rules) == []
+    assert routes_of(*rules) == []
     assert not has_routes(service(*rules).spec, 80, frozenset(("mesh",)), "ns", frozenset())
     assert has_routes(service(*rules).spec, 81, frozenset(("mesh",)), "ns", frozenset())
-    assert len(built(*rules, port=81)) == 1
-    assert len(built(*rules, namespace="x")) == 1
+    assert len(routes_of(*rules, port=81)) == 1
+    assert len(routes_of(*rules, namespace="x")) == 1
 
 
-# -- where to --------------------------------------------------------------------------------------------------------------
+# -- destinations ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -121,16 +123,20 @@ def test_conditions_for_others_are_left_out() -> None:
         ({"host": "a.com"}, DestinationService((80,), external_name="b.com"), 80, "outbound|80||b.com"),
     ],
 )
-def test_clusters(destination: dict[str, Any], target: DestinationService | None, port: int, cluster: str) -> None:
-    found = one({"route": [{"destination": destination}]}, port=port, destinations={"a.com": target} if target else {})
-    assert found["route"]["cluster"] == cluster
+def test_destination_clusters(
+    destination: dict[str, Any], target: DestinationService | None, port: int, cluster: str
+) -> None:
+    route = only_route(
+        {"route": [{"destination": destination}]}, port=port, destinations={"a.com": target} if target else {}
+    )
+    assert route["route"]["cluster"] == cluster
 
 
-def test_weights() -> None:
+def test_weighted_destinations() -> None:
     route = [{"destination": {"host": h}, "weight": w} for h, w in (("a.com", 90), ("b.com", 10), ("c.com", 0))]
     route[1]["headers"] = {"request": {"set": {"x": "1", "Host": "h"}}, "response": {"remove": ["y"]}}
-    found = one({"route": route})
-    assert found["route"]["weightedClusters"] == {
+    result = only_route({"route": route})
+    assert result["route"]["weightedClusters"] == {
         "clusters": [
             {"name": "outbound|80||a.com", "weight": 90},
             {
@@ -144,21 +150,24 @@ def test_weights() -> None:
             },
         ]
     }
-    assert found["decorator"]["operation"] == "v:80/*"
+    assert result["decorator"]["operation"] == "v:80/*"
 
 
 @pytest.mark.parametrize("rule", [{"redirect": {"uri": "/b", "redirectCode": 399}}, {"route": []}])
-def test_a_rule_that_leads_nowhere_is_left_out(rule: dict[str, Any]) -> None:
-    assert built({"match": [{"uri": {"prefix": "/a"}}], **rule}, {"route": TO})[0]["match"] == {"prefix": "/"}
+def test_rules_without_action_are_omitted(rule: dict[str, Any]) -> None:
+    assert routes_of({"match": [{"uri": {"prefix": "/a"}}], **rule}, {"route": TO})[0]["match"] == {"prefix": "/"}
 
 
-def test_a_single_destination_needs_no_weight() -> None:
-    assert one({"route": [{"destination": {"host": "a.com"}, "weight": 0}]})["route"]["cluster"] == "outbound|80||a.com"
+def test_single_destination_ignores_its_weight() -> None:
+    assert (
+        only_route({"route": [{"destination": {"host": "a.com"}, "weight": 0}]})["route"]["cluster"]
+        == "outbound|80||a.com"
+    )
 
 
 @pytest.mark.parametrize(("timeout", "expected"), [("5s", "5s"), ("0s", "0s"), ("1500ms", "1.500s")])
 def test_timeouts(timeout: str, expected: str) -> None:
-    route = one({"route": TO, "timeout": timeout})["route"]
+    route = only_route({"route": TO, "timeout": timeout})["route"]
     assert route["timeout"] == route["maxGrpcTimeout"] == expected
 
 
@@ -170,18 +179,18 @@ def test_header_operations() -> None:
         "request": {"set": {"b": "1", "a": "2"}, "add": {"c": "3"}, "remove": ["d", "host", ":path"]},
         "response": {"set": {"e": "4", ":status": "200"}, "add": {"f": "5"}, "remove": ["g"]},
     }
-    found = one({"headers": headers, "route": [{**TO[0], "headers": {"request": {"add": {"z": "9"}}}}]})
+    route = only_route({"headers": headers, "route": [{**TO[0], "headers": {"request": {"add": {"z": "9"}}}}]})
     assert [
-        (h["header"]["key"], h.get("appendAction", "APPEND_IF_EXISTS_OR_ADD")) for h in found["requestHeadersToAdd"]
+        (h["header"]["key"], h.get("appendAction", "APPEND_IF_EXISTS_OR_ADD")) for h in route["requestHeadersToAdd"]
     ] == [
         ("a", "OVERWRITE_IF_EXISTS_OR_ADD"),
         ("b", "OVERWRITE_IF_EXISTS_OR_ADD"),
         ("c", "APPEND_IF_EXISTS_OR_ADD"),
         ("z", "APPEND_IF_EXISTS_OR_ADD"),
     ]
-    assert found["requestHeadersToRemove"] == ["d"]
-    assert [h["header"]["key"] for h in found["responseHeadersToAdd"]] == ["e", "f"]
-    assert found["responseHeadersToRemove"] == ["g"]
+    assert route["requestHeadersToRemove"] == ["d"]
+    assert [h["header"]["key"] for h in route["responseHeadersToAdd"]] == ["e", "f"]
+    assert route["responseHeadersToRemove"] == ["g"]
 
 
 @pytest.mark.parametrize(
@@ -193,11 +202,11 @@ def test_header_operations() -> None:
         ({"headers": {"request": {"set": {"Host": "set"}}}, "rewrite": {"authority": "rewrite"}}, "rewrite"),
     ],
 )
-def test_the_host_that_a_request_goes_on_with(rule: dict[str, Any], expected: str) -> None:
-    assert one({**rule, "route": TO})["route"]["hostRewriteLiteral"] == expected
-    own = [{**TO[0], "headers": {"request": {"set": {"host": "own"}}}}]
-    assert one({**rule, "route": own})["route"]["hostRewriteLiteral"] == expected
-    assert one({"route": own})["route"]["hostRewriteLiteral"] == "own"
+def test_host_rewrite_precedence(rule: dict[str, Any], expected: str) -> None:
+    assert only_route({**rule, "route": TO})["route"]["hostRewriteLiteral"] == expected
+    route = [{**TO[0], "headers": {"request": {"set": {"host": "own"}}}}]
+    assert only_route({**rule, "route": route})["route"]["hostRewriteLiteral"] == expected
+    assert only_route({"route": route})["route"]["hostRewriteLiteral"] == "own"
 
 
 @pytest.mark.parametrize(
@@ -211,15 +220,16 @@ def test_the_host_that_a_request_goes_on_with(rule: dict[str, Any], expected: st
     ],
 )
 def test_rewrites(rewrite: dict[str, Any], expected: dict[str, Any]) -> None:
-    route = one({"match": [{"uri": {"prefix": "/a"}}], "rewrite": rewrite, "route": TO})["route"]
+    route = only_route({"match": [{"uri": {"prefix": "/a"}}], "rewrite": rewrite, "route": TO})["route"]
     assert route.items() >= expected.items()
     assert "appendXForwardedHost" not in route
     assert (
-        one({"rewrite": {"authority": "x"}, "route": TO}, forwarded_host=True)["route"]["appendXForwardedHost"] is True
+        only_route({"rewrite": {"authority": "x"}, "route": TO}, forwarded_host=True)["route"]["appendXForwardedHost"]
+        is True
     )
 
 
-# -- answers without an upstream -------------------------------------------------------------------------------------------
+# -- redirects and direct responses ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -256,10 +266,10 @@ def test_rewrites(rewrite: dict[str, Any], expected: dict[str, Any]) -> None:
     ],
 )
 def test_redirects(redirect: dict[str, Any], context: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = one({"redirect": redirect}, **context)
-    assert found["redirect"] == expected
-    assert found["decorator"]["operation"] == f"v:{context.get('port', 80)}/*"
-    assert "route" not in found
+    route = only_route({"redirect": redirect}, **context)
+    assert route["redirect"] == expected
+    assert route["decorator"]["operation"] == f"v:{context.get('port', 80)}/*"
+    assert "route" not in route
 
 
 @pytest.mark.parametrize(
@@ -271,7 +281,7 @@ def test_redirects(redirect: dict[str, Any], context: dict[str, Any], expected: 
     ],
 )
 def test_direct_responses(response: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert one({"directResponse": response})["directResponse"] == expected
+    assert only_route({"directResponse": response})["directResponse"] == expected
 
 
 # -- retries ---------------------------------------------------------------------------------------------------------------
@@ -303,20 +313,25 @@ def test_direct_responses(response: dict[str, Any], expected: dict[str, Any]) ->
         ),
     ],
 )
-def test_retries(retries: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    assert one({"route": TO, "retries": retries})["route"].get("retryPolicy") == expected
+def test_retry_policies(retries: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    assert only_route({"route": TO, "retries": retries})["route"].get("retryPolicy") == expected
 
 
-def test_retries_elsewhere() -> None:
-    policy = one({"route": TO, "retries": {"attempts": 2, "retryRemoteLocalities": True}})["route"]["retryPolicy"]
+def test_retry_remote_localities() -> None:
+    policy = only_route({"route": TO, "retries": {"attempts": 2, "retryRemoteLocalities": True}})["route"][
+        "retryPolicy"
+    ]
     assert policy["retryPriority"]["name"] == "envoy.retry_priorities.previous_priorities"
     assert policy["retryPriority"]["typedConfig"]["updateFrequency"] == 2
 
 
-def test_the_mesh_has_a_default() -> None:
+def test_mesh_default_retry_policy() -> None:
     retries = service({"route": TO, "retries": {"attempts": 7}}).spec.http[0].retries
-    assert one({"route": TO}, retries=retries)["route"]["retryPolicy"]["numRetries"] == 7
-    assert one({"route": TO, "retries": {"attempts": 1}}, retries=retries)["route"]["retryPolicy"]["numRetries"] == 1
+    assert only_route({"route": TO}, retries=retries)["route"]["retryPolicy"]["numRetries"] == 7
+    assert (
+        only_route({"route": TO, "retries": {"attempts": 1}}, retries=retries)["route"]["retryPolicy"]["numRetries"]
+        == 1
+    )
 
 
 def millionths(numerator: int) -> dict[str, Any]:
@@ -350,8 +365,8 @@ def millionths(numerator: int) -> dict[str, Any]:
     ],
 )
 def test_faults(fault: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = one({"route": TO, "fault": fault})["typedPerFilterConfig"]["envoy.filters.http.fault"]
-    assert found == {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", **expected}
+    config = only_route({"route": TO, "fault": fault})["typedPerFilterConfig"]["envoy.filters.http.fault"]
+    assert config == {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", **expected}
 
 
 MIRROR = {"cluster": "outbound|80||m.com", "traceSampled": False, "disableShadowHostSuffixAppend": True}
@@ -376,16 +391,18 @@ ALL = {"defaultValue": {"numerator": 100}}
     ],
 )
 def test_mirrors(rule: dict[str, Any], expected: list[dict[str, Any]]) -> None:
-    found = one({**rule, "route": TO})["route"].get("requestMirrorPolicies", [])
-    assert found == [{**MIRROR, "runtimeFraction": share} for share in expected]
+    policies = only_route({**rule, "route": TO})["route"].get("requestMirrorPolicies", [])
+    assert policies == [{**MIRROR, "runtimeFraction": share} for share in expected]
 
 
-def test_mirrored_hosts_may_end_in_shadow() -> None:
-    (found,) = one({"mirror": {"host": "m.com"}, "route": TO}, shadow_suffix=True)["route"]["requestMirrorPolicies"]
-    assert "disableShadowHostSuffixAppend" not in found
+def test_shadow_host_suffix() -> None:
+    (policy,) = only_route({"mirror": {"host": "m.com"}, "route": TO}, shadow_suffix=True)["route"][
+        "requestMirrorPolicies"
+    ]
+    assert "disableShadowHostSuffixAppend" not in policy
 
 
-def test_cross_origin_policy() -> None:
+def test_cors_policy() -> None:
     policy = {
         "allowOrigins": [{"exact": "https://a.com"}, {"regex": ".*\\.b\\.com"}],
         "allowMethods": ["GET", "PUT"],
@@ -395,8 +412,8 @@ def test_cross_origin_policy() -> None:
         "allowCredentials": False,
         "unmatchedPreflights": "IGNORE",
     }
-    found = one({"route": TO, "corsPolicy": policy})["typedPerFilterConfig"]["envoy.filters.http.cors"]
-    assert found == {
+    config = only_route({"route": TO, "corsPolicy": policy})["typedPerFilterConfig"]["envoy.filters.http.cors"]
+    assert config == {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
         "allowOriginStringMatch": [{"exact": "https://a.com"}, {"safeRegex": {"regex": ".*\\.b\\.com"}}],
         "allowMethods": "GET,PUT",
@@ -407,14 +424,16 @@ def test_cross_origin_policy() -> None:
         "filterEnabled": {"defaultValue": {"numerator": 100}},
         "forwardNotMatchingPreflights": False,
     }
-    bare = one({"route": TO, "corsPolicy": {"allowOrigin": ["*"]}})["typedPerFilterConfig"]["envoy.filters.http.cors"]
+    bare = only_route({"route": TO, "corsPolicy": {"allowOrigin": ["*"]}})["typedPerFilterConfig"][
+        "envoy.filters.http.cors"
+    ]
     assert bare["allowOriginStringMatch"] == [{"exact": "*"}]
     assert bare["forwardNotMatchingPreflights"] is True
 
 
-def test_a_gateway_tells_of_http3() -> None:
-    found = one({"route": TO}, port=443, alt_svc=True)
-    assert found["responseHeadersToAdd"] == [{"header": {"key": "alt-svc", "value": 'h3=":443"; ma=86400'}}]
+def test_alt_svc_header() -> None:
+    route = only_route({"route": TO}, port=443, alt_svc=True)
+    assert route["responseHeadersToAdd"] == [{"header": {"key": "alt-svc", "value": 'h3=":443"; ma=86400'}}]
 
 
 # -- hashing and sessions --------------------------------------------------------------------------------------------------
@@ -423,12 +442,12 @@ HASH = ConsistentHashLB(http_header_name="x-user")
 KEY = DestinationKey("a.com", "", 0)
 
 
-def test_hashed_requests_go_to_the_same_host_again() -> None:
-    route = one({"route": TO}, consistent_hashes={KEY: HASH})["route"]
+def test_consistent_hash_disables_previous_hosts_predicate() -> None:
+    route = only_route({"route": TO}, consistent_hashes={KEY: HASH})["route"]
     assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
     assert "retryHostPredicate" not in route["retryPolicy"]
     weighted = [{"destination": {"host": h}, "weight": 50} for h in ("a.com", "b.com")]
-    route = one({"route": weighted}, consistent_hashes={KEY: HASH})["route"]
+    route = only_route({"route": weighted}, consistent_hashes={KEY: HASH})["route"]
     assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
     assert "retryHostPredicate" in route["retryPolicy"]
 
@@ -456,9 +475,9 @@ def test_hashed_requests_go_to_the_same_host_again() -> None:
         ({"httpQueryParameterName": ""}, None),
     ],
 )
-def test_what_is_hashed(settings: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    found = build_hash_policy(decoded(settings, ConsistentHashLB))
-    assert (json_format.MessageToDict(found) if found is not None else None) == expected
+def test_hash_policies(settings: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    hash_policy = build_hash_policy(decode(settings, ConsistentHashLB))
+    assert (json_format.MessageToDict(hash_policy) if hash_policy is not None else None) == expected
 
 
 RULE = {
@@ -499,11 +518,11 @@ RULE = {
         ("absent", 0, "rule"),
     ],
 )
-def test_the_most_special_settings(subset: str, port: int, expected: str) -> None:
-    rule = decoded(RULE, DestinationRule)
-    found = destination_hash(rule, subset, port)
-    assert found is not None
-    assert found.http_header_name == expected
+def test_consistent_hash_precedence(subset: str, port: int, expected: str) -> None:
+    rule = decode(RULE, DestinationRule)
+    consistent_hash = destination_hash(rule, subset, port)
+    assert consistent_hash is not None
+    assert consistent_hash.http_header_name == expected
     assert has_consistent_hash(rule)
     assert not has_consistent_hash(DestinationRule(host="a.com"))
 
@@ -521,28 +540,28 @@ def test_the_most_special_settings(subset: str, port: int, expected: str) -> Non
 def test_sticky_sessions(sessions: list[StickySession | None], expected: dict[str, str] | None) -> None:
     hosts = [f"h{i}.com" for i in range(len(sessions))]
     destinations = {h: DestinationService((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
-    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, destinations=destinations).get(
-        "typedPerFilterConfig", {}
-    )
-    config = found.get("envoy.filters.http.stateful_session")
+    filters = only_route(
+        {"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, destinations=destinations
+    ).get("typedPerFilterConfig", {})
+    config = filters.get("envoy.filters.http.stateful_session")
     cookie = config["statefulSession"]["sessionState"]["typedConfig"]["cookie"] if config else None
     assert cookie == expected
 
 
-def test_sessions_by_header() -> None:
-    found = one({"route": TO}, destinations={"a.com": DestinationService((80,), session=StickySession(header="x-s"))})[
-        "typedPerFilterConfig"
-    ]
-    state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
+def test_sticky_session_by_header() -> None:
+    filters = only_route(
+        {"route": TO}, destinations={"a.com": DestinationService((80,), session=StickySession(header="x-s"))}
+    )["typedPerFilterConfig"]
+    state = filters["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
     assert state["name"] == "envoy.http.stateful_session.header"
     assert state["typedConfig"]["name"] == "x-s"
 
 
-# -- the side that serves --------------------------------------------------------------------------------------------------
+# -- inbound routes --------------------------------------------------------------------------------------------------------
 
 
 def test_inbound_routes() -> None:
-    found = json_format.MessageToDict(build_inbound_routes("inbound|8080||", "a.com", 80, Protocol.HTTP, None))
+    configuration = json_format.MessageToDict(build_inbound_routes("inbound|8080||", "a.com", 80, Protocol.HTTP, None))
     no_time = {"maxStreamDuration": "0s", "grpcTimeoutHeaderMax": "0s"}
     action = {"cluster": "inbound|8080||", "timeout": "0s", "maxStreamDuration": no_time}
     retry = {"retryOn": "reset-before-request", "numRetries": 2}
@@ -553,7 +572,7 @@ def test_inbound_routes() -> None:
         "route": {**action, "retryPolicy": retry},
     }
     host = {"name": "inbound|http|80", "domains": ["*"], "routes": [route]}
-    assert found == {"name": "inbound|8080||", "virtualHosts": [host], "validateClusters": False}
+    assert configuration == {"name": "inbound|8080||", "virtualHosts": [host], "validateClusters": False}
 
 
 @pytest.mark.parametrize(
@@ -568,9 +587,9 @@ def test_inbound_routes() -> None:
     ],
 )
 def test_inbound_retries(protocol: Protocol, retries: dict[str, Any] | None, expected: dict[str, Any] | None) -> None:
-    policy = decoded(retries, HTTPRetry) if retries is not None else None
-    built = build_inbound_routes("c", "a.com", 80, protocol, policy).virtual_hosts[0].routes[0].route
-    assert (json_format.MessageToDict(built.retry_policy) if built.HasField("retry_policy") else None) == expected
+    policy = decode(retries, HTTPRetry) if retries is not None else None
+    action = build_inbound_routes("c", "a.com", 80, protocol, policy).virtual_hosts[0].routes[0].route
+    assert (json_format.MessageToDict(action.retry_policy) if action.HasField("retry_policy") else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -585,9 +604,9 @@ def test_inbound_retries(protocol: Protocol, retries: dict[str, Any] | None, exp
         (OutboundPolicy("REGISTRY_ONLY"), ("block_all", "")),
     ],
 )
-def test_unknown_hosts(policy: OutboundPolicy, expected: tuple[str, str]) -> None:
-    found = build_catch_all(policy, True, False)
-    assert (found.name, found.routes[0].route.cluster) == expected
-    assert list(found.domains) == ["*"]
-    assert found.include_request_attempt_count
-    assert found.routes[0].direct_response.status == (0 if expected[1] else 502)
+def test_catch_all_virtual_host(policy: OutboundPolicy, expected: tuple[str, str]) -> None:
+    host = build_catch_all(policy, True, False)
+    assert (host.name, host.routes[0].route.cluster) == expected
+    assert list(host.domains) == ["*"]
+    assert host.include_request_attempt_count
+    assert host.routes[0].direct_response.status == (0 if expected[1] else 502)

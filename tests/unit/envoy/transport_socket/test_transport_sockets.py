@@ -1,4 +1,4 @@
-"""TLS contexts of listeners, and where secrets come from."""
+"""Downstream TLS contexts and the sources of their secrets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def server(
     context = build_server_context(
         ServerTLSSettings(**settings), certificates or ServerCertificates(), quic=quic, defaults=defaults
     )
-    found: dict[str, Any] = json_format.MessageToDict(context)
-    return found
+    fields: dict[str, Any] = json_format.MessageToDict(context)
+    return fields
 
 
-def served(context: dict[str, Any]) -> list[str]:
+def certificate_names(context: dict[str, Any]) -> list[str]:
     return [c["name"] for c in context["commonTlsContext"]["tlsCertificateSdsSecretConfigs"]]
 
 
@@ -49,7 +49,7 @@ FILES = {"server_certificate": "/c", "private_key": "/k", "ca_certificates": "/c
 
 
 @pytest.mark.parametrize(
-    ("settings", "certificates", "verified_by", "required"),
+    ("settings", "certificates", "root_name", "required"),
     [
         ({"mode": "SIMPLE", "credential_name": "web"}, ["kubernetes://web"], None, False),
         ({"mode": "MUTUAL", "credential_name": "web"}, ["kubernetes://web"], "kubernetes://web-cacert", True),
@@ -80,15 +80,17 @@ FILES = {"server_certificate": "/c", "private_key": "/k", "ca_certificates": "/c
         ({"mode": "SIMPLE", "credential_name": "builtin://"}, ["default"], None, False),
     ],
 )
-def test_servers(settings: dict[str, Any], certificates: list[str], verified_by: str | None, required: bool) -> None:
+def test_server_contexts(
+    settings: dict[str, Any], certificates: list[str], root_name: str | None, required: bool
+) -> None:
     context = server(**settings)
-    assert served(context) == certificates
-    assert roots(context) == verified_by
+    assert certificate_names(context) == certificates
+    assert roots(context) == root_name
     assert context["requireClientCertificate"] is required
     assert context["commonTlsContext"]["alpnProtocols"] == ["h2", "http/1.1"]
 
 
-def test_http3_cannot_ask_for_certificates() -> None:
+def test_http3_requires_no_client_certificate() -> None:
     context = build_server_context(
         ServerTLSSettings(mode="MUTUAL", credential_name="web"), ServerCertificates(), HTTP3_ALPN, quic=True
     )
@@ -97,15 +99,15 @@ def test_http3_cannot_ask_for_certificates() -> None:
     assert build_quic_downstream(context).name == "envoy.transport_sockets.quic"
 
 
-def test_verification() -> None:
-    found = server(
+def test_client_certificate_verification() -> None:
+    context = server(
         mode="MUTUAL",
         credential_name="web",
         subject_alt_names=("a",),
         verify_certificate_hash=("h",),
         verify_certificate_spki=("s",),
     )
-    assert found["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
+    assert context["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
         "matchSubjectAltNames": [{"exact": "a"}],
         "verifyCertificateHash": ["h"],
         "verifyCertificateSpki": ["s"],
@@ -141,7 +143,7 @@ def test_verification() -> None:
         ),
     ],
 )
-def test_parameters(settings: dict[str, Any], defaults: TLSConfig | None, expected: Any) -> None:
+def test_tls_parameters(settings: dict[str, Any], defaults: TLSConfig | None, expected: Any) -> None:
     assert (
         server(mode="SIMPLE", credential_name="web", defaults=defaults, **settings)["commonTlsContext"].get("tlsParams")
         == expected
@@ -149,9 +151,9 @@ def test_parameters(settings: dict[str, Any], defaults: TLSConfig | None, expect
     assert "tlsParams" not in server(mode="ISTIO_MUTUAL", defaults=defaults, **settings)["commonTlsContext"]
 
 
-def test_inbound_mutual_tls() -> None:
-    found = json_format.MessageToDict(build_inbound_context(ServerCertificates(), PEER_ALPN, ("td", "old")))
-    common = found["commonTlsContext"]
+def test_inbound_mutual_tls_context() -> None:
+    context = json_format.MessageToDict(build_inbound_context(ServerCertificates(), PEER_ALPN, ("td", "old")))
+    common = context["commonTlsContext"]
     assert common["alpnProtocols"] == ["istio-peer-exchange", "h2", "http/1.1"]
     assert common["tlsParams"] == {
         "tlsMinimumProtocolVersion": "TLSv1_2",
@@ -160,7 +162,11 @@ def test_inbound_mutual_tls() -> None:
     }
     names = common["combinedValidationContext"]["defaultValidationContext"]["matchSubjectAltNames"]
     assert names == [{"prefix": "spiffe://td/"}, {"prefix": "spiffe://old/"}]
-    assert (served(found), roots(found), found["requireClientCertificate"]) == (["default"], "ROOTCA", True)
+    assert (certificate_names(context), roots(context), context["requireClientCertificate"]) == (
+        ["default"],
+        "ROOTCA",
+        True,
+    )
     strict = build_inbound_context(
         ServerCertificates(), ("h2",), (), TLSConfig(min_protocol_version="TLSV1_3", cipher_suites=("AES128-SHA",))
     )
@@ -178,19 +184,19 @@ def test_inbound_mutual_tls() -> None:
         ("fips-140-3", {"compliancePolicies": ["FIPS_202205"]}),
     ],
 )
-def test_inbound_mutual_tls_keeps_to_the_compliance_policy(compliance: str, parameters: dict[str, Any]) -> None:
-    built = build_inbound_context(ServerCertificates(), PEER_ALPN, ("td",), compliance=compliance)
-    found = json_format.MessageToDict(built)["commonTlsContext"]["tlsParams"]
-    assert {**found, **parameters} == found
+def test_inbound_mutual_tls_compliance_policy(compliance: str, parameters: dict[str, Any]) -> None:
+    context = build_inbound_context(ServerCertificates(), PEER_ALPN, ("td",), compliance=compliance)
+    tls_params = json_format.MessageToDict(context)["commonTlsContext"]["tlsParams"]
+    assert {**tls_params, **parameters} == tls_params
 
 
-def test_inbound_with_own_files() -> None:
-    own = ServerCertificates(
+def test_inbound_certificate_files() -> None:
+    certificates = ServerCertificates(
         TlsFilesFacet(server_cert="/c", server_key="/k", server_root="/ca"), SecretServersFacet(files=True)
     )
-    found = json_format.MessageToDict(build_inbound_context(own, ("h2",), ()))
-    assert (served(found), roots(found)) == (["file-cert:/c~/k"], "file-root:/ca")
-    source = found["commonTlsContext"]["tlsCertificateSdsSecretConfigs"][0]["sdsConfig"]
+    context = json_format.MessageToDict(build_inbound_context(certificates, ("h2",), ()))
+    assert (certificate_names(context), roots(context)) == (["file-cert:/c~/k"], "file-root:/ca")
+    source = context["commonTlsContext"]["tlsCertificateSdsSecretConfigs"][0]["sdsConfig"]
     assert source["apiConfigSource"]["grpcServices"] == [{"envoyGrpc": {"clusterName": "sds-files-grpc"}}]
 
 
@@ -205,19 +211,19 @@ def test_inbound_with_own_files() -> None:
         ("builtin://-cacert", False, None, "ROOTCA", "sds-grpc"),
     ],
 )
-def test_credentials(
+def test_credential_secrets(
     name: str, user_server: bool, provider: SdsProvider | None, secret: str, cluster: str | None
 ) -> None:
-    found = build_credential_secret(name, user_server, provider)
-    assert found.name == secret
+    secret_config = build_credential_secret(name, user_server, provider)
+    assert secret_config.name == secret
     if cluster is None:
-        assert found.sds_config.HasField("ads")
-        assert not found.sds_config.HasField("initial_fetch_timeout")  # must not hold back the listener
+        assert secret_config.sds_config.HasField("ads")
+        assert not secret_config.sds_config.HasField("initial_fetch_timeout")  # must not hold back the listener
     else:
-        assert found.sds_config.api_config_source.grpc_services[0].envoy_grpc.cluster_name == cluster
+        assert secret_config.sds_config.api_config_source.grpc_services[0].envoy_grpc.cluster_name == cluster
 
 
-def test_mesh_secrets_are_waited_for() -> None:
+def test_mesh_secrets_have_an_initial_fetch_timeout() -> None:
     for name in ("default", "ROOTCA"):
         assert build_file_secret("", default=name).sds_config.HasField("initial_fetch_timeout")
     assert not build_file_secret("file-root:/ca").sds_config.HasField("initial_fetch_timeout")

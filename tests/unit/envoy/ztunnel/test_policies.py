@@ -1,4 +1,4 @@
-"""Policies that ztunnels enforce, held against connections as a ztunnel holds them."""
+"""Policies enforced by ztunnels, evaluated as a ztunnel does."""
 
 from __future__ import annotations
 
@@ -32,81 +32,91 @@ class Connection(NamedTuple):
         return (parts[2], parts[4]) if self.principal else ("", "")
 
 
-def said(policy: pb.Authorization, c: Connection) -> bool:
-    """Whether a policy matches: a group of which every clause does; a clause without matches does, a match without fields never."""
-    return any(all(_clause(rules, c) for rules in group.rules) for group in policy.groups)
+def matches_policy(policy: pb.Authorization, c: Connection) -> bool:
+    """Return whether a policy matches: all clauses of one group must match.
+
+    A clause without matches always matches, and a match without fields never does.
+    """
+    return any(all(_matches_clause(rules, c) for rules in group.rules) for group in policy.groups)
 
 
-def _clause(rules: pb.Rules, c: Connection) -> bool:
-    return not rules.matches or any(match != pb.Match() and _match(match, c) for match in rules.matches)
+def _matches_clause(rules: pb.Rules, c: Connection) -> bool:
+    return not rules.matches or any(match != pb.Match() and _matches_fields(match, c) for match in rules.matches)
 
 
-def _match(m: pb.Match, c: Connection) -> bool:
-    def met(positive: Any, negative: Any, holds: Any) -> bool:
-        return (not positive or any(map(holds, positive))) and not any(map(holds, negative))
+def _matches_fields(m: pb.Match, c: Connection) -> bool:
+    def satisfies(positive: Any, negative: Any, predicate: Any) -> bool:
+        return (not positive or any(map(predicate, positive))) and not any(map(predicate, negative))
 
     def text(value: str) -> Any:
-        def holds(one: pb.StringMatch) -> bool:
-            kind = one.WhichOneof("match_type")
+        def matches(matcher: pb.StringMatch) -> bool:
+            kind = matcher.WhichOneof("match_type")
             tests = {
-                "exact": value == one.exact,
-                "prefix": value.startswith(one.prefix),
-                "suffix": value.endswith(one.suffix),
+                "exact": value == matcher.exact,
+                "prefix": value.startswith(matcher.prefix),
+                "suffix": value.endswith(matcher.suffix),
                 "presence": bool(value),
             }
             return bool(value) and tests[kind]
 
-        return holds
+        return matches
 
     def within(value: str) -> Any:
-        def holds(one: pb.Address) -> bool:
-            return ipaddress.ip_address(value) in ipaddress.ip_network((one.address, one.length), strict=False)
+        def predicate(matcher: pb.Address) -> bool:
+            return ipaddress.ip_address(value) in ipaddress.ip_network((matcher.address, matcher.length), strict=False)
 
-        return holds
+        return predicate
 
     return (
-        met(m.principals, m.not_principals, text(c.principal))
-        and met(m.namespaces, m.not_namespaces, text(c.account[0]))
-        and met(
-            m.service_accounts, m.not_service_accounts, lambda one: (one.namespace, one.serviceAccount) == c.account
+        satisfies(m.principals, m.not_principals, text(c.principal))
+        and satisfies(m.namespaces, m.not_namespaces, text(c.account[0]))
+        and satisfies(
+            m.service_accounts,
+            m.not_service_accounts,
+            lambda matcher: (matcher.namespace, matcher.serviceAccount) == c.account,
         )
-        and met(m.source_ips, m.not_source_ips, within(c.source))
-        and met(m.destination_ips, m.not_destination_ips, within(c.destination))
-        and met(m.destination_ports, m.not_destination_ports, lambda port: port == c.port)
+        and satisfies(m.source_ips, m.not_source_ips, within(c.source))
+        and satisfies(m.destination_ips, m.not_destination_ips, within(c.destination))
+        and satisfies(m.destination_ports, m.not_destination_ports, lambda port: port == c.port)
     )
 
 
-def is_east_west_gateway(world: World, name: str, connection: Connection) -> bool:
-    """Whether a ztunnel lets a connection to a workload through: no policy denies it, and one allows it if any allows."""
+def is_allowed(world: World, name: str, connection: Connection) -> bool:
+    """Return whether a ztunnel allows a connection to a workload.
+
+    No DENY policy may match, and if there are ALLOW policies, one must match.
+    """
     policies, namespace = told(world, AUTHORIZATION), workload(world, name).namespace
-    named = set(workload(world, name).authorization_policies)
-    applied = [
+    selected = set(workload(world, name).authorization_policies)
+    effective = [
         policy
         for key, policy in policies.items()
-        if key in named or policy.scope == pb.GLOBAL or (policy.scope == pb.NAMESPACE and policy.namespace == namespace)
+        if key in selected
+        or policy.scope == pb.GLOBAL
+        or (policy.scope == pb.NAMESPACE and policy.namespace == namespace)
     ]
-    if any(policy.action == pb.DENY and said(policy, connection) for policy in applied):
+    if any(policy.action == pb.DENY and matches_policy(policy, connection) for policy in effective):
         return False
-    allowing = [policy for policy in applied if policy.action == pb.ALLOW]
-    return not allowing or any(said(policy, connection) for policy in allowing)
+    allowing = [policy for policy in effective if policy.action == pb.ALLOW]
+    return not allowing or any(matches_policy(policy, connection) for policy in allowing)
 
 
 def policy(spec: str, name: str = "p", namespace: str = "a", **more: Any) -> Plain:
     return make("AuthorizationPolicy", name, spec, namespace, **more)
 
 
-def captured(labels: str = "{app: web}", namespace: str = "a", name: str = "w") -> Plain:
-    made = pod(name, "10.1.0.1", namespace, labels=labels)
-    made["metadata"]["annotations"] = {"ambient.istio.io/redirection": "enabled"}
-    return made
+def captured_pod(labels: str = "{app: web}", namespace: str = "a", name: str = "w") -> Plain:
+    resource = pod(name, "10.1.0.1", namespace, labels=labels)
+    resource["metadata"]["annotations"] = {"ambient.istio.io/redirection": "enabled"}
+    return resource
 
 
-def decided(spec: str, *connections: Connection) -> list[bool]:
-    made = ambient(captured(), policy(spec))
-    return [is_east_west_gateway(made, "w", connection) for connection in connections]
+def decisions(spec: str, *connections: Connection) -> list[bool]:
+    world = ambient(captured_pod(), policy(spec))
+    return [is_allowed(world, "w", connection) for connection in connections]
 
 
-PLAIN = Connection(principal="")
+PLAINTEXT = Connection(principal="")
 FRIEND = Connection("cluster.local/ns/b/sa/friend")
 
 
@@ -116,20 +126,20 @@ FRIEND = Connection("cluster.local/ns/b/sa/friend")
 @pytest.mark.parametrize(
     ("spec", "connection", "expected"),
     [
-        ("{}", FRIEND, False),  # it allows nothing
+        ("{}", FRIEND, False),  # allows nothing
         ("{rules: [{}]}", FRIEND, True),
         ("{action: DENY, rules: [{}]}", FRIEND, False),
         ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", FRIEND, True),
-        ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", PLAIN, False),
-        ("{rules: [{from: [{source: {principals: ['*']}}]}]}", PLAIN, False),
+        ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", PLAINTEXT, False),
+        ("{rules: [{from: [{source: {principals: ['*']}}]}]}", PLAINTEXT, False),
         ("{rules: [{from: [{source: {principals: ['*/friend']}}]}]}", FRIEND, True),
         ("{rules: [{from: [{source: {principals: ['cluster.local/ns/b/*']}}]}]}", FRIEND, True),
-        ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", PLAIN, False),
+        ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", PLAINTEXT, False),
         ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", FRIEND, True),
         ("{rules: [{from: [{source: {namespaces: [b]}}]}]}", FRIEND, True),
         ("{rules: [{from: [{source: {notNamespaces: [b]}}]}]}", FRIEND, False),
         ("{rules: [{from: [{source: {serviceAccounts: [b/friend]}}]}]}", FRIEND, True),
-        ("{rules: [{from: [{source: {serviceAccounts: [friend]}}]}]}", FRIEND, False),  # that of namespace a
+        ("{rules: [{from: [{source: {serviceAccounts: [friend]}}]}]}", FRIEND, False),  # service account of namespace a
         ("{rules: [{from: [{source: {ipBlocks: [10.1.9.0/24]}}]}]}", FRIEND, True),
         ("{rules: [{from: [{source: {notIpBlocks: [10.1.9.9]}}]}]}", FRIEND, False),
         ("{rules: [{to: [{operation: {ports: ['8080']}}]}]}", FRIEND, True),
@@ -143,8 +153,8 @@ FRIEND = Connection("cluster.local/ns/b/sa/friend")
         ("{rules: [{from: [{source: {namespaces: [c]}}, {source: {namespaces: [b]}}]}]}", FRIEND, True),
     ],
 )
-def test_what_a_policy_lets_through(spec: str, connection: Connection, expected: bool) -> None:
-    assert decided(spec, connection) == [expected]
+def test_authorization_policies(spec: str, connection: Connection, expected: bool) -> None:
+    assert decisions(spec, connection) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -164,74 +174,77 @@ def test_what_a_policy_lets_through(spec: str, connection: Connection, expected:
     ],
 )
 @pytest.mark.parametrize("action", ["ALLOW", "DENY"])
-def test_what_connections_do_not_show_lets_nothing_through(rule: str, path: str, action: str) -> None:
-    """Whatever a policy of requests would do, the connections that it may concern do not come through, and somebody is told."""
-    made = ambient(captured(), policy(f"{{action: {action}, rules: [{rule}]}}"))
-    assert not is_east_west_gateway(made, "w", FRIEND)
-    assert {(p.code, p.path) for p in find_problems_of(made)} == {("not-enforced", f"spec.rules[0].{path}")}
+def test_http_only_rules_deny_connections_and_are_reported(rule: str, path: str, action: str) -> None:
+    """Connections that an HTTP-only rule may concern are denied, and the rule is reported."""
+    world = ambient(captured_pod(), policy(f"{{action: {action}, rules: [{rule}]}}"))
+    assert not is_allowed(world, "w", FRIEND)
+    assert {(p.code, p.path) for p in problems_in(world)} == {("not-enforced", f"spec.rules[0].{path}")}
 
 
-def find_problems_of(made: World) -> list[Any]:
+def problems_in(world: World) -> list[Any]:
     return [
         p
         for check in CHECKS
         if check.name == "AuthorizationPolicy"
-        for key in check.keys(made.mesh)
-        for p in check.problems(made.mesh, key)
+        for key in check.keys(world.mesh)
+        for p in check.problems(world.mesh, key)
     ]
 
 
-def test_the_rest_of_a_rule_that_denies_still_counts() -> None:
+def test_other_fields_of_http_only_deny_rule_apply() -> None:
     spec = "{action: DENY, rules: [{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}]}"
-    assert decided(spec, FRIEND, Connection("cluster.local/ns/c/sa/x")) == [False, True]
+    assert decisions(spec, FRIEND, Connection("cluster.local/ns/c/sa/x")) == [False, True]
 
 
-def test_one_of_several_that_connections_do_not_show_makes_the_list_hold_for_all() -> None:
+def test_one_http_only_operation_widens_the_deny_rule() -> None:
     spec = "{action: DENY, rules: [{to: [{operation: {methods: [GET]}}, {operation: {ports: ['1']}}]}]}"
-    assert decided(spec, FRIEND) == [False]
+    assert decisions(spec, FRIEND) == [False]
 
 
-def test_other_rules_of_a_policy_that_allows_still_allow() -> None:
+def test_other_rules_of_allow_policy_apply() -> None:
     spec = "{rules: [{to: [{operation: {methods: [GET]}}]}, {from: [{source: {namespaces: [b]}}]}]}"
-    assert decided(spec, FRIEND, PLAIN) == [True, False]
+    assert decisions(spec, FRIEND, PLAINTEXT) == [True, False]
 
 
-def test_a_custom_policy_denies_for_nobody_can_be_asked() -> None:
+def test_custom_policy_denies() -> None:
     spec = "{action: CUSTOM, provider: {name: x}, rules: [{to: [{operation: {ports: ['8080']}}]}]}"
-    assert decided(spec, FRIEND, Connection(port=1)) == [False, True]
+    assert decisions(spec, FRIEND, Connection(port=1)) == [False, True]
 
 
-def test_policies_that_are_not_for_ztunnels_are_not_sent() -> None:
-    counted = policy("{action: DENY, rules: [{}]}", "counted", annotations="{istio.io/dry-run: 'true'}")
+def test_dry_run_targeted_and_audit_policies_are_not_sent() -> None:
+    dry_run = policy("{action: DENY, rules: [{}]}", "counted", annotations="{istio.io/dry-run: 'true'}")
     targeted = policy("{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: x}]}", "targeted")
     audited = policy("{action: AUDIT, rules: [{}]}", "audited")
-    objects = captured(), counted, targeted, audited
+    objects = captured_pod(), dry_run, targeted, audited
     assert told(ambient(*objects), AUTHORIZATION) == {}
-    found = told(ambient(*objects, AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY="true"), AUTHORIZATION)
-    assert {name: one.dry_run for name, one in found.items()} == {"a/counted": True}
+    policies = told(ambient(*objects, AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY="true"), AUTHORIZATION)
+    assert {name: message.dry_run for name, message in policies.items()} == {"a/counted": True}
 
 
-def test_which_workloads_a_policy_is_for() -> None:
+def test_policy_scope() -> None:
     deny = "{action: DENY, rules: [{}]%s}"
-    workloads = captured(), captured("{app: other}", name="o"), captured(namespace="b", name="x")
+    workloads = captured_pod(), captured_pod("{app: other}", name="o"), captured_pod(namespace="b", name="x")
 
-    def kept_out(*policies: Plain) -> list[str]:
-        made = ambient(*workloads, *policies)
-        return [name for name in ("w", "o", "x") if not is_east_west_gateway(made, name, FRIEND)]
+    def denied_workloads(*policies: Plain) -> list[str]:
+        world = ambient(*workloads, *policies)
+        return [name for name in ("w", "o", "x") if not is_allowed(world, name, FRIEND)]
 
-    assert kept_out(policy(deny % "")) == ["w", "o"]
-    assert kept_out(policy(deny % ", selector: {matchLabels: {app: web}}")) == ["w"]
-    assert kept_out(policy(deny % "", namespace="istio-system")) == ["w", "o", "x"]
-    assert kept_out(policy(deny % ", selector: {matchLabels: {app: web}}", namespace="istio-system")) == ["w", "x"]
-    assert kept_out(policy(deny % ", selector: {}")) == ["w", "o"]
+    assert denied_workloads(policy(deny % "")) == ["w", "o"]
+    assert denied_workloads(policy(deny % ", selector: {matchLabels: {app: web}}")) == ["w"]
+    assert denied_workloads(policy(deny % "", namespace="istio-system")) == ["w", "o", "x"]
+    assert denied_workloads(policy(deny % ", selector: {matchLabels: {app: web}}", namespace="istio-system")) == [
+        "w",
+        "x",
+    ]
+    assert denied_workloads(policy(deny % ", selector: {}")) == ["w", "o"]
 
 
-def test_a_label_that_changes_brings_another_policy() -> None:
+def test_label_change_selects_another_policy() -> None:
     deny = policy("{action: DENY, rules: [{}], selector: {matchLabels: {app: web}}}")
-    made = ambient(captured("{app: other}"), deny)
-    assert is_east_west_gateway(made, "w", FRIEND)
-    made.apply_objects(captured())
-    assert not is_east_west_gateway(made, "w", FRIEND)
+    world = ambient(captured_pod("{app: other}"), deny)
+    assert is_allowed(world, "w", FRIEND)
+    world.apply_objects(captured_pod())
+    assert not is_allowed(world, "w", FRIEND)
 
 
 # -- PeerAuthentications ---------------------------------------------------------------------------------------------------
@@ -241,11 +254,11 @@ def peer(spec: str, name: str = "pa", namespace: str = "a", **more: Any) -> Plai
     return make("PeerAuthentication", name, spec, namespace, **more)
 
 
-SELECTED = "selector: {matchLabels: {app: web}}"
+SELECTOR = "selector: {matchLabels: {app: web}}"
 
 
 @pytest.mark.parametrize(
-    ("policies", "named", "open_ports"),
+    ("policies", "expected", "open_ports"),
     [
         ([], [], [8080, 7000]),
         ([peer("{mtls: {mode: PERMISSIVE}}")], [], [8080, 7000]),
@@ -257,12 +270,12 @@ SELECTED = "selector: {matchLabels: {app: web}}"
             [8080, 7000],
         ),
         ([peer("{mtls: {mode: STRICT}}", namespace="istio-system"), peer("{mtls: {mode: UNSET}}")], [STRICT], []),
-        ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}")], [STRICT], []),
-        ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, mtls: {{mode: DISABLE}}}}")], [], [8080, 7000]),
+        ([peer(f"{{{SELECTOR}, mtls: {{mode: STRICT}}}}")], [STRICT], []),
+        ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTOR}, mtls: {{mode: DISABLE}}}}")], [], [8080, 7000]),
         (
             [
                 peer("{mtls: {mode: STRICT}}", "ns"),
-                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
+                peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
             ],
             [CONVERTED % "pa"],
             [7000],
@@ -270,7 +283,7 @@ SELECTED = "selector: {matchLabels: {app: web}}"
         (
             [
                 peer("{mtls: {mode: STRICT}}", "ns"),
-                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: DISABLE}}}}}}"),
+                peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: DISABLE}}}}}}"),
             ],
             [CONVERTED % "pa"],
             [7000],
@@ -278,19 +291,19 @@ SELECTED = "selector: {matchLabels: {app: web}}"
         (
             [
                 peer("{mtls: {mode: STRICT}}", "ns"),
-                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}"),
+                peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}"),
             ],
             [STRICT],
             [],
         ),
         (
-            [peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")],
+            [peer(f"{{{SELECTOR}, mtls: {{mode: STRICT}}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")],
             [CONVERTED % "pa"],
             [7000],
         ),
-        ([peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [CONVERTED % "pa"], [8080]),
+        ([peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [CONVERTED % "pa"], [8080]),
         (
-            [peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")],
+            [peer(f"{{{SELECTOR}, mtls: {{mode: PERMISSIVE}}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")],
             [CONVERTED % "pa"],
             [8080],
         ),
@@ -298,44 +311,44 @@ SELECTED = "selector: {matchLabels: {app: web}}"
             [
                 peer("{mtls: {mode: STRICT}}", "m", "istio-system"),
                 peer("{mtls: {mode: UNSET}}", "ns"),
-                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
+                peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
             ],
             [CONVERTED % "pa"],
             [7000],
         ),
         (
             [
-                peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", "new", day=3),
-                peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}}}", "old", day=2),
+                peer(f"{{{SELECTOR}, mtls: {{mode: STRICT}}}}", "new", day=3),
+                peer(f"{{{SELECTOR}, mtls: {{mode: PERMISSIVE}}}}", "old", day=2),
             ],
             [],
             [8080, 7000],
         ),
-        ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", namespace="istio-system")], [], [8080, 7000]),
+        ([peer(f"{{{SELECTOR}, mtls: {{mode: STRICT}}}}", namespace="istio-system")], [], [8080, 7000]),
         (
-            [peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}", namespace="istio-system")],
+            [peer(f"{{{SELECTOR}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}", namespace="istio-system")],
             [],
             [8080, 7000],
         ),
     ],
 )
-def test_connections_without_mutual_tls(policies: list[Plain], named: list[str], open_ports: list[int]) -> None:
-    made = ambient(captured(), *policies)
-    assert list(workload(made, "w").authorization_policies) == named
-    assert [port for port in (8080, 7000) if is_east_west_gateway(made, "w", PLAIN._replace(port=port))] == open_ports
-    assert all(is_east_west_gateway(made, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
-    assert {*named} <= {*told(made, AUTHORIZATION)} <= {*named, STRICT}  # none that no workload has
+def test_peer_authentications(policies: list[Plain], expected: list[str], open_ports: list[int]) -> None:
+    world = ambient(captured_pod(), *policies)
+    assert list(workload(world, "w").authorization_policies) == expected
+    assert [port for port in (8080, 7000) if is_allowed(world, "w", PLAINTEXT._replace(port=port))] == open_ports
+    assert all(is_allowed(world, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
+    assert {*expected} <= {*told(world, AUTHORIZATION)} <= {*expected, STRICT}  # no policy without a workload
 
 
-def test_the_static_policy_is_there_where_any_workload_may_name_it() -> None:
-    assert told(ambient(captured()), AUTHORIZATION) == {}
+def test_static_strict_policy_is_sent_with_any_peer_authentication() -> None:
+    assert told(ambient(captured_pod()), AUTHORIZATION) == {}
     assert list(told(ambient(peer("{mtls: {mode: PERMISSIVE}}")), AUTHORIZATION)) == [STRICT]
 
 
 # -- waypoints -------------------------------------------------------------------------------------------------------------
 
 
-def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
+def test_auto_allow_waypoint_policy() -> None:
     status = {"addresses": [{"type": "Hostname", "value": "g.a.svc"}]}
     gateway = make(
         "Gateway",
@@ -344,7 +357,9 @@ def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
         apiVersion="gateway.networking.k8s.io/v1",
         status=status,
     )
-    own = pod("g-0", "10.1.0.9", spec="{serviceAccountName: g}", labels="{gateway.networking.k8s.io/gateway-name: g}")
+    waypoint_pod = pod(
+        "g-0", "10.1.0.9", spec="{serviceAccountName: g}", labels="{gateway.networking.k8s.io/gateway-name: g}"
+    )
     service = make(
         "Service",
         "s",
@@ -352,37 +367,37 @@ def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
         labels="{istio.io/use-waypoint: g}",
     )
     deny_all = policy("{}")
-    objects = captured(), gateway, own, service, deny_all
-    through = Connection("cluster.local/ns/a/sa/g")
-    assert not is_east_west_gateway(ambient(*objects), "w", through)
-    made = ambient(*objects, PILOT_AUTO_ALLOW_WAYPOINT_POLICY="true")
-    assert is_east_west_gateway(made, "w", through)
-    assert not is_east_west_gateway(made, "w", FRIEND)
-    assert list(workload(made, "w").authorization_policies) == ["a/istio_allow_waypoint_a_g"]
+    objects = captured_pod(), gateway, waypoint_pod, service, deny_all
+    connection = Connection("cluster.local/ns/a/sa/g")
+    assert not is_allowed(ambient(*objects), "w", connection)
+    world = ambient(*objects, PILOT_AUTO_ALLOW_WAYPOINT_POLICY="true")
+    assert is_allowed(world, "w", connection)
+    assert not is_allowed(world, "w", FRIEND)
+    assert list(workload(world, "w").authorization_policies) == ["a/istio_allow_waypoint_a_g"]
 
 
 # -- problems --------------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_writes_a_policy_that_is_enforced_otherwise_is_told_where() -> None:
+def test_unenforced_fields_are_reported() -> None:
     spec = "{action: DENY, rules: [{to: [{operation: {methods: [GET], paths: [/x]}}]}, {when: [{key: 'request.headers[x]', values: [y]}]}]}"
-    found = {p.path: p.message for p in find_problems_of(ambient(captured(), policy(spec)))}
-    assert list(found) == [
+    messages = {p.path: p.message for p in problems_in(ambient(captured_pod(), policy(spec)))}
+    assert list(messages) == [
         "spec.rules[0].to[0].operation.methods",
         "spec.rules[0].to[0].operation.paths",
         "spec.rules[1].when[0].key",
     ]
-    assert "denies every connection" in found["spec.rules[0].to[0].operation.methods"]
+    assert "denies every connection" in messages["spec.rules[0].to[0].operation.methods"]
 
 
-def test_a_policy_for_workloads_that_no_ztunnel_captures_is_no_problem() -> None:
+def test_policy_without_captured_workloads_has_no_problems() -> None:
     spec = "{action: DENY, rules: [{to: [{operation: {methods: [GET]}}]}]}"
-    assert find_problems_of(ambient(pod("w", "10.1.0.1", labels="{app: web}"), policy(spec))) == []
+    assert problems_in(ambient(pod("w", "10.1.0.1", labels="{app: web}"), policy(spec))) == []
     selective = "{action: DENY, selector: {matchLabels: {app: web}}, rules: [{to: [{operation: {methods: [GET]}}]}]}"
-    others = captured("{app: other}"), pod("q", "10.1.0.2", labels="{app: web}")
-    assert find_problems_of(ambient(*others, policy(selective))) == []
-    assert find_problems_of(ambient(captured(namespace="b"), policy(spec))) == []
-    assert find_problems_of(ambient(captured(namespace="b"), policy(spec, namespace="istio-system"))) != []
-    made = World()
-    made.apply_objects(captured(), policy(spec))
-    assert find_problems_of(made) == []
+    others = captured_pod("{app: other}"), pod("q", "10.1.0.2", labels="{app: web}")
+    assert problems_in(ambient(*others, policy(selective))) == []
+    assert problems_in(ambient(captured_pod(namespace="b"), policy(spec))) == []
+    assert problems_in(ambient(captured_pod(namespace="b"), policy(spec, namespace="istio-system"))) != []
+    world = World()
+    world.apply_objects(captured_pod(), policy(spec))
+    assert problems_in(world) == []

@@ -1,4 +1,4 @@
-"""Virtual hosts of a gateway's route configuration, planned by names."""
+"""Plan of the virtual hosts of a gateway's route configuration."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(
     return list(plan_hosts(servers, {GATEWAY: services, OTHER: other}, collapse))
 
 
-def test_hosts_of_the_same_routes_are_one_virtual_host_named_by_the_most_specific() -> None:
+def test_hosts_with_equal_routes_share_a_virtual_host() -> None:
     services = (bound("vs", "b.com", "*.com", "aa.com"),)
     assert plan([server("*")], *services) == [
         GatewayHostKey("aa.com:80", ("aa.com", "b.com", "*.com"), (source("vs"),), False)
@@ -52,50 +52,50 @@ def test_hosts_of_the_same_routes_are_one_virtual_host_named_by_the_most_specifi
     assert [h.domains for h in plan([server("*")], *services, collapse=False)] == [("*.com",), ("aa.com",), ("b.com",)]
 
 
-def test_two_services_of_one_host_are_added_up_in_order() -> None:
-    found = plan([server("*")], bound("one", "a.com"), bound("two", "a.com", "b.com"))
-    assert found == [
+def test_routes_of_several_virtual_services_are_merged_in_order() -> None:
+    hosts = plan([server("*")], bound("one", "a.com"), bound("two", "a.com", "b.com"))
+    assert hosts == [
         GatewayHostKey("a.com:80", ("a.com",), (source("one"), source("two")), False),
         GatewayHostKey("b.com:80", ("b.com",), (source("two"),), False),
     ]
 
 
-def test_namespaces_limit_who_may_have_a_host() -> None:
+def test_server_namespaces_limit_hosts() -> None:
     services = bound("vs", "a.com"), bound("vs", "a.com", namespace="rogue")
-    found = plan([server("shop/a.com", "team/b.com")], *services)
-    assert found == [GatewayHostKey("a.com:80", ("a.com",), (source("vs"),), False)]
+    hosts = plan([server("shop/a.com", "team/b.com")], *services)
+    assert hosts == [GatewayHostKey("a.com:80", ("a.com",), (source("vs"),), False)]
 
 
-def test_redirect_without_routes_has_a_virtual_host_for_every_host_of_the_server() -> None:
-    found = plan([server("A.com", "b.com", redirects=True)])
-    assert found == [GatewayHostKey("a.com:80", ("a.com", "b.com"), (), True)]
+def test_redirect_server_without_routes() -> None:
+    hosts = plan([server("A.com", "b.com", redirects=True)])
+    assert hosts == [GatewayHostKey("a.com:80", ("a.com", "b.com"), (), True)]
 
 
-def test_redirecting_and_other_hosts_do_not_collapse() -> None:
-    found = plan(
+def test_redirecting_hosts_do_not_collapse_with_others() -> None:
+    hosts = plan(
         [server("a.com", redirects=True), server("b.com", gateway=OTHER)],
         bound("vs", "a.com"),
         other=(bound("vs", "b.com"),),
     )
-    assert [(h.name, h.redirects, h.sources) for h in found] == [
+    assert [(h.name, h.redirects, h.sources) for h in hosts] == [
         ("a.com:80", True, (source("vs", tls=True),)),
         ("b.com:80", False, (source("vs", OTHER),)),
     ]
 
 
-def test_a_host_of_two_servers_redirects_where_one_of_them_says_so() -> None:
-    found = plan([server("a.com"), server("*", redirects=True)], bound("vs", "a.com"))
-    assert [(h.domains, h.redirects, len(h.sources)) for h in found] == [(("*",), True, 0), (("a.com",), True, 2)]
+def test_host_redirects_if_one_of_its_servers_does() -> None:
+    hosts = plan([server("a.com"), server("*", redirects=True)], bound("vs", "a.com"))
+    assert [(h.domains, h.redirects, len(h.sources)) for h in hosts] == [(("*",), True, 0), (("a.com",), True, 2)]
 
 
-def test_routes_are_those_of_the_first_server_that_has_any() -> None:
+def test_first_server_with_routes_wins() -> None:
     servers = [server("*", port=80), server("*", port=8080)]
     assert plan(servers, bound("vs", "a.com"))[0].sources == (source("vs"), source("vs"))
     expected = [GatewayHostKey("a.com:8080", ("a.com",), (source("vs", port=8080),), False)]
     assert plan(servers, bound("vs", "a.com", ports=frozenset({8080}))) == expected
 
 
-def test_nothing_bound_answers_404() -> None:
+def test_unbound_server_answers_404() -> None:
     assert plan([server("*")]) == [GatewayHostKey("blackhole:80", ("*",), (), False)]
     assert plan([server("*", port=443)], bound("vs", "a.com", ports=frozenset())) == [
         GatewayHostKey("blackhole:443", ("*",), (), False)
@@ -112,7 +112,7 @@ def test_nothing_bound_answers_404() -> None:
         (["a.com", "*.com"], ["a.com"], ["a.com"]),
     ],
 )
-def test_intersection(first: list[str], second: list[str], shared: list[str]) -> None:
+def test_host_intersection(first: list[str], second: list[str], shared: list[str]) -> None:
     assert intersect_hosts(first, second) == shared
 
 

@@ -1,4 +1,4 @@
-"""The domains of virtual hosts: short names by where the client is, addresses by family, and who gets a domain that two claim."""
+"""Domains of virtual hosts: short names, addresses and conflicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOCAL = "prod.svc.cluster.local"
 
 
 def service(hostname: str = "reviews.prod.svc.cluster.local", **fields: Any) -> Service:
-    given = {
+    defaults = {
         "namespace": "prod",
         "name": "reviews",
         "registry": Registry.KUBERNETES,
@@ -36,7 +36,7 @@ def service(hostname: str = "reviews.prod.svc.cluster.local", **fields: Any) -> 
         "resolution": Resolution.CLIENT_SIDE_LB,
         **fields,
     }
-    return Service(hostname=hostname, **given)
+    return Service(hostname=hostname, **defaults)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_short_names(hostname: str, dns_domain: str, expected: tuple[str, ...]) 
     assert short_names(hostname, dns_domain) == expected
 
 
-def test_clients_of_other_namespaces_are_alike() -> None:
+def test_dns_domains_without_namespace_are_equal() -> None:
     assert (
         without_namespace("prod.svc.cluster.local")
         == without_namespace("test.svc.cluster.local")
@@ -76,7 +76,7 @@ def test_clients_of_other_namespaces_are_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "dns_domain", "port", "expected"),
+    ("declared_service", "dns_domain", "port", "expected"),
     [
         (
             service(addresses=("10.0.0.1",)),
@@ -109,14 +109,14 @@ def test_clients_of_other_namespaces_are_alike() -> None:
         ),
     ],
 )
-def test_domains(declared: Service, dns_domain: str, port: int, expected: list[str]) -> None:
-    assert list(build_domains(declared, (), dns_domain, AddressFamiliesFacet(), True, port).names) == expected
+def test_domains(declared_service: Service, dns_domain: str, port: int, expected: list[str]) -> None:
+    assert list(build_domains(declared_service, (), dns_domain, AddressFamiliesFacet(), True, port).names) == expected
 
 
-def test_aliases_are_names_too() -> None:
-    found = build_domains(service("a.com"), ("b.com",), LOCAL, AddressFamiliesFacet(), True)
-    assert found.names == ("a.com", "a.com.", "b.com", "b.com.")
-    assert found.short == {"a.com.", "b.com."}
+def test_aliases_add_domains() -> None:
+    domains = build_domains(service("a.com"), ("b.com",), LOCAL, AddressFamiliesFacet(), True)
+    assert domains.names == ("a.com", "a.com.", "b.com", "b.com.")
+    assert domains.short == {"a.com.", "b.com."}
     assert build_domains(service("a.com"), (), LOCAL, AddressFamiliesFacet(), False).names == ("a.com",)
 
 
@@ -124,7 +124,7 @@ V4, V6 = "10.0.0.1", "fd00::1"
 
 
 @pytest.mark.parametrize(
-    ("fields", "families", "one", "expected"),
+    ("fields", "families", "single", "expected"),
     [
         ({"addresses": (V4, V6)}, AddressFamiliesFacet(), True, (V4,)),
         ({"addresses": (V4, V6)}, AddressFamiliesFacet(ipv4=False, ipv6=True), True, (V6,)),
@@ -160,10 +160,10 @@ V4, V6 = "10.0.0.1", "fd00::1"
         ),
     ],
 )
-def test_addresses(
-    fields: dict[str, Any], families: AddressFamiliesFacet, one: bool, expected: tuple[str, ...]
+def test_virtual_addresses(
+    fields: dict[str, Any], families: AddressFamiliesFacet, single: bool, expected: tuple[str, ...]
 ) -> None:
-    assert virtual_addresses(service(**fields), families, one) == expected
+    assert virtual_addresses(service(**fields), families, single) == expected
 
 
 V4B, V6B = "10.0.0.2", "fd00::2"
@@ -194,32 +194,32 @@ DUAL, EXTERNAL = AddressFamiliesFacet(ipv6=True, dual=True), {"registry": Regist
         ),
     ],
 )
-def test_addresses_that_are_listened_at(
+def test_bound_addresses(
     fields: dict[str, Any], families: AddressFamiliesFacet, expected: list[tuple[str, ...]]
 ) -> None:
     assert bound_addresses(service(**fields), families) == expected
 
 
-# -- domains that several claim --------------------------------------------------------------------------------------------
+# -- conflicts -------------------------------------------------------------------------------------------------------------
 
 
 def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> DomainClaim:
     return DomainClaim((host, port), is_service, Domains(names, frozenset(short)))
 
 
-def test_the_first_has_it() -> None:
+def test_first_claim_wins() -> None:
     first, second = claim("a", "a", "10.0.0.1"), claim("b", "b", "10.0.0.1")
     assert resolve_conflicts([first, second], frozenset(("10.0.0.1",))) == {("b", 80): ("10.0.0.1",)}
     assert resolve_conflicts([second, first], frozenset(("10.0.0.1",))) == {("a", 80): ("10.0.0.1",)}
 
 
-def test_case_does_not_tell_domains_apart() -> None:
+def test_domains_are_case_insensitive() -> None:
     assert resolve_conflicts([claim("a", "x.com"), claim("b", "X.com")], frozenset(("x.com",))) == {
         ("b", 80): ("X.com",)
     }
 
 
-def test_a_short_name_yields_to_the_service_of_that_name() -> None:
+def test_short_name_yields_to_a_service_with_that_hostname() -> None:
     long = claim("foo.com.svc.x", "foo.com.svc.x", "foo.com", short=("foo.com",))
     assert resolve_conflicts([long, claim("foo.com", "foo.com")], frozenset(("foo.com",))) == {
         ("foo.com.svc.x", 80): ("foo.com",)
@@ -229,7 +229,7 @@ def test_a_short_name_yields_to_the_service_of_that_name() -> None:
     }
 
 
-def test_short_names_meet_in_their_namespace_only() -> None:
+def test_short_names_conflict_only_within_a_namespace() -> None:
     claims = [
         claim("a", f"x{NAMESPACE_MARK}one"),
         claim("b", f"x{NAMESPACE_MARK}two"),
@@ -238,7 +238,7 @@ def test_short_names_meet_in_their_namespace_only() -> None:
     assert resolve_conflicts(claims, frozenset()) == {("c", 80): ("x",)}
 
 
-def test_where_all_ports_are_served_names_without_one_are_of_port_80() -> None:
+def test_names_without_port_belong_to_port_80_if_all_ports_are_served() -> None:
     claims = [claim("a", "a", "a:8080", port=8080), claim("b", "b", "b:80")]
     assert resolve_conflicts(claims, None) == {("a", 8080): ("a",)}
     assert resolve_conflicts([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {

@@ -1,4 +1,4 @@
-"""Virtual hosts of sidecars: on which ports hosts of VirtualServices are, and what the default route of a service is hashed by."""
+"""Virtual hosts of sidecars: ports of VirtualService hosts and hash policies of default routes."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ spec: {{{spec}}}
 
 
 def virtual_hosts(objects: str, name: str, mesh: str = "") -> dict[str, Any]:
-    """Returns the virtual hosts of the client's route configuration of that name, by name."""
+    """Return the virtual hosts of one route configuration of the client, by name."""
     world = World(mesh)
     world.apply(SERVICES + objects)
-    found = world.resources(world.connect(CLIENT))[ROUTE]
+    configurations = world.resources(world.connect(CLIENT))[ROUTE]
     assert not world.failures
-    plain = json_format.MessageToDict(any_pb2.Any.FromString(found[name].any))
+    plain = json_format.MessageToDict(any_pb2.Any.FromString(configurations[name].any))
     return {v["name"]: v for v in plain["virtualHosts"]}
 
 
-def hashed_by(route: dict[str, Any]) -> list[Any]:
+def hash_headers(route: dict[str, Any]) -> list[Any]:
     return [h["header"]["headerName"] for h in route["route"].get("hashPolicy", ())]
 
 
@@ -61,31 +61,29 @@ CONDITIONAL = istio(
 )
 
 
-def test_a_route_is_hashed_as_the_rule_for_a_wildcard_says() -> None:
-    routed = istio(
+def test_wildcard_rule_decides_the_hash_policy() -> None:
+    virtual_service = istio(
         "VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: api, port: {number: 80}}}]}]"
     )
-    anything = (
-        "host: '*.shop.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: by-any}}}"
-    )
-    (route,) = virtual_hosts(routed + istio("DestinationRule", "any", anything), "80")["web.shop.svc.cluster.local:80"][
-        "routes"
-    ]
-    assert hashed_by(route) == ["by-any"]
+    spec = "host: '*.shop.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: by-any}}}"
+    (route,) = virtual_hosts(virtual_service + istio("DestinationRule", "any", spec), "80")[
+        "web.shop.svc.cluster.local:80"
+    ]["routes"]
+    assert hash_headers(route) == ["by-any"]
 
 
-def test_the_default_route_is_not_hashed_by_what_rules_for_others_lead_to() -> None:
-    found = virtual_hosts(CONDITIONAL + rule("api"), "80")
-    (route,) = found["web.shop.svc.cluster.local:80"]["routes"]
+def test_default_route_ignores_the_hash_policy_of_other_destinations() -> None:
+    hosts = virtual_hosts(CONDITIONAL + rule("api"), "80")
+    (route,) = hosts["web.shop.svc.cluster.local:80"]["routes"]
     assert route["name"] == "default"
-    assert hashed_by(route) == []
-    assert hashed_by(found["api.shop.svc.cluster.local:80"]["routes"][0]) == ["by-api"]
+    assert hash_headers(route) == []
+    assert hash_headers(hosts["api.shop.svc.cluster.local:80"]["routes"][0]) == ["by-api"]
 
 
-def test_the_default_route_behind_conditional_rules_is_hashed_by_its_own_service() -> None:
-    found = virtual_hosts(CONDITIONAL + rule("api") + rule("web"), "8080")
-    (route,) = found["web.shop.svc.cluster.local:8080"]["routes"]
-    assert hashed_by(route) == ["by-web"]
+def test_default_route_uses_the_hash_policy_of_its_service() -> None:
+    hosts = virtual_hosts(CONDITIONAL + rule("api") + rule("web"), "8080")
+    (route,) = hosts["web.shop.svc.cluster.local:8080"]["routes"]
+    assert hash_headers(route) == ["by-web"]
 
 
 WILD = istio(
@@ -96,22 +94,22 @@ WILD = istio(
 REDIRECT = "http: [{redirect: {uri: /r}}]"
 
 
-def test_unknown_hosts_are_on_the_ports_of_known_ones() -> None:
+def test_unknown_hosts_are_served_on_ports_of_known_hosts() -> None:
     objects = WILD + istio("VirtualService", "one", f"hosts: ['*.wild.com', ghost.com], {REDIRECT}")
     assert "ghost.com:8080" in virtual_hosts(objects, "8080")
 
 
-def test_a_wildcard_counts_for_the_oldest_virtual_service_alone() -> None:
+def test_wildcard_host_belongs_to_the_oldest_virtual_service() -> None:
     older = istio("VirtualService", "older", f"hosts: ['*.wild.com'], {REDIRECT}", age=1)
     objects = WILD + older + istio("VirtualService", "one", f"hosts: ['*.wild.com', ghost.com], {REDIRECT}")
     assert "ghost.com:8080" not in virtual_hosts(objects, "8080")
     assert "ghost.com:80" in virtual_hosts(objects, "80")
 
 
-def test_a_destination_without_a_port_has_the_only_one_of_its_service_behind_a_forward_proxy_too() -> None:
+def test_http_proxy_route_without_port_uses_the_only_service_port() -> None:
     objects = istio(
         "ServiceEntry", "one", "hosts: [one.com], ports: [{number: 9000, name: http, protocol: HTTP}], resolution: DNS"
     )
     objects += istio("VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: one.com}}]}]")
-    found = virtual_hosts(objects, "http_proxy", mesh="proxyHttpPort: 15007")
-    assert found["web.shop.svc.cluster.local:80"]["routes"][0]["route"]["cluster"] == "outbound|9000||one.com"
+    hosts = virtual_hosts(objects, "http_proxy", mesh="proxyHttpPort: 15007")
+    assert hosts["web.shop.svc.cluster.local:80"]["routes"][0]["route"]["cluster"] == "outbound|9000||one.com"

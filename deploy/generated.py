@@ -15,7 +15,7 @@ from deploy.operator.values_schema import values_schema
 from deploy.operator_roles import operator_roles
 from deploy.rbac import roles
 from gotemplate import go_yaml
-from webhook.profile.templates import default_templates
+from webhook.defaults.templates import default_templates
 
 ROOT = pathlib.Path(__file__).parent
 CHARTS = ("base", "istiod", "gateway", "ingress", "egress", "cni", "ztunnel")

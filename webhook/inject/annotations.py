@@ -1,4 +1,4 @@
-"""Validates the annotations of a Pod. https://istio.io/latest/docs/reference/config/annotations/"""
+"""The annotations of a Pod, and their validation. https://istio.io/latest/docs/reference/config/annotations/"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from webhook.inject.errors import InjectionError
 from webhook.inject.proxy_config import check_override
 from webhook.pod.quantity import canonical
 
+INJECT = "sidecar.istio.io/inject"
 PROXY_CONFIG = "proxy.istio.io/config"
 STATUS_PORT = "status.sidecar.istio.io/port"
 MERGE_METRICS = "prometheus.istio.io/merge-metrics"

@@ -8,9 +8,9 @@ from pilot.config.selector import LabelSelector
 from pilot.config.validation.label_selector import validate_label_selector
 from pilot.lib.log import scope
 from pilot.mesh.model.visibility import selects
+from webhook.inject.annotations import INJECT
 from webhook.inject.config import WrittenConfig
 
-INJECT = "sidecar.istio.io/inject"
 IGNORED_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "local-path-storage"})
 _log = scope("webhook")
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
+from webhook.inject.annotations import NATIVE_SIDECAR
 from webhook.inject.config import InjectorConfig
 from webhook.inject.owner import WorkloadOwner
 
@@ -46,5 +47,5 @@ class InjectionRequest(NamedTuple):
     @property
     def is_native(self) -> bool:
         """Return whether the proxy is a native sidecar. The Pod's annotation overrides the default."""
-        annotation = self.annotations.get("sidecar.istio.io/nativeSidecar")
+        annotation = self.annotations.get(NATIVE_SIDECAR)
         return {"true": True, "false": False}.get(annotation or "", self.native)

@@ -21,8 +21,8 @@ from pilot.lib.flags import parse_bool
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_documents
-from webhook.profile.default import default_config
-from webhook.profile.operator import mesh_config_of, values_of
+from webhook.defaults.injector_config import default_config
+from webhook.defaults.operator_settings import mesh_config_of, values_of
 
 Plain = dict[str, Any]
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -47,9 +47,9 @@ class InjectionSources(NamedTuple):
     "--injectConfigFile",
     "inject_config",
     metavar="FILE",
-    help="value of the key config of the ConfigMap istio-sidecar-injector",
+    help="injection configuration: the entry config of the ConfigMap istio-sidecar-injector",
 )
-@click.option("--valuesFile", "values", metavar="FILE", help="value of its key values")
+@click.option("--valuesFile", "values", metavar="FILE", help="injection values: the entry values of the ConfigMap istio-sidecar-injector")
 @click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="mesh config")
 @click.option(
     "--operatorFileName",

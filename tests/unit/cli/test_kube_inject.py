@@ -14,7 +14,7 @@ from pilot.cli.pilotctl import pilotctl
 from pilot.config.mesh.mesh_config import MeshConfig
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
-from webhook.profile.default import default_config
+from webhook.defaults.injector_config import default_config
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

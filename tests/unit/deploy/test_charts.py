@@ -15,7 +15,7 @@ from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
 from webhook.inject.config import decode_config
-from webhook.profile.default import default_values
+from webhook.defaults.injector_config import default_values
 
 pytestmark = pytest.mark.slow
 

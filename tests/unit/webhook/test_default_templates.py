@@ -18,8 +18,8 @@ from webhook.inject.data import StructData
 from webhook.inject.functions import FUNCTIONS
 from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
-from webhook.profile.default import default_values
-from webhook.profile.templates import NAMES, default_templates
+from webhook.defaults.injector_config import default_values
+from webhook.defaults.templates import NAMES, default_templates
 
 
 def gateway(values: dict[str, Any] | None = None, **changes: Any) -> StructData:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from webhook.defaults.templates import default_templates
 from webhook.inject.config import ConfigError, InjectorConfig, WrittenConfig, decode_values, make_config
-from webhook.profile.templates import default_templates
 
 Plain = dict[str, Any]
 

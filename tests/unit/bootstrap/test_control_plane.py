@@ -136,8 +136,8 @@ async def test_sweep_removes_disconnected_proxies(tmp_path: pathlib.Path, monkey
     async with running(tmp_path) as process:
         monkeypatch.setattr(process.plane.discovery, "_linger", 0.0)
         async with Client(process) as client:
-            await client.ask("cds")
-            await client.take()
+            await client.request("cds")
+            await client.receive()
             assert len(process.plane.db.proxies) == 1
             process.clock.advance(SWEEP_SECONDS)
             assert len(process.plane.db.proxies) == 1, "connected proxies stay"
@@ -153,8 +153,8 @@ async def test_draining_is_not_ready_and_waits_for_busy_proxies(tmp_path: pathli
     async with running(tmp_path, shutdownDuration="1h") as process:
         assert (await process.get("/ready"))[0] == 200
         async with Client(process) as client:
-            await client.ask("cds")
-            await client.take()
+            await client.request("cds")
+            await client.receive()
             (connection,) = process.plane.discovery.connections()
             await until(lambda: connection.is_idle)
             connection.busy = True
@@ -164,7 +164,7 @@ async def test_draining_is_not_ready_and_waits_for_busy_proxies(tmp_path: pathli
             assert (await process.get("/debug/adsz"))[0] == 200, "debug pages stay available while draining"
             assert not client.call.done()
             connection.busy = False
-            assert (await client.ends())[0] is grpc.StatusCode.OK
+            assert (await client.end_status())[0] is grpc.StatusCode.OK
         async with asyncio.timeout(30):
             await process.task
         with pytest.raises(aiohttp.ClientConnectionError):

@@ -1,30 +1,26 @@
-"""Debug pages for remote callers, credentials of config servers, and published trust roots."""
+"""Debug pages for remote callers, the ControlZ port, and logs of stacks."""
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Sequence
-from types import SimpleNamespace
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 
-from ca.pem import certificate_pem
 from pilot.bootstrap import diagnostics
-from pilot.bootstrap.config_sources import server_credentials, server_name
-from pilot.bootstrap.diagnostics import HttpIdentities, debug_over_xds
-from pilot.bootstrap.security.process_security import ROW_KEY, TrustRootPublisher
-from pilot.config.networking.destination_rule import ClientTLSSettings
+from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.debug.page import Refused
-from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
-from pilot.mcp.stream import CannotConnectError
-from pilot.mesh.tables.database import Mesh
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.debug_requests import DebugRequestError
-from pilot.xds.push.discovery import Discovery
-from testing.security.certificates import root
+from pilot.xds.net.listen_address import Address
+from testing.kube.kube_access import until
 
 SOURCES: Any = object()
 
@@ -81,78 +77,95 @@ async def test_http_callers_are_authenticated_by_token() -> None:
     assert await identify("10.0.0.1:1", {}) == ()
 
 
-# -- config servers ----------------------------------------------------------------------------------------------------
+FREE_PORT = Address("127.0.0.1", 0)
 
 
-class Channels:
-    """Replaces channel credentials by their arguments."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.secrets: dict[str, dict[str, bytes]] = {}
-        patch.setattr(grpc, "ssl_channel_credentials", lambda *args: args)
-
-    async def read(self, name: str) -> dict[str, bytes]:
-        return self.secrets.get(name, {})
-
-    async def credentials(self, has_secrets: bool = True, **options: Any) -> Any:
-        return await server_credentials(ClientTLSSettings(**options), self.read if has_secrets else None)
+@pytest.fixture
+def occupied() -> Iterator[Address]:
+    """An address that another socket listens on."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield Address(*other.getsockname())
 
 
-async def test_credentials_come_from_files_and_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    channels = Channels(monkeypatch)
-    files = {name: str(tmp_path / name) for name in ("roots", "chain", "key")}
-    for name, path in files.items():
-        pathlib.Path(path).write_text(name)
-    by_files: Any = {
-        "ca_certificates": files["roots"],
-        "client_certificate": files["chain"],
-        "private_key": files["key"],
-    }
-    assert await server_credentials(None, channels.read) is None
-    assert await channels.credentials(mode="DISABLE", **by_files) is None
-    assert await channels.credentials(mode="SIMPLE", **by_files) == (b"roots",)
-    assert await channels.credentials(mode="MUTUAL", **by_files) == (b"roots", b"key", b"chain")
-    assert await channels.credentials(mode="MUTUAL", ca_certificates=files["roots"]) == (b"roots",)
-    channels.secrets = {"both": {"cacert": b"first", "ca.crt": b"second"}, "one": {"cacert": b"", "ca.crt": b"second"}}
-    assert await channels.credentials(mode="SIMPLE", credential_name="both", **by_files) == (b"first",)
-    assert await channels.credentials(mode="SIMPLE", credential_name="one") == (b"second",)
-    for name, has_secrets in (("none", True), ("both", False)):
-        with pytest.raises(CannotConnectError, match=f"^there is no Secret {name} with cacert or ca.crt$"):
-            await channels.credentials(has_secrets, mode="SIMPLE", credential_name=name)
-    with pytest.raises(CannotConnectError, match=r"^/nowhere: No such file or directory$"):
-        await channels.credentials(mode="SIMPLE", ca_certificates="/nowhere")
-
-
-def test_server_name_comes_from_the_tls_settings() -> None:
-    assert server_name(None) == ""
-    assert server_name(ClientTLSSettings(mode="DISABLE", sni="a.com")) == ""
-    assert server_name(ClientTLSSettings(mode="SIMPLE", sni="a.com")) == "a.com"
-    assert server_name(ClientTLSSettings(mode="MUTUAL", sni="a.com", subject_alt_names=("b.com", "c.com"))) == "b.com"
-    assert server_name(ClientTLSSettings(mode="SIMPLE")) == ""
-
-
-# -- trust roots for proxies -------------------------------------------------------------------------------------------
-
-
-async def test_published_roots_are_deduplicated(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_controlz_logs_its_address_or_that_it_is_occupied(
+    occupied: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
-    discovery = Discovery(Mesh(), Metrics(), proxy_plan)
-    first, second = root(1).certificate, root(2).certificate
-    pem = [certificate_pem(certificate).decode() for certificate in (first, second)]
-    reasons: list[Any] = []
-    commit = discovery.commit
+    caplog.set_level(logging.INFO, "pilot")
+    ends: list[str] = []
+    port = ControlzPort(FREE_PORT, Metrics(), lambda: ends.append("end"))
+    await port.start()
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{port.number}/scopej/") as response:
+            assert response.status == 200
+        async with session.put(f"http://127.0.0.1:{port.number}/homej/exit") as response:
+            assert response.status == 202
+    await until(lambda: ends == ["end"])
+    await port.stop()
+    await ControlzPort(occupied, Metrics(), lambda: None).start()
+    assert caplog.messages[0] == f"ControlZ available at 127.0.0.1:{port.number}"
+    assert caplog.messages[-1].startswith(f"ControlZ is not available: cannot listen on {occupied}: ")
 
-    def record(edits: Any, trigger: Any) -> None:
-        reasons.append(trigger)
-        commit(edits, trigger)
 
-    monkeypatch.setattr(discovery, "commit", record)
-    authority: Any = SimpleNamespace(authority=None, on_change=[])
-    signers: Any = SimpleNamespace(roots=(second,))
-    await TrustRootPublisher(authority, signers, discovery).start()
-    assert discovery.db.authority_roots.peek(ROW_KEY) == (pem[1],), "the authority has not started"
-    authority.authority = SimpleNamespace(signer=SimpleNamespace(roots=(first, second)))
-    authority.on_change[0]()
-    assert discovery.db.authority_roots.peek(ROW_KEY) == tuple(pem)
-    assert reasons == [{"global": 1}] * 2
+async def wait_nested(depth: int, event: asyncio.Event) -> None:
+    if depth:
+        await wait_nested(depth - 1, event)
+    else:
+        await event.wait()
+
+
+def block_nested(depth: int, entered: threading.Event, event: threading.Event) -> None:
+    if depth:
+        block_nested(depth - 1, entered, event)
+    else:
+        entered.set()
+        event.wait(30)
+
+
+async def test_stack_lists_twelve_calls_innermost_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    until, entered, leave = asyncio.Event(), threading.Event(), threading.Event()
+    task = asyncio.create_task(wait_nested(20, until), name="deep")
+    thread = threading.Thread(target=block_nested, args=(20, entered, leave), name="deeper")
+    thread.start()
+    assert entered.wait(30)
+    await asyncio.sleep(0)
+    try:
+        log_stacks()
+    finally:
+        until.set()
+        leave.set()
+        await task
+        thread.join()
+    [stack] = [message for message in caplog.messages if message.startswith("stack of thread deeper: ")]
+    calls = [place.split()[0] for place in stack.removeprefix("stack of thread deeper: ").split(" in ")]
+    assert (len(calls), calls[-1]) == (12, "test_diagnostics.block_nested")
+    assert calls[0] != "test_diagnostics.block_nested", "the innermost call is the wait of the event"
+    [stack] = [message for message in caplog.messages if message.startswith("stack of task deep: ")]
+    calls = [place.split()[0] for place in stack.removeprefix("stack of task deep: ").split(" in ")]
+    assert calls == ["asyncio.locks.Event.wait", *["test_diagnostics.wait_nested"] * 11]
+    assert " in test_diagnostics.wait_nested (bootstrap/test_diagnostics.py:" in stack
+
+
+@pytest.mark.parametrize(
+    ("running", "expected", "omission"),
+    [
+        (200, 200, None),
+        (201, 200, "omitted the stacks of 1 more tasks"),
+        (203, 200, "omitted the stacks of 3 more tasks"),
+    ],
+)
+async def test_task_stacks_are_limited(
+    running: int, expected: int, omission: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    others = len(asyncio.all_tasks())
+    until = asyncio.Event()
+    tasks = [asyncio.create_task(wait_nested(0, until)) for _ in range(running - others)]
+    await asyncio.sleep(0)
+    log_stacks()
+    until.set()
+    await asyncio.gather(*tasks)
+    assert sum(message.startswith("stack of task ") for message in caplog.messages) == expected
+    assert [message for message in caplog.messages if "more tasks" in message] == ([omission] if omission else [])

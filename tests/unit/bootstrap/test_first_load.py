@@ -1,8 +1,7 @@
-"""Config sources of the mesh config, and the single commit of the first load."""
+"""First load of a process, in a single commit."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import threading
@@ -12,165 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.bootstrap import config_sources, first_load
-from pilot.bootstrap.clusters.api_servers import IngestTarget
-from pilot.bootstrap.config_sources import RANK_STEP, ConfigSources
+from pilot.bootstrap import first_load
 from pilot.bootstrap.first_load import FirstLoad, PausedClock
-from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
-from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.problems import ProblemStore
-from pilot.lib.backoff import Backoff
-from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
-from pilot.mcp import stream
-from pilot.mcp.stream import CannotConnectError, McpClient
-from pilot.settings.parse import load
 from testing.mesh.clock import VirtualClock
-from testing.mesh.part_recorder import Journal
-
-ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
-ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
-READ = [SimpleNamespace(id=kind, is_over_xds=kind != SECRET) for kind in (ENTRY, SECRET, ENTRIES)]
-
-
-def ledger_source(rank: int, name: str) -> tuple[str, int, str]:
-    return "part", rank, name
-
-
-def target() -> IngestTarget:
-    ledger: Any = SimpleNamespace(source=ledger_source)
-    mesh: Any = object()
-    batch: Any = object()
-    read: Any = READ
-    return IngestTarget(mesh, read, batch, ledger, ProblemStore(), Metrics())
-
-
-# -- config sources ----------------------------------------------------------------------------------------------------
-
-
-class Sources:
-    """Config sources with stand-ins. Each folder has two files."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, environ: dict[str, str] | None = None) -> None:
-        self.journal, self.target, self.settings = Journal(), target(), load([], environ or {}).settings
-        self.journal.take_over(patch, config_sources, "FileSource", "McpSource")
-        stream_stand_in = self.journal._maker("McpStream")
-        patch.setattr(stream, "McpStream", stream_stand_in)
-
-        async def read(_: str) -> dict[str, bytes]:
-            return {}
-
-        self.read = read
-        self.sources = ConfigSources(self.settings, self.target, 100, read)
-
-    def open(self, *addresses: str) -> None:
-        self.sources.open([ConfigSource(address=address) for address in addresses])
-        for folder in self.sources.folders:
-            folder.load_initial = lambda: 2  # type: ignore[method-assign]
-        for source, _ in self.sources.servers:
-            source.synced = asyncio.Event()
-            source.name = "xds://server"
-
-
-@pytest.mark.parametrize(
-    ("addresses", "ranks", "has_kubernetes"),
-    [
-        (["fs:///a", "fs:///b"], [100, 100 + RANK_STEP], False),
-        (["k8s://", "fs:///a"], [100 + RANK_STEP], True),
-        (["fs:///a", "fs:///b", "k8s://", "fs:///c"], [100 - 2 * RANK_STEP, 100 - RANK_STEP, 100 + RANK_STEP], True),
-        (["nonsense", "fs:///a"], [100], False),
-        ([], [], False),
-    ],
-)
-def test_folder_ranks_follow_the_configured_order(
-    monkeypatch: pytest.MonkeyPatch, addresses: list[str], ranks: list[int], has_kubernetes: bool
-) -> None:
-    sources = Sources(monkeypatch)
-    sources.open(*addresses)
-    assert [args[2][1] for args in sources.journal.given("FileSource")] == ranks
-    assert sources.sources.has_kubernetes is has_kubernetes
-    assert RANK_STEP >= 2, "remote clusters take the next rank"
-
-
-def test_folder_source_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = Sources(
-        monkeypatch,
-        {"PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state", "REVISION": "blue", "CLUSTER_ID": "east"},
-    )
-    sources.open("fs:///folder")
-    origin = DocumentOrigin("east", True, "blue")
-    assert sources.journal.given("FileSource") == [
-        ("/folder", sources.target.batch, ("part", 100, "/folder"), origin, READ, 77, "/state")
-    ]
-
-
-async def test_config_server_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = Sources(monkeypatch, {"POD_NAME": "istiod-1", "POD_NAMESPACE": "mesh", "REVISION": "blue"})
-    tls: Any = SimpleNamespace(mode="SIMPLE", subject_alt_names=("mcp.example.com",), credential_name="roots", sni="")
-    sources.sources.open([replace(ConfigSource(address="xds://host:15051"), tls_settings=tls)])
-    [(name, kinds, batch, ledger, rank, origin, problems)] = sources.journal.given("McpSource")
-    assert (name, batch, ledger, rank, origin, problems) == (
-        "xds://host:15051",
-        sources.target.batch,
-        sources.target.ledger,
-        100,
-        DocumentOrigin("Kubernetes", True, "blue"),
-        sources.target.problems,
-    )
-    assert [kind.id for kind in kinds] == [ENTRY, ENTRIES], "Secrets are not requested from config servers"
-    [(endpoint, client, types, on_response, on_status, backoff, _)] = sources.journal.given("McpStream")
-    assert (endpoint.address, endpoint.server_name) == ("host:15051", "mcp.example.com")
-    assert client == McpClient("sidecar~127.0.0.1~istiod-1.mesh~mesh.svc.cluster.local", "mesh", "blue")
-    assert backoff == Backoff(0.5, 30.0)
-    with pytest.raises(CannotConnectError, match=r"there is no Secret roots with cacert or ca.crt"):
-        await endpoint.credentials()
-    assert (callable(types), callable(on_response), callable(on_status)) == (True, True, True)
-
-
-async def test_load_waits_for_all_sources(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pilot")
-    sources = Sources(monkeypatch)
-    sources.open("fs:///a", "fs:///b", "xds://one:1", "xds://two:2")
-    sources.sources.servers[1][0].synced.set()
-    load_task = asyncio.create_task(sources.sources.load())
-    while not caplog.messages:
-        await asyncio.sleep(0.001)
-    assert not load_task.done()
-    sources.sources.servers[0][0].synced.set()
-    assert await load_task == 4
-    assert caplog.messages == ["waiting for xds://server"], "the other server is already synced"
-    assert sources.journal.lines == ["McpStream.start"] * 2
-    await sources.sources.watch()
-    assert sources.journal.lines[2:] == ["FileSource.start"] * 2
-    await sources.sources.stop()
-    assert sources.journal.lines[4:] == ["FileSource.stop", "FileSource.stop", "McpStream.stop", "McpStream.stop"]
-
-
-async def test_unreadable_folder_aborts_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = Sources(monkeypatch)
-    sources.open("fs:///a")
-
-    def fail() -> int:
-        raise FileNotFoundError(2, "No such file or directory", "/a")
-
-    sources.sources.folders[0].load_initial = fail  # type: ignore[method-assign]
-    with pytest.raises(StartError, match=r"^configSources: /a: No such file or directory$"):
-        await sources.sources.load()
-
-
-def test_changed_sources_are_reported_until_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources, mesh = Sources(monkeypatch), MeshConfig()
-    sources.open("fs:///a")
-    same = replace(mesh, config_sources=(ConfigSource(address="fs:///a"),))
-    sources.sources.on_mesh_config(same)
-    assert list(sources.target.problems) == []
-    sources.sources.on_mesh_config(mesh)
-    [problem] = sources.target.problems
-    assert (problem.code, problem.path, str(problem.severity)) == ("needs-restart", "configSources", "warning")
-    sources.sources.on_mesh_config(same)
-    assert list(sources.target.problems) == []
-
 
 # -- the first load ----------------------------------------------------------------------------------------------------
 

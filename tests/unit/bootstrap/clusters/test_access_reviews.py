@@ -20,7 +20,7 @@ from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import AccountKey
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
-from testing.clients.secure_client import SecureClient, Shown
+from testing.clients.secure_client import ClientCertificate, SecureClient
 from testing.kube.kube_access import client_of, until, write_kubeconfig
 from testing.processes.agent_stub import Root
 from testing.security.credentials import Authority, tls_secret
@@ -92,13 +92,13 @@ async def test_gateway_receives_a_secret_only_if_its_account_may_read_it(
             ("edge", {"kubernetes://web", "kubernetes://web-cacert"}),
             ("other", {"kubernetes://web-cacert"}),
         ):
-            certificate = Shown(*root.issue(f"spiffe://cluster.local/ns/edge/sa/{account}"))
+            certificate = ClientCertificate(*root.issue(f"spiffe://cluster.local/ns/edge/sa/{account}"))
             node = f"router~10.0.0.7~{account}-0.edge~edge.svc.cluster.local"
             async with SecureClient(
                 port, root.pem, certificate, node_id=node, NAMESPACE="edge", SERVICE_ACCOUNT=account
             ) as client:
-                await client.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
-                response = await client.take()
+                await client.request("sds", "kubernetes://web", "kubernetes://web-cacert")
+                response = await client.receive()
                 assert response.type_url == SECRET
                 assert {
                     secret_pb2.Secret.FromString(resource.resource.value).name for resource in response.resources

@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-import pathlib
+import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ca.authority import utc_now
+from ca.pem import certificate_pem
+from ca.self_signed import sign_root
 from ca.service import CallerRefused
 from pilot.bootstrap.ports import GrpcServices
-from pilot.bootstrap.security import port_auth as authentication
 from pilot.bootstrap.security import process_security as security
+from pilot.bootstrap.security.certificate_authority import CertificateAuthority
 from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.bootstrap.security.port_auth import (
-    PortAuth,
-    authenticate_csr,
-    authorize_impersonation,
-    build_authenticate,
-    find_provider,
-    find_reviewers,
-    local_cluster_names,
-    with_provider,
-)
-from pilot.bootstrap.security.process_security import Security, SecurityContext
+from pilot.bootstrap.security.process_security import ROW_KEY, Security, SecurityContext, TrustRootPublisher
 from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
+from pilot.settings.security import AuthoritySettings
 from pilot.xds.authn.identity import (
-    Caller,
-    IdentityError,
     no_authentication,
     plaintext_caller,
     unchecked,
     verified_identity,
 )
-from pilot.xds.authn.oidc import JwtRule, Provider
+from pilot.xds.authn.oidc import JwtRule
 from pilot.xds.net.listen_address import Address
+from pilot.xds.push.discovery import Discovery
 from testing.mesh.part_recorder import Journal
-from testing.security.tokens import token
+from testing.security.certificates import root
 
 PARTS = (
     "CertificateAuthority",
@@ -285,114 +279,55 @@ async def test_secure_port_arguments(journal: Journal, monkeypatch: pytest.Monke
     assert trust_domain() == "cluster.local"
 
 
-# -- authentication of callers -----------------------------------------------------------------------------------------
+def make_discovery() -> Discovery:
+    return Discovery(Mesh(), Metrics(), proxy_plan)
 
 
-def test_local_cluster_names_include_aliases() -> None:
-    assert local_cluster_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
+async def test_authority_roots_are_published_and_updated() -> None:
+    server = make_discovery()
+    authority = CertificateAuthority(AuthoritySettings(), lambda: "cluster.local", Metrics())
+    await authority.start()
+    try:
+        await TrustRootPublisher(authority, None, server).start()
+        assert authority.authority is not None
+        signer = authority.authority.signer
+        first = certificate_pem(signer.certificate).decode()
+        assert server.db.authority_roots.peek(ROW_KEY) == (first,)
+        authority.authority.renew(
+            sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now())
+        )
+        (second,) = server.db.authority_roots.peek(ROW_KEY) or ()
+        assert second != first
+        assert second == certificate_pem(authority.authority.signer.certificate).decode()
+    finally:
+        await authority.stop()
 
 
-def test_key_file_replaces_token_reviewers() -> None:
-    servers: Any = {"west": object()}
-    settings = load([], {}).settings.authentication
-    assert find_reviewers(settings, "Kubernetes", ALIASES, servers) is servers
-    settings = load(["--tokenKeys=/keys"], {}).settings.authentication
-    assert list(find_reviewers(settings, "Kubernetes", ALIASES, servers)) == ["", "Kubernetes", "alias"]
+async def test_no_roots_are_published_without_an_authority() -> None:
+    server = make_discovery()
+    await TrustRootPublisher(None, None, server).start()
+    assert server.db.authority_roots.peek(ROW_KEY) == ()
 
 
-async def test_unauthenticated_caller_gets_no_certificate() -> None:
-    context, caller = object(), Caller("10.0.0.1:1")
-    contexts: list[Any] = []
-
-    def identify(value: Any) -> Caller:
-        contexts.append(value)
-        return caller
-
-    async def authenticate(value: Caller) -> list[str]:
-        assert value is caller
-        return ["spiffe://a"]
-
-    async def fail(_: Caller) -> list[str]:
-        raise IdentityError("the token has expired")
-
-    assert await authenticate_csr(identify, authenticate)(context) == ["spiffe://a"]
-    assert contexts == [context]
-    with pytest.raises(CallerRefused, match=r"^this port does not authenticate callers$"):
-        await authenticate_csr(identify, no_authentication)(context)
-    with pytest.raises(CallerRefused, match=r"^the token has expired$"):
-        await authenticate_csr(identify, fail)(context)
-
-
-async def test_node_proxies_may_impersonate_local_workloads() -> None:
-    port_auth, calls = PortAuth(lambda context: Caller("10.0.0.1:1"), no_authentication), list[Any]()
-
-    async def check(caller: Caller, identity: str) -> None:
-        calls.append((caller.address, identity))
-        if identity == "wrong":
-            raise IdentityError("no pod on the node runs as that")
-
-    proxies: Any = SimpleNamespace(check=check)
-    impersonate = authorize_impersonation(port_auth.identify_peer, proxies)
-    await impersonate(None, "right")
-    with pytest.raises(CallerRefused, match=r"^no pod on the node runs as that$"):
-        await impersonate(None, "wrong")
-    assert calls == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
-    with pytest.raises(CallerRefused, match=r"^impersonation is disabled"):
-        await authorize_impersonation(port_auth.identify_peer, None)(None, "right")
-
-
-def test_provider_tokens_are_verified_by_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[Any, ...]] = []
-
-    def record(*args: Any) -> Any:
-        calls.append(args)
-        return SimpleNamespace(identify=no_authentication)
-
-    monkeypatch.setattr(authentication, "OidcTokens", record)
-    rule = JwtRule("https://a", ("istio",))
-    with_provider(reject_caller, rule, lambda: "td")
-    build_authenticate(
-        load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication,
-        {},
-        lambda: "td",
-    )
-    for jwt_rule, provider, trust_domain in calls:
-        assert (jwt_rule, type(provider), trust_domain()) == (rule, Provider, "td")
-    assert len(calls) == 2
-
-
-async def reject_caller(_: Caller) -> list[str]:
-    raise IdentityError("nobody knows")
-
-
-@pytest.mark.parametrize(
-    ("environ", "own_token", "warning"),
-    [
-        (
-            {"TOKEN_ISSUER": "https://a"},
-            None,
-            "tokens of https://a are not accepted for certificate requests because AUDIENCE is not set",
-        ),
-        (
-            {},
-            "nonsense",
-            "FILE: cannot determine the issuer of the control plane's own token: invalid token: Not enough segments",
-        ),
-        ({}, token(aud=7), "FILE: cannot determine the issuer of the control plane's own token: "),
-        ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),
-    ],
-)
-def test_missing_provider_is_logged(
-    tmp_path: pathlib.Path,
-    environ: dict[str, str],
-    own_token: str | None,
-    warning: str | None,
-    caplog: pytest.LogCaptureFixture,
+async def test_published_roots_are_deduplicated(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = tmp_path / "istio-token"
-    if own_token is not None:
-        path.write_text(own_token)
-    find_provider(load([], environ).settings.authentication, False, str(path))
-    messages = [message.replace(str(path), "FILE") for message in caplog.messages]
-    assert len(messages) == (0 if warning is None else 1)
-    assert warning is None or messages[0].startswith(warning)
+    discovery = Discovery(Mesh(), Metrics(), proxy_plan)
+    first, second = root(1).certificate, root(2).certificate
+    pem = [certificate_pem(certificate).decode() for certificate in (first, second)]
+    reasons: list[Any] = []
+    commit = discovery.commit
+
+    def record(edits: Any, trigger: Any) -> None:
+        reasons.append(trigger)
+        commit(edits, trigger)
+
+    monkeypatch.setattr(discovery, "commit", record)
+    authority: Any = SimpleNamespace(authority=None, on_change=[])
+    signers: Any = SimpleNamespace(roots=(second,))
+    await TrustRootPublisher(authority, signers, discovery).start()
+    assert discovery.db.authority_roots.peek(ROW_KEY) == (pem[1],), "the authority has not started"
+    authority.authority = SimpleNamespace(signer=SimpleNamespace(roots=(first, second)))
+    authority.on_change[0]()
+    assert discovery.db.authority_roots.peek(ROW_KEY) == tuple(pem)
+    assert reasons == [{"global": 1}] * 2

@@ -28,7 +28,7 @@ from testing.mesh.part_recorder import Journal, StandIn
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
-READ = [SimpleNamespace(id=kind) for kind in (ENTRY, SECRET, ENTRIES)]
+KINDS = [SimpleNamespace(id=kind) for kind in (ENTRY, SECRET, ENTRIES)]
 PACE = WatchOptions(Backoff(1.0, 2.0))
 
 
@@ -40,8 +40,8 @@ def target() -> IngestTarget:
     ledger: Any = SimpleNamespace(source=ledger_source)
     mesh: Any = object()
     batch: Any = object()
-    read: Any = READ
-    return IngestTarget(mesh, read, batch, ledger, ProblemStore(), Metrics())
+    kinds: Any = KINDS
+    return IngestTarget(mesh, kinds, batch, ledger, ProblemStore(), Metrics())
 
 
 # -- API server selection ----------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
         api.target.ledger,
         7,
         DocumentOrigin("Kubernetes", True, "blue"),
-        READ,
+        KINDS,
     )
     assert (source_args[6]._replace(on_failure=PACE.on_failure), source_args[8]) == (PACE, "")
     source_args[6].on_failure()
@@ -326,13 +326,13 @@ async def test_mesh_config_syncs_first_and_remote_clusters_last(journal: Journal
     journal.lines.clear()
     closed: list[str] = []
     for client in {api.kubernetes.client, api.kubernetes._secrets_client}:
-        client.close = lambda: _done(closed)  # type: ignore[method-assign]
+        client.close = lambda: record_close(closed)  # type: ignore[method-assign]
     await api.kubernetes.stop()
     assert journal.lines == ["RemoteClusters.stop", "KubeSource.stop", "MeshConfigMaps.stop"]
     assert closed == ["closed"] * 2, "both clients are closed"
 
 
-async def _done(closed: list[str]) -> None:
+async def record_close(closed: list[str]) -> None:
     closed.append("closed")
 
 
@@ -350,7 +350,7 @@ async def test_unusable_credentials_abort_the_start(journal: Journal) -> None:
 async def test_cancelled_start_leaves_nothing_running(journal: Journal) -> None:
     api, closed = Api(journal), list[str]()
     client: Any = api.kubernetes.client
-    client.close = lambda: _done(closed)
+    client.close = lambda: record_close(closed)
 
     async def cancelled() -> None:
         raise asyncio.CancelledError

@@ -1,18 +1,36 @@
-"""Caller identities from certificates and tokens."""
+"""Authentication of callers by certificates and tokens."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pilot.bootstrap.security.port_auth import build_authenticate, find_provider, find_reviewers, with_provider
+from ca.service import CallerRefused
+from pilot.bootstrap.security import port_auth as authentication
+from pilot.bootstrap.security.port_auth import (
+    PortAuth,
+    authenticate_csr,
+    authorize_impersonation,
+    build_authenticate,
+    find_provider,
+    find_reviewers,
+    local_cluster_names,
+    with_provider,
+)
 from pilot.lib.flags import FlagError
+from pilot.settings.parse import load
 from pilot.settings.security import AuthenticationSettings
-from pilot.xds.authn.identity import Caller, IdentityError, no_authentication
+from pilot.xds.authn.identity import (
+    Caller,
+    IdentityError,
+    no_authentication,
+)
 from pilot.xds.authn.key_file import KeyFile
-from pilot.xds.authn.oidc import JwtRule
+from pilot.xds.authn.oidc import JwtRule, Provider
 from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
 from testing.security.tokens import claims, jwk, other_key, sign, token, write_keys
 
@@ -242,11 +260,6 @@ async def test_tokens_of_other_clusters_and_groups_are_rejected() -> None:
         await authenticator.identify(caller("c"))
 
 
-def test_local_cluster_has_several_names(tmp_path: pathlib.Path) -> None:
-    settings = AuthenticationSettings(token_keys=str(tmp_path / "keys.json"))
-    assert set(find_reviewers(settings, "one", {"first": "one", "second": "two"}, {})) == {"", "one", "first"}
-
-
 @pytest.mark.parametrize("name", ["a.b", "a-b.c", "0", "a" * 253])
 def test_service_account_name_may_have_dots(name: str) -> None:
     assert service_account_identity(f"system:serviceaccount:shop:{name}", "td") == f"spiffe://td/ns/shop/sa/{name}"
@@ -283,3 +296,116 @@ def test_other_usernames_are_rejected(user: str) -> None:
 )
 def test_bearer_token_parsing(header: str | bytes, expected: str) -> None:
     assert Caller(PROXY, {"authorization": header}).token == expected
+
+
+ALIASES = {"alias": "Kubernetes", "other": "west"}
+
+
+def test_local_cluster_names_include_aliases() -> None:
+    assert local_cluster_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
+
+
+def test_key_file_replaces_token_reviewers() -> None:
+    servers: Any = {"west": object()}
+    settings = load([], {}).settings.authentication
+    assert find_reviewers(settings, "Kubernetes", ALIASES, servers) is servers
+    settings = load(["--tokenKeys=/keys"], {}).settings.authentication
+    assert list(find_reviewers(settings, "Kubernetes", ALIASES, servers)) == ["", "Kubernetes", "alias"]
+
+
+async def test_unauthenticated_caller_gets_no_certificate() -> None:
+    context, caller = object(), Caller("10.0.0.1:1")
+    contexts: list[Any] = []
+
+    def identify(value: Any) -> Caller:
+        contexts.append(value)
+        return caller
+
+    async def authenticate(value: Caller) -> list[str]:
+        assert value is caller
+        return ["spiffe://a"]
+
+    async def fail(_: Caller) -> list[str]:
+        raise IdentityError("the token has expired")
+
+    assert await authenticate_csr(identify, authenticate)(context) == ["spiffe://a"]
+    assert contexts == [context]
+    with pytest.raises(CallerRefused, match=r"^this port does not authenticate callers$"):
+        await authenticate_csr(identify, no_authentication)(context)
+    with pytest.raises(CallerRefused, match=r"^the token has expired$"):
+        await authenticate_csr(identify, fail)(context)
+
+
+async def test_node_proxies_may_impersonate_local_workloads() -> None:
+    port_auth, calls = PortAuth(lambda context: Caller("10.0.0.1:1"), no_authentication), list[Any]()
+
+    async def check(caller: Caller, identity: str) -> None:
+        calls.append((caller.address, identity))
+        if identity == "wrong":
+            raise IdentityError("no pod on the node runs as that")
+
+    proxies: Any = SimpleNamespace(check=check)
+    impersonate = authorize_impersonation(port_auth.identify_peer, proxies)
+    await impersonate(None, "right")
+    with pytest.raises(CallerRefused, match=r"^no pod on the node runs as that$"):
+        await impersonate(None, "wrong")
+    assert calls == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
+    with pytest.raises(CallerRefused, match=r"^impersonation is disabled"):
+        await authorize_impersonation(port_auth.identify_peer, None)(None, "right")
+
+
+def test_provider_tokens_are_verified_by_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*args: Any) -> Any:
+        calls.append(args)
+        return SimpleNamespace(identify=no_authentication)
+
+    monkeypatch.setattr(authentication, "OidcTokens", record)
+    rule = JwtRule("https://a", ("istio",))
+    with_provider(reject_caller, rule, lambda: "td")
+    build_authenticate(
+        load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication,
+        {},
+        lambda: "td",
+    )
+    for jwt_rule, provider, trust_domain in calls:
+        assert (jwt_rule, type(provider), trust_domain()) == (rule, Provider, "td")
+    assert len(calls) == 2
+
+
+async def reject_caller(_: Caller) -> list[str]:
+    raise IdentityError("nobody knows")
+
+
+@pytest.mark.parametrize(
+    ("environ", "own_token", "warning"),
+    [
+        (
+            {"TOKEN_ISSUER": "https://a"},
+            None,
+            "tokens of https://a are not accepted for certificate requests because AUDIENCE is not set",
+        ),
+        (
+            {},
+            "nonsense",
+            "FILE: cannot determine the issuer of the control plane's own token: invalid token: Not enough segments",
+        ),
+        ({}, token(aud=7), "FILE: cannot determine the issuer of the control plane's own token: "),
+        ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),
+    ],
+)
+def test_missing_provider_is_logged(
+    tmp_path: pathlib.Path,
+    environ: dict[str, str],
+    own_token: str | None,
+    warning: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "istio-token"
+    if own_token is not None:
+        path.write_text(own_token)
+    find_provider(load([], environ).settings.authentication, False, str(path))
+    messages = [message.replace(str(path), "FILE") for message in caplog.messages]
+    assert len(messages) == (0 if warning is None else 1)
+    assert warning is None or messages[0].startswith(warning)

@@ -80,10 +80,10 @@ class AuthorityHarness:
         patch.setattr(certificate_authority, "PluggedInReload", Reload)
 
     def authority(
-        self, folder: pathlib.Path, environ: Mapping[str, str] | None = None, **given: Any
+        self, folder: pathlib.Path, environ: Mapping[str, str] | None = None, **sources: Any
     ) -> CertificateAuthority:
         settings = load([], {"ROOT_CA_DIR": str(folder), **(environ or {})}).settings.authority
-        return CertificateAuthority(settings, lambda: "td", self.metrics, **given)
+        return CertificateAuthority(settings, lambda: "td", self.metrics, **sources)
 
     def metric(self, name: str) -> float | None:
         [*values] = [

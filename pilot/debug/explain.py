@@ -13,7 +13,7 @@ from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
-from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
+from pilot.derive.explanation import Explanation, Reason, Step, explanation, search_origin, walk
 from pilot.envoy.envoy_filter.added_resources import find_patches
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group

@@ -105,7 +105,7 @@ class Collection(Generic[K, R]):
         self._is_derived = any(source.enabled is None for source in sources) or (None if sources else False)
 
     def table(self, db: Database) -> Table[K, R]:
-        """Return the table, which lacks the derived rows: for the outside, never in a derivation."""
+        """Return the table, without the derived rows. Not for use in derivations."""
         table: Table[K, R] = db.tables[self.table_name]
         return table
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from pilot.config.group_kind import parse_kind
 from pilot.config.problem import ObjectRef
 from pilot.derive import UNSET
-from pilot.derive.explain import explain
+from pilot.derive.explanation import explain
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group
 from pilot.envoy.resource import Resource
@@ -26,7 +26,7 @@ from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 
 DEBOUNCE = 0.2
-"""Seconds for which NACKs are collected, because proxies of a class reject a resource at the same time."""
+"""Seconds for which NACKs are collected, because similar proxies reject a resource at the same time."""
 MAX_RESOURCES, MAX_OBJECTS = 50, 20
 _MAX_MESSAGE_LENGTH = 300
 Causes = tuple[ObjectRef, ...]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.derive import Collection, Database, Gather, Table, derived
-from pilot.derive.explain import explain
+from pilot.derive.explanation import explain
 
 Row = tuple[str, int]
 

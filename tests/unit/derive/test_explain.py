@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilot.derive import Database, Gather, Table, derived, hub
-from pilot.derive.explain import explain, find_origin
+from pilot.derive.explanation import explain, find_origin
 
 
 class Shop(Database):

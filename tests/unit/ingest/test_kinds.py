@@ -18,7 +18,7 @@ from pilot.config.problem import Problem, error
 from pilot.debug.configuration import problemz, resourcesz
 from pilot.debug.explain import show
 from pilot.derive import Table, derived
-from pilot.derive.explain import explain
+from pilot.derive.explanation import explain
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.events import count_events, count_updates, push_reasons
 from pilot.ingest.file_source import FileSource

@@ -10,7 +10,7 @@ from pilot.envoy.names import BLACK_HOLE_CLUSTER, FORWARD_INNER_CONNECT, MAIN_IN
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, proxy, rows_of
-from tests.unit.envoy.plans.test_waypoint import waypoint, world_resources
+from tests.unit.envoy.plans.test_waypoint_plan import waypoint, world_resources
 
 GATEWAY = proxy(
     "waypoint",

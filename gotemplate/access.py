@@ -37,7 +37,7 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
 
 
 def entries(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the key and value of each round of a range. Raises ActionError if the value is not iterable."""
+    """Yield the key and value of each iteration of a range. Raises ActionError if the value is not iterable."""
     if isinstance(value, list):
         yield from enumerate(value)
     elif isinstance(value, dict):

@@ -14,8 +14,8 @@ from gotemplate.values import is_true
 
 Write = Callable[[str], None]
 Run = Callable[[Any, Slots, Write], str]
-"""Runs with the dot and the variables, writes output, and returns "break" or "continue" to leave the enclosing
-round."""
+"""Runs with the dot and the variables, writes output, and returns "break" or "continue" to leave the current
+iteration."""
 Find = Callable[[str], Callable[[Any, Write], None]]
 """Returns a function that executes the named template. Raises KeyError if it is not defined."""
 

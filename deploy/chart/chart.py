@@ -1,4 +1,4 @@
-"""Helm charts as folders contain them. https://helm.sh/docs/topics/charts/"""
+"""Reads Helm charts from folders. https://helm.sh/docs/topics/charts/"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Plain = dict[str, Any]
 
 
 class ChartError(Exception):
-    """A chart cannot be read or rendered. The text names the chart and the place."""
+    """A chart cannot be read or rendered. The text names the chart and the location."""
 
 
 class Chart(NamedTuple):

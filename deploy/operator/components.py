@@ -131,7 +131,7 @@ def chart_values(operator: Plain, enabled: EnabledComponent) -> Plain:
 
 
 def _replicas(component: Component, settings: Plain) -> Plain:
-    """Return the numbers of replicas, on which objects other than the workload depend."""
+    """Return the settings for the number of replicas, which objects other than the workload also depend on."""
     if component.kind != "Deployment":
         return {}
     places = {

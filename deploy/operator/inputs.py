@@ -61,7 +61,7 @@ def read_profile(name: str, folder: Traversable | None = None) -> Plain:
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
-    """Return the names of all profiles. Raises SettingsError if there is no folder of profiles."""
+    """Return the names of all profiles. Raises SettingsError if the profiles folder does not exist."""
     profiles = (folder or installation_folder()) / "profiles"
     if not profiles.is_dir():
         raise SettingsError(f"folder {profiles} does not exist")

@@ -1,4 +1,4 @@
-"""The control plane: its parts, the order in which they start, and its end."""
+"""The control plane: its parts, the order in which they start, and shutdown."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def report_failure(metrics: Metrics, node: Node, error: Exception) -> None:
 
 
 def failed_provider_lookup(db: Mesh, problem: Problem) -> str:
-    """Return the type of the extension provider whose service does not exist, in the words of istiod's metric.
+    """Return the type of the extension provider whose service does not exist, as istiod's metric names it.
 
     Return "" for other problems, and for types that the metric does not have.
     """

@@ -1,4 +1,4 @@
-"""Jobs that run periodically, and the small ones among them."""
+"""Runs jobs periodically, and defines the small ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of changes: from reading, over the commit, to the proxies' acknowledgements."""
+"""OpenTelemetry traces of changes, from reading through the commit to the proxies' acknowledgements."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ ADDRESS_SPACE = 512 << 20
 
 
 def claim_resources() -> None:
-    """Raise the soft limit on open files to the hard limit. StartError if it or the address space is too small."""
+    """Raise the soft limit on open files to the hard limit. Raise StartError if it or the address space is too
+    small."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -90,7 +90,7 @@ def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace of a ServiceEntry with a workloadSelector."""
+    """Return the namespace if the ServiceEntry has a workloadSelector."""
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
@@ -131,12 +131,12 @@ def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace of a rule with a wildcard host."""
+    """Return the namespace if the rule's host is a wildcard."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()
 
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return True for a rule with a wildcard host and consistent hashing."""
+    """Return True if the rule's host is a wildcard and the rule uses consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and has_consistent_hash(o.spec) else ()
 
 

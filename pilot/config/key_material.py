@@ -42,7 +42,8 @@ class Roots(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """The reason why an object is no valid credential. `path` is the place in the object, such as `data[tls.crt]`."""
+    """The reason why an object is not a valid credential. `path` is the place in the object, such as
+    `data[tls.crt]`."""
 
     path: str
     reason: str

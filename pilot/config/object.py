@@ -21,7 +21,7 @@ class ObjectKey(NamedTuple):
 
 
 class RegistryKey(NamedTuple):
-    """The key of an object that every cluster has its own of, such as a Service, Pod or Node.
+    """The key of an object that is read from every cluster, such as a Service, Pod or Node.
 
     `namespace` is "" for cluster-scoped kinds.
     """

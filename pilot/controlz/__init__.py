@@ -1,5 +1,4 @@
-"""ControlZ: a site of a few pages, and the same as JSON, with which people look at a running process and change how
-much it logs.
+"""ControlZ: web pages and a JSON API to inspect a running process and change its log levels.
 
 https://istio.io/latest/docs/ops/diagnostic-tools/controlz/
 """

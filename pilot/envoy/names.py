@@ -88,7 +88,7 @@ def vip_cluster(port: int, subset: str, host: str) -> str:
 
 
 def vip_subset(protocol: str, subset: str) -> str:
-    """Return the subset part of such a name: the protocol, followed by the subset if there is one."""
+    """Return the subset part of a VIP cluster's name: the protocol, followed by the subset if there is one."""
     return f"{protocol}/{subset}" if subset else protocol
 
 

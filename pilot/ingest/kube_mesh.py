@@ -77,7 +77,7 @@ class MeshConfigMaps:
         return Informer(client, WatchedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, rng)
 
     async def start(self) -> None:
-        """Start to watch the ConfigMaps."""
+        """Start watching the ConfigMaps."""
         self._tasks = [
             asyncio.create_task(informer.run(), name=f"watch ConfigMap {name}")
             for name, informer in self._informers.items()

@@ -54,7 +54,7 @@ class KubeSource:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
-        """Start to watch. Without `configuration`, only per-cluster kinds such as Service and Pod are read."""
+        """Start watching. Without `configuration`, only per-cluster kinds such as Service and Pod are read."""
         if not configuration:
             self._built_in = [kind for kind in self._built_in if kind.per_cluster]
             self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}

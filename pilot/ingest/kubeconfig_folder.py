@@ -30,7 +30,7 @@ class KubeconfigFolder:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to watch."""
+        """Start watching."""
         await self._watch.start()
         self._changed.set()
         self._task = asyncio.create_task(self._run(), name=f"watch kubeconfigs in {self._path}")

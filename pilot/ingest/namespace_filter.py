@@ -1,4 +1,4 @@
-"""Filters objects by namespace, as `discoverySelectors` of the mesh config demands.
+"""Filters objects by namespace, according to `discoverySelectors` of the mesh config.
 
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 Objects in unselected namespaces are kept out of the tables, and added if the namespace is selected later. The selectors

@@ -45,7 +45,7 @@ class RemoteCluster:
         self._changing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to read."""
+        """Start reading."""
         self._on_status(self._source.cluster, "syncing")
         await self._source.start()
         self._syncing = asyncio.create_task(self._sync(), name=f"read cluster {self._source.cluster}")

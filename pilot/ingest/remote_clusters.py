@@ -86,7 +86,7 @@ class RemoteClusters:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to watch the Secrets or files, and the clusters that they name."""
+        """Start watching the Secrets or files, and the clusters that they name."""
         if self._folder is not None:
             await self._folder.start()
             return

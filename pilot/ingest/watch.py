@@ -48,7 +48,7 @@ class Watch:
         self._fault = ""
 
     async def start(self) -> None:
-        """Start to watch. When this returns, no further change is missed."""
+        """Start watching. When this returns, no further change is missed."""
         watching = asyncio.Event()
         self._task = asyncio.create_task(self._run(watching), name=f"watch {self._folder}")
         await watching.wait()

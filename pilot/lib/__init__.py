@@ -1,1 +1,1 @@
-"""Leaves: no knowledge of the mesh beyond its words."""
+"""Shared utilities, which import no other package of the control plane."""

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 RSA_BITS = range(2048, 8193)
 LARGEST_SET = 1 << 20
-"""Bytes."""
+"""Maximum size of a key set in bytes."""
 MOST_KEYS = 256
 _ALGORITHMS: Mapping[tuple[str, str], Sequence[str]] = {
     ("RSA", ""): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

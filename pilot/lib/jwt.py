@@ -15,7 +15,7 @@ import msgspec
 from pilot.lib.jwks import Jwk
 
 LONGEST_TOKEN = 16 * 1024
-"""Characters."""
+"""Maximum length of a token in characters."""
 MOST_CANDIDATES = 8
 """Keys that a token is verified with. A set with more has key IDs, and its tokens name one."""
 NOT_BEFORE_SKEW = 60.0

@@ -90,7 +90,7 @@ class Metrics:
             self._at("pilot_xds_recv_max").set(size)
 
     def rejected(self, type_url: str, proxy: str, code: int) -> None:
-        """Count a NACK of a proxy, by its id, with this gRPC status code."""
+        """Count a NACK from a proxy, by its id, with this gRPC status code."""
         name = short_name(type_url)
         self._at("pilot_total_xds_rejects", name).inc()
         if (gauge := f"pilot_xds_{name}_reject") in CATALOGUE:

@@ -116,7 +116,7 @@ class Outlet(logging.Handler):
                 self.on_drop(lost)
 
     def _take(self) -> list[bytes] | None:
-        """Wait for lines and return them, with a notice of dropped lines at the end. None once the handler is
+        """Wait for lines and return them, with a notice of dropped lines at the end. Return None once the handler is
         closed."""
         with self._changed:
             while not self._lines:

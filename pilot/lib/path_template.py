@@ -21,7 +21,7 @@ def to_envoy(path: str) -> str:
 
 
 def find_template_fault(path: str) -> str:
-    """Return the reason why a path is not a valid template, or "". Paths that are no templates must not contain
+    """Return the reason why a path is not a valid template, or "". Paths that are not templates must not contain
     braces."""
     if is_template(path):
         if not path.startswith("/"):

@@ -29,8 +29,8 @@ class XdsType(NamedTuple):
 
     short_name: the name in metrics and commands, such as "cds".
     rank: position in a push. Envoy warms clusters before their endpoints, and listeners before their routes.
-    is_named: proxies receive only the resources that they name. Of other types they receive all, unless a delta request
-        names some.
+    is_named: proxies receive only the resources that they name. For other types, they receive all resources unless a
+        delta request names some.
     tells_removals: delta responses list the names without a resource.
     has_placeholder: a name without a resource is answered with an empty resource of that name.
     needs_identity: streams without a verified identity receive no resources.
@@ -90,7 +90,7 @@ def find_type(url: str) -> XdsType:
 
 
 def is_debug_request(url: str) -> bool:
-    """Return whether requests of a type are answered once and not subscribed to. This holds for debug pages."""
+    """Return whether requests of a type are answered once, without a subscription, as for debug pages."""
     return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 

@@ -111,7 +111,7 @@ class InstallationReconciler:
             timer = asyncio.get_running_loop().call_later(delay, self._wakeup.set) if delay is not None else None
 
     def _delay_after(self, task: asyncio.Task[float | None]) -> float | None:
-        """Return the delay until the next reconciliation, also if this one failed to report its error."""
+        """Return the delay until the next reconciliation, even if this one failed to report its error."""
         error = task.exception()
         if error is None:
             return task.result()

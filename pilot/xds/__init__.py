@@ -1,1 +1,1 @@
-"""The ADS server. Streams are state machines without I/O, and the gRPC edge carries their bytes."""
+"""The ADS server. Sessions are state machines without I/O; `ads` connects them to gRPC."""

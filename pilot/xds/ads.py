@@ -79,7 +79,7 @@ class AdsOptions:
     """Options of the ADS service of a port.
 
     admission: Limits the rate of new streams.
-    aliases: Clusters by further names of theirs.
+    aliases: Cluster names by alias.
     identify_peer: Returns the caller of a call.
     authenticate: Verifies the identities of a caller.
     authorize: Checks which identity matches the proxy.
@@ -212,7 +212,7 @@ class Ads:
             raise
 
     async def _read_first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
-        """Return the first request, which must have a node, or None if the stream ends before."""
+        """Return the first request, which must have a node, or None if the stream ends first."""
         while (raw := await context.read()) is not EOF:
             try:
                 request = self._parse(parse, raw)

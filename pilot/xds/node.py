@@ -46,7 +46,7 @@ _STRING_FIELDS = (
 def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
     """Return the proxy of an envoy.config.core.v3.Node, whose ID is `type~ip~id~dns domain`.
 
-    `aliases` has clusters by further names of theirs. Raise NodeError if the node is invalid.
+    `aliases` maps aliases to cluster names. Raise NodeError if the node is invalid.
     """
     parts = node.id.split("~")
     if len(parts) != 4:

@@ -15,7 +15,7 @@ from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.log import scope
 
 MAX_SLEEP_SECONDS = 60.0
-"""Maximum time between two looks at the clock, because a machine can be suspended or have its clock set."""
+"""Maximum time between two checks of the clock, because a machine can be suspended or have its clock set."""
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 10.0
 """Delay after the first failure, and its upper bound."""
 BACKDATING = datetime.timedelta(minutes=2)

@@ -41,8 +41,9 @@ def build_stats_config(
 ) -> dict[str, Any]:
     """Return Envoy's stats_config.
 
-    It includes the statistics for readiness, for the mesh's metrics, and those that annotations or else the ProxyConfig
-    request. In a pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid histogram buckets.
+    It includes the statistics for readiness and for the mesh's metrics, and those that the annotations request, or else
+    those that the ProxyConfig requests. In a pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid
+    histogram buckets.
     """
     matcher = config.proxy_stats_matcher
     requested = {

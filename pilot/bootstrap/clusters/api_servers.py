@@ -77,7 +77,7 @@ class IngestTarget(NamedTuple):
 class ApiServers:
     """API servers of the local and remote clusters.
 
-    `rank` is the rank of their objects between sources, and `aliases` has further names of clusters. `run_remote` runs
+    `rank` is the rank of their objects between sources, and `aliases` maps aliases to cluster names. `run_remote` runs
     for each remote cluster while it is read. `reviewers` review tokens.
     """
 

@@ -237,7 +237,7 @@ class Controllers:
             self._analysis.on_edit(row.ref for _, _, row in commit.edits if isinstance(row, Object))
 
     def on_stream_commit(self, nodes: Iterable[Node]) -> None:
-        """Handle a commit of rows that follow from streams, such as connected proxies."""
+        """Handle a commit of rows that streams produce, such as connected proxies."""
         if self._gateways is not None:
             self._gateways.on_stream_commit(nodes)
 

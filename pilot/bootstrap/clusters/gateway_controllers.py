@@ -159,7 +159,7 @@ class GatewayControllers:
             self._shadow_services.on_commit(commit.hit)
 
     def on_stream_commit(self, nodes: Iterable[Node]) -> None:
-        """Handle a commit of rows that follow from streams, such as connected proxies."""
+        """Handle a commit of rows that streams produce, such as connected proxies."""
         if self._gateway_status is not None:
             self._gateway_status.on_commit(nodes, ())
 

@@ -1,4 +1,4 @@
-"""The built-in certificate authority: its signer at the start, and what keeps it up to date."""
+"""The built-in certificate authority: its initial signer, and its reload and rotation."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class _Secret(msgspec.Struct):
 class SecretStore:
     """Stores a self-signed signer as ca-cert.pem and ca-key.pem of a Secret.
 
-    The Secret is the first of `names` that exists, or else the last. The methods are called from other threads than
-    that of `loop`, which the client belongs to.
+    The Secret is the first of `names` that exists, or else the last. Call the methods from a thread other than
+    that of `loop`, on which the client runs.
     """
 
     def __init__(

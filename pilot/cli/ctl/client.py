@@ -42,7 +42,7 @@ class PageClient:
             raise CommandError(f"{self.address}/debug/{page} did not return JSON: {error}") from error
 
     def text(self, path: str, **query: str) -> str:
-        """Return the response body of a path. CommandError if the server is unreachable or returns an error."""
+        """Return the response body of a path. Raise CommandError if the server is unreachable or returns an error."""
         url = f"{self.address}/{path}" + (
             f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else ""
         )

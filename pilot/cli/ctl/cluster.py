@@ -33,7 +33,8 @@ class Cluster:
     def run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
         """Run `work` with two clients, the second of which only does dry runs, and return its result.
 
-        With `dry_run` both clients only do dry runs. CommandError if the server is unreachable or returns an error.
+        With `dry_run` both clients only do dry runs. Raise CommandError if the server is unreachable or returns an
+        error.
         """
         return asyncio.run(self._run(work, dry_run))
 
@@ -88,7 +89,7 @@ def _credentials(kubeconfig: str, context: str) -> Credentials:
 
 
 def confirm(question: str, skip: bool) -> None:
-    """Ask for confirmation unless it is skipped. CommandError if the user declines or there is no input."""
+    """Ask for confirmation unless it is skipped. Raise CommandError if the user declines or there is no input."""
     if skip:
         return
     try:

@@ -67,7 +67,7 @@ class EnvoyDump:
         return [resource for resource in entries if resource]
 
     def bootstrap(self) -> Plain:
-        """Return Envoy's bootstrap configuration. CommandError if the dump contains none."""
+        """Return Envoy's bootstrap configuration. Raise CommandError if the dump contains none."""
         for envelope in self._all("BootstrapConfigDump"):
             config: Plain = envelope.get("bootstrap", {})
             return config
@@ -92,7 +92,7 @@ def _placeholder(entry: Plain, short_type: str) -> Plain:
 
 
 def read_dump(text: str, where: str) -> EnvoyDump:
-    """Parse a config_dump. CommandError if the text is not one."""
+    """Parse a config_dump. Raise CommandError if the text is not one."""
     try:
         dump = json.loads(text)
     except ValueError as error:
@@ -103,7 +103,7 @@ def read_dump(text: str, where: str) -> EnvoyDump:
 
 
 def fetch_dump(address: str) -> EnvoyDump:
-    """Fetch the config_dump of an Envoy, including endpoints. CommandError if it is unreachable."""
+    """Fetch the config_dump of an Envoy, including endpoints. Raise CommandError if it is unreachable."""
     return read_dump(request_admin(address, "config_dump?include_eds"), f"the response of {address}")
 
 
@@ -116,7 +116,7 @@ def set_levels(address: str, levels: dict[str, str]) -> str:
 
 
 def request_admin(address: str, page: str, method: str = "GET") -> str:
-    """Return the text of an admin page. CommandError if Envoy is unreachable or returns an error."""
+    """Return the text of an admin page. Raise CommandError if Envoy is unreachable or returns an error."""
     url = f"{(address if '://' in address else f'http://{address}').rstrip('/')}/{page}"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=SECONDS) as response:

@@ -13,8 +13,8 @@ STANDARD_INPUT = "-"
 
 
 def read_files(paths: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of files by name, including all configuration files below folders. CommandError if one is
-    unreadable."""
+    """Return the contents of files by name, including all configuration files below folders. Raise CommandError if one
+    is unreadable."""
     return {path: _read(path) for argument in paths for path in _below(argument)}
 
 

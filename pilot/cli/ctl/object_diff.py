@@ -13,7 +13,7 @@ Objects = dict[str, dict[str, Any]]
 
 
 def objects_of(text: str, name: str) -> Objects:
-    """Return the objects of a file by "Kind namespace/name". CommandError if it is not valid YAML."""
+    """Return the objects of a file by "Kind namespace/name". Raise CommandError if it is not valid YAML."""
     try:
         documents = [document.plain for document in read_documents(text.encode(), name)]
     except SyntaxFault as fault:

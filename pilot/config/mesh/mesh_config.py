@@ -135,7 +135,7 @@ DEFAULT_PROVIDERS = (
 class MeshConfig(Strict, frozen=True):
     """The mesh config.
 
-    The defaults apply if nobody sets the field. A message that a user sets replaces the default message as a whole,
+    The defaults apply to unset fields. A message that a user sets replaces the default message as a whole,
     except `defaultConfig`, `defaultProviders` and `extensionProviders` (see pilot.ingest.mesh_config).
     """
 

@@ -1,6 +1,6 @@
 """Validation of MeshConfig and MeshNetworks.
 
-A single error rejects the whole; the last valid version stays in force.
+A single error rejects the object; its last valid version stays in force.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class LocalityBalancing(msgspec.Struct, frozen=True):
 def build_locality_balancing(effective: EffectiveLocality, outlier_detection: bool) -> LocalityBalancing | None:
     """Return the balancing, or None if it has no effect.
 
-    Envoy never is_exported_from a priority unless its endpoints are ejected or known to be unhealthy.
+    Envoy never leaves a priority unless its endpoints are ejected or known to be unhealthy.
     https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
     """
     setting = effective.setting

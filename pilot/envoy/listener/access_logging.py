@@ -99,7 +99,7 @@ def _enabled(loggers: Iterable[tuple[LogRule, Logger]], unsupported: frozenset[s
 
 @derived
 def logger(db: Mesh, name: str) -> Logger | None:
-    """Return the logger of a provider, or None if it is no logger or its service is unknown."""
+    """Return the logger of a provider, or None if it is not a logger or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None

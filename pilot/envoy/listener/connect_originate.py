@@ -32,7 +32,7 @@ A waypoint has already applied the policies of the service.
 
 
 class TunnelOriginator(NamedTuple):
-    """Describes such a listener, whose name is also the name of the cluster that it uses.
+    """Describes a listener that opens tunnels. Its name is also the name of the cluster that it uses.
 
     `first` are filters before the TCP proxy. `redirected` is set if the client passes the destination. Without a
     `tunnel`, connections are forwarded unchanged.

@@ -143,7 +143,7 @@ def max_path_length(db: Mesh, name: str) -> int:
 
 @derived
 def tracer(db: Mesh, name: str) -> Tracer | None:
-    """Return the tracer of a provider, or None if it is no tracer or its service is unknown."""
+    """Return the tracer of a provider, or None if it is not a tracer or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None

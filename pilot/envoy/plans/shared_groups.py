@@ -43,7 +43,8 @@ def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return all workloads and services, which every proxy may request. Nothing if ambient mode is disabled."""
+    """Return all workloads and services, which every proxy may request. The result is () if ambient mode is
+    disabled."""
     if not db.settings.ambient.enabled:
         return {}
     return {
@@ -54,7 +55,7 @@ def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def policy_groups(db: Mesh) -> tuple[Group, ...]:
-    """Return the policies that ztunnels enforce. Nothing if ambient mode is disabled."""
+    """Return the policies that ztunnels enforce. The result is () if ambient mode is disabled."""
     if not db.settings.ambient.enabled:
         return ()
     policies = (authorizations, port_policies, strict_policy, waypoint_policies)

@@ -66,8 +66,8 @@ def build_credential_secret(
     """Return the secret for a `credentialName`.
 
     Credentials with the prefix "sds://" come from the socket in the pod if `user_server` (node metadata `credential`),
-    else from the mesh's SDS extension provider. Without either, they are names of Kubernetes secrets. There is no zero
-    fetch timeout: a credential that does not exist must not block the rest of a listener or cluster.
+    else from the mesh's SDS extension provider. Without either, they are names of Kubernetes secrets. The
+    default fetch timeout applies, because a missing credential must not block the rest of a listener or cluster.
     """
     if name == names.BUILTIN_CREDENTIAL:
         return WORKLOAD_CERTIFICATE

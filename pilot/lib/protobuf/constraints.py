@@ -51,13 +51,13 @@ class _Message(NamedTuple):
 
 
 _UNRULED = _Message((), {}, (), ())
-"""The rules of a type whose rules are disabled."""
+"""The result for a type whose rules are disabled."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
-    """Yield the rules that a message and the messages in it break, including those packed in an Any.
+    """Yield the violations in a message and in its nested messages, including those packed in an Any.
 
-    partial: the message is a patch for another one. Absent fields break no rules, except in items of lists and maps.
+    partial: the message is a patch for another one. Absent fields violate no rules, except in items of lists and maps.
     touched: a message of the same type. Only the fields that it sets are checked.
     """
     yield from _walk(message, (), partial, touched)

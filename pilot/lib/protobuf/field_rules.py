@@ -225,7 +225,7 @@ def _check_map(rule: Any, value: Any) -> Iterator[str]:
 
 
 def _check_any(rule: Any, value: Any) -> Iterator[str]:
-    """Yield the rules for type URLs that a value breaks. Some other messages have such rules only to be required."""
+    """Yield the rules for type URLs that a value breaks. On other messages, such rules can only require the message."""
     allowed, url = getattr(rule, "in"), getattr(value, "type_url", "")
     if allowed and url not in allowed:
         yield f"must be of one of the types {', '.join(allowed)}"

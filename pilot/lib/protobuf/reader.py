@@ -196,7 +196,7 @@ def _field(descriptor: Any, key: object) -> FieldDescriptor | None:
 
 
 def _slot(field: FieldDescriptor) -> str:
-    """Return a key of which only one field may be set: the oneof of a field, or the field under either of its names."""
+    """Return a field's oneof, or else its canonical name. In JSON, only one key with the same result may be set."""
     return f"oneof {field.containing_oneof.name}" if field.containing_oneof is not None else field.name
 
 

@@ -112,7 +112,7 @@ def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, Worklo
 
 
 def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> tuple[ServedService, ...] | None:
-    """Return the service of a slice with the ports of the slice, or None if ztunnels do not receive the service."""
+    """Return the service that a slice serves, limited to the slice's ports, or None if ztunnels do not receive it."""
     address = service_address(db, ref)
     if address is None:
         return None

@@ -11,7 +11,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config and settings that services depend on, so that other edits do not affect them."""
+    """The part of the mesh config and settings that services depend on. Edits of other parts do not affect services."""
 
     domain: str
     trust_domain: str

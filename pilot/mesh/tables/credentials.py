@@ -21,8 +21,8 @@ Credential = KeyPair | Roots
 def credential(db: Mesh, name: CredentialKey, cluster: str, roots: bool) -> Credential | Flaw | None:
     """Return a credential for the proxies of a cluster: roots, or a certificate with its key.
 
-    The first valid one wins, of the proxies' cluster and the local cluster. If none is valid, return what is wrong with
-    the first, or None if there is no object with the name.
+    A valid credential in the proxies' cluster takes precedence over one in the local cluster. If none is valid, return
+    the flaw of the first, or None if no object has the name.
     """
     local_cluster = db.settings.registry.cluster_id
     clusters = (cluster, local_cluster) if name.source == "Secret" and cluster != local_cluster else (local_cluster,)

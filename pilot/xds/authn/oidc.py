@@ -24,7 +24,7 @@ from pilot.xds.authn.service_account import service_account_identity
 TIMEOUT = 10.0
 """Timeout in seconds of a request to the provider."""
 REFRESH = 600.0
-"""Seconds after which the next token makes the keys be fetched again."""
+"""Seconds after which the next token triggers another fetch of the keys."""
 AT_MOST_EVERY = 10.0
 """Seconds between two attempts, so that tokens with unknown keys do not cause a request each."""
 _log = scope("authn")
@@ -59,7 +59,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 async def fetch(url: str) -> bytes:
-    """Return the body at a URL, cut off behind the size limit of key sets."""
+    """Return the body at a URL, truncated at the size limit of key sets."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as response:
         return await response.content.read(LARGEST_SET + 1)

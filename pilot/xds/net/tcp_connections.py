@@ -1,7 +1,7 @@
 """Inspects and resets the TCP connections of the gRPC server from outside.
 
 gRPC's asyncio server does not report the progress of a write. It can end a call only after the current write, and not
-at all without a status. If a peer does not read, the message and the call would stay for as long as the peer likes.
+at all without a status. If a peer does not read, the message and the call would stay in memory indefinitely.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ MAX_ANSWER_NONCES = 16
 
 
 def do_nothing() -> None:
-    """End a stream that is not being served."""
+    """Do nothing: the `end` and `abort` of a stream that is not being served."""
 
 
 def event_fields(connection: Connection) -> dict[str, object] | None:
@@ -174,7 +174,7 @@ class Connection:
         return feed is not None and len(feed.readers) > 1
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the derived groups that the connection reads."""
+        """Return the nodes of all resource groups that the connection reads."""
         return tuple(group.node for feed in self._feeds.values() for group in feed.watched_groups)
 
     def feeds(self) -> Iterator[tuple[str, Feed[Connection]]]:

@@ -39,7 +39,7 @@ class Discovery:
 
     plan: Derives what a proxy is sent, by the key of its row.
     linger: Seconds that a disconnected proxy keeps its row and derived values. Most proxies reconnect immediately.
-    commit_listeners: Called with the nodes that a commit of rows of streams affects.
+    commit_listeners: Called with the nodes that `commit` affects.
     on_outcome: Called with the outcome of each event.
     counts_cache: Whether cache evictions are counted.
 
@@ -171,7 +171,7 @@ class Discovery:
         return count
 
     def sweep_in_steps(self) -> Iterator[None]:
-        """Do the same in steps, between which the event loop handles other events."""
+        """Sweep in steps, between which the event loop handles other events."""
         self._remove_disconnected(time.monotonic() - self._linger)
         while self.db.collect_some(COLLECT_STEP):
             yield
@@ -198,7 +198,7 @@ class Discovery:
         self.commit([(self.db.proxies, key, proxy) for key, proxy in rows], {"proxy": 1})
 
     def commit(self, rows: Sequence[tuple[Table[Any, Any], Any, Any]], reasons: Mapping[str, int]) -> None:
-        """Commit rows that follow from streams, and wake the affected connections. A row of None is a deletion."""
+        """Commit rows that streams produce, and wake the affected connections. A row of None is a deletion."""
         nodes = self.db.commit(rows)
         for listener in self._commit_listeners:
             listener(nodes)

@@ -9,7 +9,8 @@ from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.problem import Problem, Problems, error, warning
 
-# Of BoringSSL: https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/transport_sockets/tls/v3/common.proto
+# Cipher suites of BoringSSL:
+# https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/transport_sockets/tls/v3/common.proto
 CIPHER_SUITES = frozenset(
     {
         "ECDHE-ECDSA-AES128-GCM-SHA256",

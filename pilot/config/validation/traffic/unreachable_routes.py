@@ -51,7 +51,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
     """Return whether `earlier` matches all requests of `later`, given that its path prefix covers that of `later`.
 
-    Conditions are compared for equality only, so the result may be False although it does.
+    Conditions are compared for equality only, so the result may be False even if it does.
     """
     same = earlier.ignore_uri_case == later.ignore_uri_case and all(
         getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS

@@ -169,7 +169,7 @@ class SegmentDomains(NamedTuple):
 
 @derived
 def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> SegmentDomains:
-    """Return the domains that the hosts of a segment claim."""
+    """Return the domains of all virtual hosts of a segment, before conflicts are resolved."""
     claimed_domains: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):

@@ -1,4 +1,4 @@
-"""ConvertedRules rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
+"""The converted rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
 
 from __future__ import annotations
 

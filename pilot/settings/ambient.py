@@ -14,8 +14,8 @@ class AmbientSettings:
 
     enabled: bool = setting(
         False,
-        "Serve ztunnels and waypoints, and let other proxies use HBONE. The other settings in this section "
-        "require it, except ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES.",
+        "Enable ambient mode: serve ztunnels and waypoints, and let other proxies use HBONE. The other "
+        "settings in this section require it, except ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES.",
         env="PILOT_ENABLE_AMBIENT",
     )
     waypoints: bool = setting(True, "Serve waypoints.", env="PILOT_ENABLE_AMBIENT_WAYPOINTS")
@@ -34,7 +34,7 @@ class AmbientSettings:
     )
     ingress_waypoints: bool = setting(
         True,
-        "Let gateways send requests for services labelled istio.io/ingress-use-waypoint to their waypoints.",
+        "Let gateways route requests through the waypoint of a service with the label istio.io/ingress-use-waypoint.",
         env="ENABLE_INGRESS_WAYPOINT_ROUTING",
     )
     multi_network: bool = setting(
@@ -47,12 +47,13 @@ class AmbientSettings:
     )
     allow_waypoints: bool = setting(
         False,
-        "Let workloads accept traffic from their own waypoints and those of their services without an explicit policy.",
+        "Let workloads accept traffic from their own waypoints and from the waypoints of their services "
+        "without an explicit policy.",
         env="PILOT_AUTO_ALLOW_WAYPOINT_POLICY",
     )
     dry_run_policies: bool = setting(
         False,
-        "Send ztunnels the policies annotated istio.io/dry-run, which are evaluated but not enforced.",
+        "Send policies with the annotation istio.io/dry-run to ztunnels, which evaluate but do not enforce them.",
         env="AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY",
     )
     multi_network_waypoints: bool = setting(
@@ -63,7 +64,7 @@ class AmbientSettings:
     )
     layered_policies: bool = setting(
         False,
-        "Apply the policies that select a waypoint or a sidecar to the HBONE tunnels that it terminates.",
+        "If a policy selects a waypoint or a sidecar, apply it to the HBONE tunnels that the proxy terminates.",
         env="ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES",
     )
     stream_window: int = setting(

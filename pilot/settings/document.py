@@ -15,7 +15,7 @@ HEAD = """\
 # Settings
 
 Flags and environment variables of `pilot-discovery discovery`. A flag takes precedence over its variable, and a
-variable over the default. Unknown flags are accepted, logged with a warning, and otherwise ignored.
+variable over the default. Unknown flags are logged with a warning and otherwise ignored.
 
 This page is generated from `pilot/settings` by `python -m pilot.settings`. Do not edit it.
 """
@@ -53,5 +53,5 @@ def main(argv: Sequence[str]) -> int:
     with open(path, encoding="utf-8") as file:
         if file.read() == document():
             return 0
-    print(f"{path} is stale: python -m pilot.settings > {path}", file=sys.stderr)
+    print(f"{path} is out of date; run: python -m pilot.settings > {path}", file=sys.stderr)
     return 1

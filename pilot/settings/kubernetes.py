@@ -18,10 +18,12 @@ class KubernetesSettings:
     """
 
     kubeconfig: str = setting(
-        "", "Kubeconfig of the API server to read from. If empty, a pod's service account is used.", flag="kubeconfig"
+        "",
+        "Kubeconfig file for the API server to read from. If empty, the pod's service account is used.",
+        flag="kubeconfig",
     )
     kubeconfig_env: str = setting(
-        "", "Kubeconfig to use if neither --kubeconfig nor --configDir is set.", env="KUBECONFIG"
+        "", "Kubeconfig file to use if neither --kubeconfig nor --configDir is set.", env="KUBECONFIG"
     )
     service_host: str = setting(
         "",
@@ -35,23 +37,25 @@ class KubernetesSettings:
     burst: int = setting(160, "Maximum burst of requests to an API server.", flag="kubernetesApiBurst")
     ignored: tuple[str, ...] = setting((), "Kinds to ignore, as PLURAL.GROUP or *.GROUP.", env="PILOT_IGNORE_RESOURCES")
     included: tuple[str, ...] = setting(
-        (), "Exceptions to the ignored kinds, in the same format.", env="PILOT_INCLUDE_RESOURCES"
+        (),
+        "Kinds to read even if PILOT_IGNORE_RESOURCES matches them, in the same format.",
+        env="PILOT_INCLUDE_RESOURCES",
     )
     shared_mesh_config: str = setting(
         "",
-        "ConfigMap with a base mesh configuration, which the revision's ConfigMap overrides.",
+        "Name of a ConfigMap with a base mesh configuration. The revision's ConfigMap overrides it.",
         env="SHARED_MESH_CONFIG",
     )
     remote_timeout: Duration = setting(
         parse_duration("30s"),
-        "Maximum time that startup waits for the first read of a remote cluster. 0s means no limit.",
+        "Maximum time to wait at startup for the objects of a remote cluster. 0s means no limit.",
         env="PILOT_REMOTE_CLUSTER_TIMEOUT",
     )
     remote_options: tuple[str, ...] = setting(
         (),
         "Kubeconfig options to allow for remote clusters: exec, authProvider, clientCertificate, clientKey, "
-        "tokenFile, certificateAuthority, insecureSkipTLSVerify. By default they are rejected, because they "
-        "run programs, read files or skip verification.",
+        "tokenFile, certificateAuthority, insecureSkipTLSVerify. All of them are rejected by default, because "
+        "they run programs, read files or skip verification.",
         env="PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS",
     )
     watched_namespace: str = setting(
@@ -61,45 +65,47 @@ class KubernetesSettings:
     )
     kubeconfig_folder: str = setting(
         "",
-        "Directory to watch for kubeconfigs (.yaml, .yml) of remote clusters, in place of Secrets. The "
-        "cluster of a kubeconfig's current context gives the cluster ID.",
+        "Directory to watch for kubeconfig files (.yaml, .yml) of remote clusters, in place of Secrets. The "
+        "cluster ID is the name of the cluster in the kubeconfig's current context.",
         env="PILOT_MULTICLUSTER_KUBECONFIG_PATH",
     )
     external: bool = setting(
         False,
-        "Run outside the clusters that this control plane manages. It writes into a remote cluster only if "
-        "the control plane's namespace there lists this cluster's ID in the annotation "
-        "topology.istio.io/controlPlaneClusters.",
+        "Run outside the clusters that this control plane manages. The control plane writes to a remote "
+        "cluster only if the annotation topology.istio.io/controlPlaneClusters on its namespace in that "
+        "cluster lists this cluster's ID.",
         env="EXTERNAL_ISTIOD",
     )
     secrets_of_this_cluster: bool = setting(
         False,
         "With EXTERNAL_ISTIOD, read the Secrets that define remote clusters from the cluster in which the "
-        "process runs, not from the one that holds the configuration.",
+        "process runs instead of the cluster that holds the configuration.",
         env="LOCAL_CLUSTER_SECRET_WATCHER",
     )
     remote_credentials: bool = setting(
         True,
-        "Read the Secrets in remote clusters for the gateways that run there.",
+        "Read Secrets in remote clusters for the gateways in those clusters.",
         env="PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER",
     )
     remote_entries: bool = setting(
-        True, "Read the WorkloadEntries in remote clusters.", env="PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY"
+        True, "Read WorkloadEntries in remote clusters.", env="PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY"
     )
     untaint_nodes: bool = setting(
         False,
-        "Remove a taint from the nodes on which the CNI plugin's pod is ready.",
+        "Remove a taint from each node on which the pod of the CNI plugin is ready.",
         env="PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS",
     )
     taint: str = setting(
-        "cni.istio.io/not-ready", "Key of the taint to remove.", env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME"
+        "cni.istio.io/not-ready",
+        "Key of the taint that PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS removes.",
+        env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME",
     )
     cni_namespace: str = setting(
         "", "Namespace of the CNI plugin's pods. If empty, the control plane's namespace is used.", flag="cniNamespace"
     )
     leader_election: bool = setting(
         True,
-        "Elect a leader among the replicas to write to the cluster. If false, every replica writes.",
+        "Elect a leader among the replicas. Only the leader writes to the cluster. If false, every replica writes.",
         env="ENABLE_LEADER_ELECTION",
     )
     trust_bundle: bool = setting(
@@ -115,11 +121,11 @@ class KubernetesSettings:
     )
     roots_map: str = setting(
         "istio-ca-root-cert",
-        "Name of the ConfigMap with root certificates in every namespace.",
+        "Name of the ConfigMap with the root certificates in each namespace.",
         env="PILOT_CA_CERT_CONFIGMAP",
     )
     crl: bool = setting(
-        True, "Write a ConfigMap with the certificate revocation list into every namespace.", env="PILOT_ENABLE_CA_CRL"
+        True, "Write a ConfigMap with the certificate revocation list into each namespace.", env="PILOT_ENABLE_CA_CRL"
     )
     crl_map: str = setting(
         "istio-ca-crl", "Name of the ConfigMap with the certificate revocation list.", env="PILOT_CRL_CONFIGMAP"
@@ -136,29 +142,30 @@ class KubernetesSettings:
     )
     registration_identity: bool = setting(
         True,
-        "Register a workload only in the namespace and for the service account that its proxy has authenticated as.",
+        "Reject the registration of a workload if its namespace or service account differs from the proxy's "
+        "authenticated identity.",
         env="ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY",
     )
     injection_webhook: str = setting(
         "istio-sidecar-injector",
-        "If empty, the root certificates are not written into webhook configurations for injection.",
+        "If not empty, write the root certificates into the webhook configurations for injection.",
         env="INJECTION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )
     validation_webhook: str = setting(
         "istio-istio-system",
-        "If empty, the root certificates are not written into webhook configurations for validation.",
+        "If not empty, write the root certificates into the webhook configurations for validation.",
         env="VALIDATION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )
-    analysis: bool = setting(False, "Write analysis messages into the status of objects.", env="PILOT_ENABLE_ANALYSIS")
+    analysis: bool = setting(False, "Write analysis messages to the status of objects.", env="PILOT_ENABLE_ANALYSIS")
     analysis_interval: Duration = setting(
         parse_duration("10s"),
-        "Interval at which analysis messages are written. Values below 1s mean 10s.",
+        "Interval at which analysis messages are written. If it is less than 1s, 10s is used.",
         env="PILOT_ANALYSIS_INTERVAL",
     )
     watch_lists: bool = setting(
-        True, "Use streaming lists if the API server supports them.", env="PILOT_KUBERNETES_WATCH_LIST"
+        True, "Use streaming lists (WatchList) if the API server supports them.", env="PILOT_KUBERNETES_WATCH_LIST"
     )
     gateway_status: bool = setting(
         True, "Write the status of Gateway API objects.", env="PILOT_ENABLE_GATEWAY_API_STATUS"
@@ -167,7 +174,7 @@ class KubernetesSettings:
         True, "Create missing GatewayClasses.", env="PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER"
     )
     gateway_deployments: bool = setting(
-        True, "Deploy proxies for Gateways of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"
+        True, "Deploy proxies for Gateway API Gateways.", env="PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"
     )
     gateway_metadata: bool = setting(
         True,

@@ -20,7 +20,7 @@ class RegistrySettings:
     cluster_id: str = setting("Kubernetes", "ID of the local cluster.", flag="clusterID", env="CLUSTER_ID")
     domain: str = setting("cluster.local", "DNS suffix of the cluster's services.", flag="domain")
     dual_stack: bool = setting(
-        False, "Use both IP families for proxies that have addresses of both.", env="ISTIO_DUAL_STACK"
+        False, "Use both IP families for proxies that have IPv4 and IPv6 addresses.", env="ISTIO_DUAL_STACK"
     )
     multicluster_headless: bool = setting(
         True,
@@ -29,7 +29,7 @@ class RegistrySettings:
     )
     ip_autoallocate: bool = setting(
         True,
-        "Allocate addresses to ServiceEntries that have none, for proxies that capture DNS.",
+        "Allocate addresses to ServiceEntries without addresses, for proxies that capture DNS.",
         env="PILOT_ENABLE_IP_AUTOALLOCATE",
     )
     ip_autoallocate_ipv4: str = setting(
@@ -60,7 +60,7 @@ class RegistrySettings:
     best_namespace: bool = setting(
         True,
         "If several namespaces declare the host of a route, prefer a Kubernetes Service, then the oldest "
-        "service. If false, the first namespace in alphabetical order wins.",
+        "service. If false, use the first namespace in alphabetical order.",
         env="PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE",
     )
     entry_health_checks: bool = setting(
@@ -75,8 +75,7 @@ class RegistrySettings:
     )
     mcs_hosts: bool = setting(
         False,
-        "Also give imported services the host NAME.NAMESPACE.svc.clusterset.local. Requires "
-        "ENABLE_MCS_SERVICE_DISCOVERY.",
+        "Add the host NAME.NAMESPACE.svc.clusterset.local to imported services. Requires ENABLE_MCS_SERVICE_DISCOVERY.",
         env="ENABLE_MCS_HOST",
     )
     mcs_cluster_local: bool = setting(
@@ -87,7 +86,7 @@ class RegistrySettings:
     )
     find_pod_by_ip: bool = setting(
         False,
-        "Look up a proxy's Pod by IP address if its node ID does not name one.",
+        "Look up a proxy's Pod by IP address if its node ID does not identify one.",
         env="ENABLE_PROXY_FIND_POD_BY_IP",
     )
     label_external_services: bool = setting(
@@ -126,19 +125,20 @@ class PolicySettings:
 
     several_authorizers: bool = setting(
         False,
-        "Allow more than one external authorizer per workload. If false, CUSTOM policies that name several "
-        "deny what they match.",
+        "Allow more than one external authorizer per workload. If false and a workload's CUSTOM policies "
+        "specify several, requests that match these policies are denied.",
         env="PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS",
     )
     selected_gateways: bool = setting(
         True,
-        "Apply policies with a workload selector to Gateway API proxies, not only policies that target a Gateway.",
+        "Apply policies with a workload selector to Gateway API proxies. If false, only policies that target "
+        "a Gateway apply.",
         env="ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
     )
     remote_jwks: str = setting(
         "false",
-        "Component that fetches the issuers' key sets: the control plane (false, istiod), the proxies "
-        "(envoy), or the proxies if a service of the mesh serves the key set (true, hybrid).",
+        "Component that fetches key sets. false or istiod: the control plane. envoy: the proxies. true or "
+        "hybrid: the proxies if a service in the mesh serves the key set, and otherwise the control plane.",
         env="PILOT_JWT_ENABLE_REMOTE_JWKS",
     )
 
@@ -148,22 +148,22 @@ class TelemetrySettings:
     """Metadata that proxies exchange and report, and tracing."""
 
     metadata_exchange: bool = setting(
-        True, "Exchange workload metadata between peers.", env="PILOT_ENABLE_METADATA_EXCHANGE"
+        True, "Let proxies exchange workload metadata with their peers.", env="PILOT_ENABLE_METADATA_EXCHANGE"
     )
     metadata_exchange_labels: tuple[str, ...] = setting(
-        (), "Additional labels to exchange between peers.", env="PILOT_MX_ADDITIONAL_LABELS"
+        (), "Additional labels that proxies exchange with their peers.", env="PILOT_MX_ADDITIONAL_LABELS"
     )
     disable_metadata_exchange_alpn: bool = setting(
-        False, "Do not announce metadata exchange in the ALPN of TLS connections.", env="PILOT_DISABLE_MX_ALPN"
+        False, "Do not advertise metadata exchange in the ALPN of TLS connections.", env="PILOT_DISABLE_MX_ALPN"
     )
     cluster_label: bool = setting(
         True,
-        "Add the names of its services to a cluster's metadata, for telemetry.",
+        "Add service names to the metadata of clusters, for telemetry.",
         env="PILOT_ENABLE_TELEMETRY_LABEL",
     )
     endpoint_label: bool = setting(
         True,
-        "Add the name of its workload to an endpoint's metadata. Requires PILOT_ENABLE_TELEMETRY_LABEL.",
+        "Add workload names to the metadata of endpoints, for telemetry. Requires PILOT_ENABLE_TELEMETRY_LABEL.",
         env="PILOT_ENDPOINT_TELEMETRY_LABEL",
     )
     trace_sampling: float = setting(1.0, "Default percentage of requests to trace.", env="PILOT_TRACE_SAMPLING")
@@ -183,7 +183,7 @@ class ClusterSettings:
     )
     dynamic_dns_max_hosts: int = setting(
         1024,
-        "Maximum number of hosts in the DNS cache for ALLOW_ANY_DYNAMIC_DNS.",
+        "Maximum number of hosts in the DNS cache for the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS.",
         env="PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS",
     )
     locality_weighted_lb: bool = setting(
@@ -199,7 +199,8 @@ class ClusterSettings:
     )
     headless_eds: bool = setting(
         False,
-        "Load-balance headless services over EDS instead of passing connections through to their original destination.",
+        "Load-balance headless services with EDS. If false, connections are passed through to their original "
+        "destination.",
         env="PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES",
     )
     disable_remaining_metrics: bool = setting(
@@ -214,7 +215,7 @@ class ListenerSettings:
     http10: bool = setting(False, "Accept HTTP/1.0 on all listeners.", env="PILOT_HTTP10")
     ipv6_only_has_ipv4: bool = setting(
         False,
-        "Let IPv6-only proxies reach IPv4 destinations.",
+        "Allow IPv6-only proxies to reach IPv4 destinations.",
         env="ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS",
     )
     mongo_filter: bool = setting(True, "Add the Mongo filter to Mongo ports.", env="PILOT_ENABLE_MONGO_FILTER")
@@ -239,18 +240,19 @@ class ListenerSettings:
     continue_100: bool = setting(True, "Forward 100 Continue responses.", env="ENABLE_100_CONTINUE_HEADERS")
     use_remote_address: bool = setting(
         False,
-        "Treat the clients of a sidecar's outbound listeners as internal, so that their requests keep trusted headers.",
+        "Set use_remote_address on the outbound HTTP connection managers of sidecars. Envoy then treats "
+        "clients with internal addresses as internal and keeps the x-envoy-* headers of their requests.",
         env="PILOT_SIDECAR_USE_REMOTE_ADDRESS",
     )
     alpn_filter: bool = setting(
-        True, "Announce the detected protocol to the peer through ALPN.", env="PILOT_ENABLE_ALPN_FILTER"
+        True, "Advertise the detected protocol to the peer in ALPN.", env="PILOT_ENABLE_ALPN_FILTER"
     )
     ingress_tls: bool = setting(
         False, "Apply the TLS settings of a Sidecar's ingress listeners.", env="ENABLE_TLS_ON_SIDECAR_INGRESS"
     )
     merge_ingress_with_services: bool = setting(
         False,
-        "If a Sidecar has ingress listeners, accept traffic on the ports of services too.",
+        "If a Sidecar has ingress listeners, also accept traffic on the ports of the workload's services.",
         env="PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE",
     )
     hcm_internal_networks: bool = setting(
@@ -265,7 +267,7 @@ class RouteSettings:
     """Virtual hosts and routes."""
 
     absolute_domains: bool = setting(
-        True, "Match host names with a trailing dot too.", env="PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN"
+        True, "Also match host names with a trailing dot.", env="PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN"
     )
     no_shadow_suffix: bool = setting(
         True, "Keep the host of mirrored requests instead of appending -shadow to it.", env="DISABLE_SHADOW_HOST_SUFFIX"
@@ -280,11 +282,14 @@ class GatewaySettings:
         False, "Apply Gateways only to gateway proxies in their own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
     )
     filter_clusters: bool = setting(
-        False, "Send a gateway proxy only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG"
+        False,
+        "Send a gateway proxy only the clusters that its routes reference.",
+        env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG",
     )
     quic_listeners: bool = setting(
         False,
-        "Serve HTTP/3 where a Gateway terminates TLS on a port that its Service also exposes over UDP.",
+        "Serve HTTP/3 on ports where a Gateway terminates TLS, if the Service of its proxies also exposes the "
+        "port over UDP.",
         env="PILOT_ENABLE_QUIC_LISTENERS",
     )
     collapse_routes: bool = setting(
@@ -316,18 +321,17 @@ class GatewayApiSettings:
     )
     manual_deployment: bool = setting(
         True,
-        "If the addresses of a Gateway name Services, use their workloads instead of deploying proxies.",
+        "If the addresses of a Gateway refer to Services, use their workloads instead of deploying proxies.",
         env="ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT",
     )
     strict_merging: bool = setting(
         True,
-        "Do not apply Istio Gateways of other namespaces to proxies that are deployed for a Gateway of the "
-        "Gateway API.",
+        "Do not apply Istio Gateways of other namespaces to proxies that are deployed for a Gateway API Gateway.",
         env="PILOT_ENABLE_STRICT_GATEWAY_MERGING",
     )
     remote_gateways: bool = setting(
         True,
-        "Treat Gateways of class istio-remote as gateways of other networks.",
+        "Treat Gateways of class istio-remote as the gateways of other networks.",
         env="PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API",
     )
     ingress_namespace: str = setting(

@@ -36,7 +36,7 @@ class ProcessSettings:
         flag="ctrlz_port",
     )
     shutdown_duration: Duration = setting(
-        parse_duration("10s"), "Time that open streams have to finish after SIGTERM.", flag="shutdownDuration"
+        parse_duration("10s"), "Maximum time to wait after SIGTERM for open streams to finish.", flag="shutdownDuration"
     )
 
 
@@ -49,8 +49,9 @@ class IngestSettings:
     )
     config_dirs: tuple[str, ...] = setting(
         (),
-        "Directory of YAML and JSON files to read and watch. Use DIR for the objects of the local cluster, or "
-        "CLUSTER=DIR for the workloads and services of another cluster. Repeat the flag to add directories.",
+        "Directory of YAML and JSON files to read and watch. DIR contains the objects of the local cluster. "
+        "CLUSTER=DIR contains the workloads and services of another cluster. Repeat the flag to add "
+        "directories.",
         flag="configDir",
         repeated=True,
     )
@@ -66,8 +67,8 @@ class IngestSettings:
     )
     state_dir: str = setting(
         "",
-        "Directory that keeps the last valid versions of invalid objects, and fetched key sets, across "
-        "restarts. If empty, neither survives a restart.",
+        "Directory for state that survives restarts: fetched key sets, and the last valid version of each "
+        "object that is currently invalid. If empty, this state is lost on restart.",
         flag="stateDir",
         env="PILOT_STATE_DIR",
     )
@@ -81,17 +82,19 @@ class IngestSettings:
         env="REVISION",
     )
     debounce_after: Duration = setting(
-        parse_duration("100ms"), "Quiet period required before a change is applied.", env="PILOT_DEBOUNCE_AFTER"
+        parse_duration("100ms"),
+        "Time without further changes that must pass before a change is applied.",
+        env="PILOT_DEBOUNCE_AFTER",
     )
     debounce_max: Duration = setting(
         parse_duration("10s"),
-        "Maximum time to wait for a quiet period. Changes to Pods and EndpointSlices wait for 250ms at most, "
-        "or for PILOT_DEBOUNCE_AFTER if that is longer.",
+        "Maximum time that a change is delayed while further changes arrive. For Pods and EndpointSlices, the "
+        "maximum is the longer of 250ms and PILOT_DEBOUNCE_AFTER.",
         env="PILOT_DEBOUNCE_MAX",
     )
     debounce_endpoints: bool = setting(
         True,
-        "Debounce changes that only affect Pods and EndpointSlices. If false, they are applied immediately.",
+        "Debounce changes that affect only Pods and EndpointSlices. If false, they are applied immediately.",
         env="PILOT_ENABLE_EDS_DEBOUNCE",
     )
 
@@ -104,14 +107,14 @@ class JwksSettings:
         parse_duration("20m"), "Interval at which key sets are refreshed.", env="PILOT_JWT_PUB_KEY_REFRESH_INTERVAL"
     )
     insecure: bool = setting(
-        False, "Skip verification of the certificates of JWKS servers.", env="JWKS_RESOLVER_INSECURE_SKIP_VERIFY"
+        False, "Do not verify the certificates of JWKS servers.", env="JWKS_RESOLVER_INSECURE_SKIP_VERIFY"
     )
     extra_roots: str = setting(
         "/cacerts/extra.pem", "File with additional root certificates for JWKS servers.", env="PILOT_JWKS_EXTRA_ROOTS"
     )
     allowed: tuple[str, ...] = setting(
         (),
-        "Private CIDRs from which key sets may be fetched, for example for an issuer in the cluster.",
+        "Private CIDRs from which key sets may be fetched. Required for an issuer inside the cluster.",
         env="PILOT_ALLOWED_CIDRS_IN_JWKS_URIS",
     )
     blocked: tuple[str, ...] = setting(
@@ -126,7 +129,9 @@ class JwksSettings:
 class ServeSettings:
     """Port, limits and keepalive of the xDS server."""
 
-    grpc_address: str = setting(":15010", "Address for plaintext xDS; empty to disable it.", flag="grpcAddr")
+    grpc_address: str = setting(
+        ":15010", "Address for plaintext xDS. If empty, plaintext xDS is disabled.", flag="grpcAddr"
+    )
     cluster_aliases: tuple[str, ...] = setting(
         (), "Alternative cluster IDs that proxies may report, as ALIAS=CLUSTER pairs.", flag="clusterAliases"
     )
@@ -138,13 +143,14 @@ class ServeSettings:
     )
     keepalive_timeout: Duration = setting(
         parse_duration("10s"),
-        "Time to wait for the answer to a keepalive ping.",
+        "Time to wait for the acknowledgement of a keepalive ping.",
         flag="keepaliveTimeout",
         env="GRPC_KEEPALIVE_TIMEOUT",
     )
     max_connection_age: Duration = setting(
         FOREVER,
-        "Age of a connection at which its client is asked to reconnect, which spreads proxies over replicas.",
+        "Maximum age of a connection. The server asks the client of an older connection to reconnect, so that "
+        "proxies spread across replicas.",
         flag="keepaliveMaxServerConnectionAge",
     )
     max_streams: int = setting(
@@ -155,8 +161,8 @@ class ServeSettings:
     )
     stream_rate: float = setting(
         0.0,
-        "Maximum rate of new streams per second. A stream that would wait for more than a second is rejected. "
-        "0 means no limit.",
+        "Maximum number of new streams per second. A stream that would have to wait for more than a second is "
+        "rejected. 0 means no limit.",
         env="PILOT_MAX_REQUESTS_PER_SECOND",
     )
     max_types: int = setting(
@@ -166,28 +172,28 @@ class ServeSettings:
     )
     max_names: int = setting(
         50_000,
-        "Maximum number of resource names per stream, over all types. A stream that exceeds it is closed.",
+        "Maximum number of resource names per stream, across all types. A stream that exceeds it is closed.",
         env="PILOT_XDS_MAX_NAMES",
     )
     max_node_bytes: int = setting(
         512 * 1024,
-        "Maximum size of the node that a proxy sends, including its labels, in bytes.",
+        "Maximum size in bytes of the node that a proxy sends, including its labels.",
         env="PILOT_XDS_MAX_NODE_BYTES",
     )
     bytes_in_flight: int = setting(
         32 * 1024 * 1024,
-        "Maximum number of bytes of large responses being written at once, over all connections.",
+        "Maximum number of bytes in large responses that are being written at the same time, across all connections.",
         env="PILOT_PUSH_BYTES_IN_FLIGHT",
     )
     stalled_bytes: int = setting(
         128 * 1024 * 1024,
-        "Maximum number of bytes held for proxies that read slowly or not at all. Beyond it, streams that "
-        "make no progress are closed.",
+        "Maximum number of bytes held for proxies that read slowly or not at all. If it is exceeded, streams "
+        "that make no progress are closed.",
         env="PILOT_PUSH_STALLED_BYTES",
     )
     write_timeout: Duration = setting(
         parse_duration("60s"),
-        "Time that a proxy has to read a response before its stream is closed.",
+        "Maximum time for a proxy to read a response. After that, its stream is closed.",
         env="PILOT_PUSH_WRITE_TIMEOUT",
     )
 
@@ -201,25 +207,28 @@ class DebugSettings:
     unsafe_admin: bool = setting(False, "Serve /debug/force_disconnect.", env="UNSAFE_ENABLE_ADMIN_ENDPOINTS")
     endpoint_auth: bool = setting(
         True,
-        "Show remote callers only the proxies of their own namespace, unless that is the control plane's namespace.",
+        "Restrict remote callers to the proxies in their own namespace. Callers from the control plane's "
+        "namespace are not restricted.",
         env="ENABLE_DEBUG_ENDPOINT_AUTH",
     )
     allowed_namespaces: tuple[str, ...] = setting(
-        (), "Additional namespaces whose callers may see all debug pages.", env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES"
+        (),
+        "Additional namespaces whose callers are not restricted by ENABLE_DEBUG_ENDPOINT_AUTH.",
+        env="DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES",
     )
     cache_metrics: bool = setting(
         False,
-        "Export the xds_cache_* metrics of the cache of generated resources.",
+        "Export the xds_cache_* metrics, which describe the cache of generated resources.",
         env="PILOT_XDS_CACHE_STATS",
     )
     queue_metrics: bool = setting(
         False,
-        "Export the pilot_worker_queue_* metrics of queue depths and waiting times.",
+        "Export the pilot_worker_queue_* metrics, which report queue depths and waiting times.",
         env="ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS",
     )
     patch_metrics: bool = setting(
         False,
-        "Export pilot_envoy_filter_status, which shows the EnvoyFilter patches that apply and those that fail.",
+        "Export pilot_envoy_filter_status, which reports applied and failed EnvoyFilter patches.",
         env="PILOT_ENVOY_FILTER_STATS",
     )
     metrics_loopback_only: bool = setting(
@@ -248,8 +257,8 @@ class TraceSettings:
 
     endpoint: str = setting(
         "",
-        "Address of an OpenTelemetry collector that receives a trace of every change, such as "
-        "http://collector:4318. If empty, no traces are sent.",
+        "Address of an OpenTelemetry collector, such as http://collector:4318, that receives a trace of each "
+        "change. If empty, no traces are sent.",
         env="OTEL_EXPORTER_OTLP_ENDPOINT",
     )
     headers: str = setting(

@@ -15,7 +15,7 @@ class SecurePortSettings:
 
     address: str = setting(
         ":15012",
-        "Address for xDS and the certificate authority over TLS. If empty, there is no TLS and the "
+        "Address for xDS and the certificate authority over TLS. If empty, TLS is disabled and the "
         "certificate authority is served at --grpcAddr.",
         flag="secureGRPCAddr",
     )
@@ -28,9 +28,9 @@ class SecurePortSettings:
     )
     certificate_provider: str = setting(
         "istiod",
-        "Issuer of the secure port's certificate: istiod (the built-in authority), k8s.io/SIGNER (a signer of "
-        "the API server, which replaces the built-in authority and requires EXTERNAL_CA), or none (no TLS "
-        "unless certificate files are configured).",
+        "Issuer of the secure port's certificate: istiod, k8s.io/SIGNER or none. istiod is the built-in "
+        "authority. k8s.io/SIGNER is a Kubernetes signer, which replaces the built-in authority and requires "
+        "EXTERNAL_CA. none disables TLS unless certificate files are configured.",
         env="PILOT_CERT_PROVIDER",
     )
     custom_hosts: tuple[str, ...] = setting(
@@ -48,10 +48,10 @@ class AuthenticationSettings:
 
     enabled: bool = setting(
         True,
-        "Authenticate callers of the secure port. If false, it serves neither certificates nor secrets.",
+        "Authenticate callers of the secure port. If false, the port serves neither certificates nor secrets.",
         env="XDS_AUTH",
     )
-    plaintext: bool = setting(False, "Authenticate callers of the plaintext port too.", env="XDS_AUTH_PLAINTEXT")
+    plaintext: bool = setting(False, "Also authenticate callers of the plaintext port.", env="XDS_AUTH_PLAINTEXT")
     identity_check: bool = setting(
         True,
         "Reject a proxy whose namespace or service account differs from its authenticated identity.",
@@ -64,37 +64,38 @@ class AuthenticationSettings:
     )
     token_audiences: tuple[str, ...] = setting(
         ("istio-ca",),
-        "Accepted audiences of service account tokens. A token must name at least one of them.",
+        "Accepted audiences of service account tokens. A token must have at least one of them.",
         env="TOKEN_AUDIENCES",
     )
     token_issuer: str = setting(
         "",
-        "Required issuer of the tokens that --tokenKeys verifies; if empty, any issuer is accepted. Outside "
-        "Kubernetes and without --tokenKeys, it names the OpenID Connect provider whose tokens are accepted "
-        "in certificate requests; if empty, the issuer of the control plane's own token.",
+        "Issuer of accepted tokens. With --tokenKeys, an empty value accepts tokens of any issuer. Without "
+        "--tokenKeys and outside Kubernetes, this is the OpenID Connect provider whose tokens authenticate "
+        "certificate requests, and an empty value means the issuer of the control plane's own token.",
         env="TOKEN_ISSUER",
     )
     provider_audience: str = setting(
         "",
-        "Audience that the tokens of that OpenID Connect provider must name. If empty, the first audience of "
-        "the control plane's own token.",
+        "Required audience in tokens of the OpenID Connect provider that TOKEN_ISSUER specifies. If empty, "
+        "the first audience of the control plane's own token is required.",
         env="AUDIENCE",
     )
     token_keys: str = setting(
         "",
-        "File with the public keys (JWKS) that verify service account tokens, if no API server reviews them.",
+        "File with public keys (JWKS) for verifying service account tokens without an API server.",
         flag="tokenKeys",
         env="PILOT_TOKEN_KEYS",
     )
     jwt_rule: str = setting(
         "",
-        "OpenID Connect provider whose tokens are accepted too, as a JSON object with issuer, jwks_uri and audiences.",
+        "Additional OpenID Connect provider whose tokens are accepted, as a JSON object with issuer, jwks_uri "
+        "and audiences.",
         env="JWT_RULE",
     )
     trusted_gateways: tuple[str, ...] = setting(
         (),
         "CIDRs of gateways that terminate TLS and forward the client's identity in the "
-        "x-forwarded-client-cert header. If set, loopback addresses are trusted too.",
+        "x-forwarded-client-cert header. If set, loopback addresses are also trusted.",
         env="TRUSTED_GATEWAY_CIDR",
     )
 
@@ -106,15 +107,15 @@ class AuthoritySettings:
     enabled: bool = setting(True, "Issue certificates.", env="ENABLE_CA_SERVER")
     external: str = setting(
         "",
-        "ISTIOD_RA_KUBERNETES_API lets signers of the API server issue workload certificates. If empty, the "
-        "built-in authority issues them.",
+        "ISTIOD_RA_KUBERNETES_API: Kubernetes signers issue workload certificates. If empty, the built-in "
+        "authority issues them.",
         env="EXTERNAL_CA",
     )
     external_signer: str = setting(
-        "", "Kubernetes signer for certificate requests that do not name one.", env="K8S_SIGNER"
+        "", "Kubernetes signer for certificate requests that do not specify one.", env="K8S_SIGNER"
     )
     external_domain: str = setting(
-        "", "Domain of the Kubernetes signers that certificate requests name.", env="CERT_SIGNER_DOMAIN"
+        "", "Domain of the Kubernetes signers that certificate requests may specify.", env="CERT_SIGNER_DOMAIN"
     )
     plugged_in_dir: str = setting(
         "./etc/cacerts",
@@ -124,18 +125,18 @@ class AuthoritySettings:
     )
     remote_files: bool = setting(
         False,
-        "If ROOT_CA_DIR has no signing key, first copy the files of the API server's Secret cacerts into it.",
+        "If ROOT_CA_DIR has no signing key, first copy the files of the Secret cacerts from the API server into it.",
         env="USE_REMOTE_CERTS",
     )
     self_signed_cacerts: bool = setting(
         False,
-        "Keep a self-signed root in the Secret cacerts if there is no istio-ca-secret.",
+        "Store the self-signed root in the Secret cacerts if the Secret istio-ca-secret does not exist.",
         env="USE_CACERTS_FOR_SELF_SIGNED_CA",
     )
     self_signed_dir: str = setting(
         "",
-        "Directory that keeps a self-signed root (ca-cert.pem and ca-key.pem). If empty, the root is kept in "
-        "a Secret; without an API server, every start generates a new one.",
+        "Directory in which the self-signed root (ca-cert.pem and ca-key.pem) is stored. If empty, the root "
+        "is stored in a Secret. Without an API server, a new root is then generated at every start.",
         flag="caDir",
         env="PILOT_SELF_SIGNED_CA_DIR",
     )
@@ -149,7 +150,7 @@ class AuthoritySettings:
         parse_duration("24h"), "Default lifetime of a certificate.", env="DEFAULT_WORKLOAD_CERT_TTL"
     )
     longest_ttl: Duration = setting(
-        parse_duration("2160h"), "Maximum lifetime that a certificate request may ask for.", env="MAX_WORKLOAD_CERT_TTL"
+        parse_duration("2160h"), "Maximum lifetime that a certificate request may specify.", env="MAX_WORKLOAD_CERT_TTL"
     )
     root_ttl: Duration = setting(
         parse_duration("87600h"), "Lifetime of a self-signed root certificate.", env="CITADEL_SELF_SIGNED_CA_CERT_TTL"
@@ -164,16 +165,17 @@ class AuthoritySettings:
     )
     root_grace_percent: int = setting(
         20,
-        "Percentage of a self-signed root certificate's lifetime that remains when it is renewed.",
+        "A self-signed root certificate is renewed when this percentage of its lifetime remains.",
         env="CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE",
     )
     root_check_jitter: bool = setting(
         True,
-        "Run the first renewal check after a random fraction of the interval, not after a full interval.",
+        "Run the first renewal check after a random fraction of the interval instead of the full interval.",
         env="CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR",
     )
     multiple_roots: bool = setting(
         False,
-        "Publish the mesh's roots to proxies, and let those of a plugged-in authority change at run time.",
+        "Publish the mesh's root certificates to proxies, and allow the roots of a plugged-in authority to "
+        "change at run time.",
         env="ISTIO_MULTIROOT_MESH",
     )

@@ -1,4 +1,4 @@
-"""Variables of istiod that have no effect here, and the reason that the log gives if one is set."""
+"""Variables that istiod reads but that have no effect here, with the reason that the warning gives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ VARIABLES: Mapping[str, str] = {
     "PILOT_ENABLE_RDS_CACHE": _CACHED,
     "ENABLE_LAZY_SIDECAR_EVALUATION": "a Sidecar is always evaluated when a proxy first needs it",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one at a time, and only if they differ",
-    "MUTEX_PROFILE_FRACTION": "there are no lock profiles",
+    "MUTEX_PROFILE_FRACTION": "mutex profiles are not supported",
     "MCS_API_GROUP": "ServiceExports and ServiceImports are always read from multicluster.x-k8s.io",
     "MCS_API_VERSION": "ServiceExports and ServiceImports are always read as v1alpha1",
     "PILOT_ENABLE_AGENTGATEWAY": "agentgateway is not supported",
-    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "only the agent of a proxy reads it",
+    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "only pilot-agent reads it",
 }
 
 
@@ -28,6 +28,6 @@ def without_effect(environ: Mapping[str, str]) -> list[str]:
 
 def paragraph() -> str:
     """Return the part of the settings reference that lists these variables."""
-    head = "\nThese variables of istiod have no effect. The log says so if one is set.\n\n"
+    head = "\nistiod reads the following variables. pyistiod ignores them, and logs a warning if one is set.\n\n"
     head += "| variable | reason |\n|---|---|\n"
     return head + "".join(f"| `{name}` | {why} |\n" for name, why in VARIABLES.items())

@@ -64,7 +64,8 @@ class EnvoySettings:
     component_log_level: str = setting("", "Log levels of Envoy's components.", flag="proxyComponentLogLevel")
     concurrency: int = setting(
         0,
-        "Number of worker threads. 0 means the ProxyConfig's value, or else the CPU limit; without a limit, at most 2.",
+        "Number of worker threads. If 0, the concurrency in the ProxyConfig is used, or if that is unset, the "
+        "CPU limit. Without a CPU limit, the default is the number of CPUs, but at most 2.",
         flag="concurrency",
     )
     cpu_limit: int = setting(0, "CPU limit of the container. 0 means unknown.", env="ISTIO_CPU_LIMIT")
@@ -73,13 +74,13 @@ class EnvoySettings:
     readiness_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
     readiness_proxy_protocol: bool = setting(
         False,
-        "Accept the PROXY protocol on that port too, for the health checks of load balancers.",
+        "Also accept the PROXY protocol on the port ENVOY_STATUS_PORT, for the health checks of load balancers.",
         env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL",
     )
     prometheus_port: int = setting(15090, "Port of Envoy's /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
     minimum_drain: Duration = setting(
         parse_duration("5s"),
-        "Time to drain before connections are counted, with EXIT_ON_ZERO_ACTIVE_CONNECTIONS.",
+        "With EXIT_ON_ZERO_ACTIVE_CONNECTIONS, time to drain before the agent first counts the remaining connections.",
         env="MINIMUM_DRAIN_DURATION",
     )
     exit_on_zero_connections: bool = setting(
@@ -107,7 +108,8 @@ class ControlPlaneSettings:
     )
     server_name: str = setting(
         "",
-        "Name to expect in the control plane's certificate. If empty, the host of its address is expected.",
+        "Name that the control plane's certificate must have. If empty, it must have the host name of the "
+        "control plane's address.",
         env="ISTIOD_SAN",
     )
     cert_provider: str = setting(
@@ -123,7 +125,7 @@ class ControlPlaneSettings:
     cluster_id: str = setting("Kubernetes", "ID of the cluster that issued the token.", env="ISTIO_META_CLUSTER_ID")
     provisioned_directory: str = setting(
         "",
-        "Directory with an initial certificate to use in place of a token, for example on virtual machines.",
+        "Directory with a certificate to authenticate with instead of a token, for example on virtual machines.",
         env="PROV_CERT",
     )
 
@@ -134,11 +136,11 @@ class CertificateSettings:
 
     ttl: Duration = setting(parse_duration("24h"), "Lifetime to request for a certificate.", env="SECRET_TTL")
     grace_ratio: float = setting(
-        0.5, "Fraction of its lifetime that a certificate has left when it is renewed.", env="SECRET_GRACE_PERIOD_RATIO"
+        0.5, "A certificate is renewed when this fraction of its lifetime remains.", env="SECRET_GRACE_PERIOD_RATIO"
     )
     grace_jitter: float = setting(
         0.01,
-        "Maximum random change of that fraction in either direction, which spreads renewals over time.",
+        "Maximum random deviation from SECRET_GRACE_PERIOD_RATIO, so that renewals are spread over time.",
         env="SECRET_GRACE_PERIOD_RATIO_JITTER",
     )
     file_mounted: bool = setting(
@@ -194,10 +196,10 @@ class DnsSettings:
         "Resolve the names of mesh services. Other queries are forwarded to the resolvers in /etc/resolv.conf.",
         env="ISTIO_META_DNS_CAPTURE",
     )
-    on_gateways: bool = setting(False, "Resolve names on gateways too.", env="ISTIO_META_ENABLE_DNS_SERVER")
+    on_gateways: bool = setting(False, "Also resolve names on gateways.", env="ISTIO_META_ENABLE_DNS_SERVER")
     address: str = setting("localhost:15053", "Address of the DNS server, over UDP and TCP.", env="DNS_PROXY_ADDR")
     forward_timeout: Duration = setting(
-        parse_duration("5s"), "Time to wait for an answer to a forwarded query.", env="DNS_FORWARD_TIMEOUT"
+        parse_duration("5s"), "Maximum time to wait for the response to a forwarded query.", env="DNS_FORWARD_TIMEOUT"
     )
 
 
@@ -221,7 +223,7 @@ class ModuleSettings:
     )
     allowed_cidrs: tuple[str, ...] = setting(
         (),
-        "Private CIDRs from which modules may be fetched, for example for a registry in the cluster.",
+        "Private CIDRs from which modules may be fetched. Required for a registry inside the cluster.",
         env="ALLOWED_CIDRS_IN_WASM_FETCH",
     )
     blocked_cidrs: tuple[str, ...] = setting(

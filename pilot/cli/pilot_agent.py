@@ -26,7 +26,7 @@ from pilot.settings.usage import flag_sections
 USAGE = """\
 pilot-agent: runs Envoy in a pod
 
-  pilot-agent proxy sidecar|router|waypoint [FLAGS]   run Envoy, with certificates, configuration, probes and metrics
+  pilot-agent proxy sidecar|router|waypoint [FLAGS]   run Envoy with its certificates, configuration, probes and metrics
   pilot-agent wait [FLAGS]                            wait until the local proxy is ready
   pilot-agent request METHOD PATH                     send a request to Envoy's admin port
   pilot-agent istio-iptables [FLAGS]                  redirect the traffic of this network namespace to the proxy
@@ -88,7 +88,7 @@ def proxy(argv: Sequence[str]) -> int:
 
 
 def wait(argv: Sequence[str]) -> int:
-    """Wait until the proxy is ready. CallError after the timeout."""
+    """Wait until the proxy is ready. Raise CallError after the timeout."""
     import http.client
     import urllib.request
 
@@ -116,7 +116,7 @@ def wait(argv: Sequence[str]) -> int:
 
 
 def request(argv: Sequence[str]) -> int:
-    """Print the response of Envoy's admin port. CallError if Envoy is unreachable or returns an error."""
+    """Print the response of Envoy's admin port. Raise CallError if Envoy is unreachable or returns an error."""
     import http.client
     import urllib.error
     import urllib.request

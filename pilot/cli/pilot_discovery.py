@@ -20,14 +20,14 @@ from pilot.settings.parse import load
 from pilot.settings.usage import usage
 
 NO_COMMAND = """\
-No command. To serve the configuration in a folder to proxies: pilot-discovery discovery --configDir=FOLDER
+No command. To serve the configuration in a directory to proxies: pilot-discovery discovery --configDir=DIR
 "pilot-discovery --help" lists the other commands.
 """
 USAGE = """\
 pilot-discovery: a service-mesh control plane
 
   pilot-discovery discovery [FLAGS]               serve configuration to proxies; --help lists the flags
-  pilot-discovery request METHOD PATH [BODY]      query a local control plane, such as: request GET debug/syncz
+  pilot-discovery request METHOD PATH [BODY]      query a local control plane, for example: request GET debug/syncz
   pilot-discovery version                         print the version
   pilot-discovery collateral                      print all flags and environment variables as Markdown
 """
@@ -84,7 +84,7 @@ def discovery(argv: Sequence[str]) -> int:
 
 
 def request(argv: Sequence[str]) -> int:
-    """Print the response of a running control plane's monitoring port; RequestError for error statuses other than
+    """Print the response of a running control plane's monitoring port. Raise RequestError for error statuses other than
     404."""
     if not 2 <= len(argv) <= 3:
         raise FlagError("request takes METHOD PATH [BODY]")

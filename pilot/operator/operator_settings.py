@@ -21,19 +21,21 @@ class WatchSettings:
 
     namespaces: str = setting(
         "",
-        "Comma-separated namespaces in which IstioOperators are watched and may install. If empty, all namespaces. "
-        "The variable must be set.",
+        "Comma-separated namespaces in which the operator watches IstioOperators and installs components. The variable "
+        "must be set. If it is empty, all namespaces are used.",
         env=WATCH_NAMESPACE,
     )
     revision: str = setting(
-        "", "Revision (spec.revision) of the IstioOperators to watch. If empty, all revisions.", env="REVISION"
+        "",
+        "Revision (spec.revision) of the IstioOperators to watch. If empty, all revisions are watched.",
+        env="REVISION",
     )
     kubeconfig: str = setting(
         "", "Kubeconfig file. If empty, the service account of the pod is used.", flag="kubeconfig", env="KUBECONFIG"
     )
     timeout: Duration = setting(
         parse_duration("300s"),
-        "Time to wait for a component to become ready.",
+        "Maximum time to wait for a component to become ready.",
         env="WAIT_FOR_RESOURCES_TIMEOUT",
     )
 
@@ -48,7 +50,7 @@ class ReplicaSettings:
         env="LEADER_ELECTION_NAMESPACE",
     )
     renew_deadline: Duration = setting(
-        parse_duration("10s"), "Time within which the leader must renew the Lease.", env="RENEW_DEADLINE"
+        parse_duration("10s"), "Maximum time for the leader to renew the Lease.", env="RENEW_DEADLINE"
     )
     pod_name: str = setting(
         "", "Name of this pod, which identifies the leader. If empty, a random name is used.", env="POD_NAME"
@@ -56,7 +58,8 @@ class ReplicaSettings:
     pod_namespace: str = setting("", "Namespace of this pod.", env="POD_NAMESPACE")
     deployment: str = setting(
         "istio-operator",
-        "Deployment of the operator. When it is deleted, the operator removes its finalizers.",
+        "Name of the operator's Deployment. When the Deployment is deleted, the operator removes its "
+        "finalizers from IstioOperators.",
         env="OPERATOR_NAME",
     )
     address: str = setting(":8383", "Address of /metrics, /healthz and /readyz.", flag="monitoringAddr")

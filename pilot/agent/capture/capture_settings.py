@@ -132,7 +132,7 @@ class OutboundSettings:
     )
     excluded_groups: tuple[str, ...] = setting(
         (),
-        "Groups of applications to exclude if all others are captured, by number or name.",
+        "Groups of applications, by number or name, to exclude if ISTIO_OUTBOUND_OWNER_GROUPS is *.",
         env="ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE",
     )
     loopback: str = setting(
@@ -153,7 +153,7 @@ class PodNetworkSettings:
     )
     virtual_interfaces: tuple[str, ...] = setting(
         (),
-        "Interfaces of virtual machines, whose inbound traffic is treated as outbound traffic of the pod.",
+        "Interfaces of virtual machines. Their inbound traffic is treated as outbound traffic of the pod.",
         flag="kube-virt-interfaces",
         short="k",
         env="KUBEVIRT_INTERFACES",
@@ -175,7 +175,7 @@ class PodNetworkSettings:
     )
     drop_invalid: bool = setting(
         False,
-        "Drop packets that belong to no connection, instead of letting them cause a connection reset.",
+        "Drop packets that belong to no connection. Otherwise they can cause a connection reset.",
         flag="drop-invalid",
         env="INVALID_DROP",
     )
@@ -198,10 +198,10 @@ class OperationSettings:
     )
     validate: bool = setting(False, "Check that connections are captured.", flag="run-validation", env="RUN_VALIDATION")
     probe_port: int = setting(
-        15002, "Port to connect to for that check.", flag="iptables-probe-port", env="IPTABLES_PROBE_PORT"
+        15002, "Port that --run-validation connects to.", flag="iptables-probe-port", env="IPTABLES_PROBE_PORT"
     )
     probe_timeout: Duration = setting(
-        parse_duration("5s"), "Timeout of that check.", flag="probe-timeout", env="PROBE_TIMEOUT"
+        parse_duration("5s"), "Timeout of --run-validation.", flag="probe-timeout", env="PROBE_TIMEOUT"
     )
     namespace: str = setting(
         "",

@@ -38,7 +38,9 @@ def admin() -> None:
     help="minimum levels of messages that include a stack trace",
 )
 @click.option("-r", "--reset", is_flag=True, help="reset every scope to level info, without stack traces")
-@click.option("--controlz", default=CONTROLZ, show_default=True, metavar="URL", help="ControlZ of the control plane")
+@click.option(
+    "--controlz", default=CONTROLZ, show_default=True, metavar="URL", help="ControlZ address of the control plane"
+)
 @with_output
 def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
     """Set the levels that the options specify, and list all log scopes with their levels."""
@@ -70,7 +72,7 @@ class _Site:
         return states
 
     def change(self, scope: str, fields: dict[str, str]) -> None:
-        """Change fields of a scope. CommandError if the scope or level does not exist."""
+        """Change fields of a scope. Raise CommandError if the scope or level does not exist."""
         self._request(f"scopej/{urllib.parse.quote(scope, safe='')}", fields)
 
     def _request(self, path: str, fields: dict[str, str] | None = None) -> str:

@@ -60,11 +60,11 @@ def analyze(
     threshold: str,
     form: str,
 ) -> None:
-    """Check configuration: the objects in FILES, or without FILES those of a running control plane.
+    """Check configuration in files, or the configuration of a running control plane.
 
-    FILES are files and folders of YAML and JSON; - is standard input. Each object is checked by itself and against the
-    other objects, with the rules of the control plane. The exit status is 79 if a problem reaches the failure
-    threshold.
+    FILES are files and directories of YAML and JSON; - is standard input. Without FILES, the configuration of a
+    running control plane is checked. Each object is checked by itself and against the other objects, with the rules of
+    the control plane. The exit status is 79 if a problem reaches the failure threshold.
     """
     reports = _of_files(files, mesh_config) if files else client.get("problemz")
     problems = [p for p in reports if namespace is None or p.get("namespace", "") == namespace]

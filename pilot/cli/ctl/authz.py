@@ -30,7 +30,7 @@ def authz() -> None:
     "principal",
     help="client identity, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; without one, the request is plaintext",
 )
-@click.option("--from-namespace", "namespace", help="client namespace, whose default service account is the identity")
+@click.option("--from-namespace", "namespace", help="client namespace; the identity is its default service account")
 @click.option("--from-ip", "ip", metavar="ADDRESS", help="source address of the connection")
 @click.option(
     "--remote-ip",

@@ -25,7 +25,7 @@ def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 @click.argument("page", required=False, shell_complete=_pages)
 @with_client
 def internal_debug(client: PageClient, page: str | None) -> None:
-    """Print a debug PAGE unchanged, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages."""
+    """Print a debug page, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages."""
     if page is None:
         write("\n".join(client.get("list")))
         return

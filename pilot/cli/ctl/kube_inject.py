@@ -18,11 +18,11 @@ from pilot.config.problem import Severity
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.flags import parse_bool
+from webhook.defaults.injector_config import default_config
+from webhook.defaults.operator_settings import mesh_config_of, values_of
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_documents
-from webhook.defaults.injector_config import default_config
-from webhook.defaults.operator_settings import mesh_config_of, values_of
 
 Plain = dict[str, Any]
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -49,7 +49,12 @@ class InjectionSources(NamedTuple):
     metavar="FILE",
     help="injection configuration: the entry config of the ConfigMap istio-sidecar-injector",
 )
-@click.option("--valuesFile", "values", metavar="FILE", help="injection values: the entry values of the ConfigMap istio-sidecar-injector")
+@click.option(
+    "--valuesFile",
+    "values",
+    metavar="FILE",
+    help="injection values: the entry values of the ConfigMap istio-sidecar-injector",
+)
 @click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="mesh config")
 @click.option(
     "--operatorFileName",

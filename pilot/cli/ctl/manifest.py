@@ -47,8 +47,8 @@ def operator_options(function: Function) -> Function:
             "--manifests",
             "package",
             default="",
-            metavar="FOLDER",
-            help="folder with charts and profiles to use instead of the built-in ones",
+            metavar="DIR",
+            help="directory with charts and profiles to use instead of the built-in ones",
         ),
         click.option("-r", "--revision", default="", help="control plane revision"),
         click.option("--force", is_flag=True, help="continue despite invalid settings where possible"),
@@ -59,7 +59,7 @@ def operator_options(function: Function) -> Function:
 
 
 def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> dict[str, Any]:
-    """Return the IstioOperator that flags and files describe. CommandError if one is invalid."""
+    """Return the IstioOperator that flags and files describe. Raise CommandError if one is invalid."""
     more = [f"installPackagePath={package}"] if package else []
     more += [f"revision={revision}"] if revision and revision != "default" else []
     try:
@@ -80,7 +80,7 @@ def _text(name: str, is_last: bool) -> str:
 
 
 def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
-    """Render an installation, and print warnings about settings without effect. CommandError if the settings are
+    """Render an installation, and print warnings about settings without effect. Raise CommandError if the settings are
     invalid."""
     try:
         return render_installation(
@@ -96,8 +96,8 @@ def manifest() -> None:
 
 
 @manifest.command()
-@click.argument("one")
-@click.argument("other")
+@click.argument("one", metavar="FILE1")
+@click.argument("other", metavar="FILE2")
 def diff(one: str, other: str) -> None:
     """Compare the objects in two files. The exit status is 1 if they differ."""
     lines = differences(objects_of(_text(one, True), one), objects_of(_text(other, True), other))

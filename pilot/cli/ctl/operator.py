@@ -40,7 +40,7 @@ _REMOVED_KINDS = ("Deployment", "Service", "RoleBinding", "Role", "ClusterRoleBi
 
 @click.group()
 def operator() -> None:
-    """Manage the operator, which installs the IstioOperators of a cluster and keeps the installations up to date."""
+    """Manage the operator, which reconciles the IstioOperators of a cluster."""
 
 
 def operator_options(function: Function) -> Function:
@@ -61,7 +61,7 @@ def operator_options(function: Function) -> Function:
         default="istio-system",
         show_default=True,
         metavar="A,B",
-        help="namespaces whose IstioOperators it reconciles",
+        help="namespaces in which the operator reconciles IstioOperators",
     )
     @click.option("-r", "--revision", default="", help="reconcile only IstioOperators of this revision")
     @click.option(
@@ -69,8 +69,8 @@ def operator_options(function: Function) -> Function:
         "--manifests",
         "package",
         default="",
-        metavar="FOLDER",
-        help="folder with charts to use instead of the built-in ones",
+        metavar="DIR",
+        help="directory with charts to use instead of the built-in ones",
     )
     @functools.wraps(function)
     def command(
@@ -138,7 +138,7 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
 @click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not prompt")
 @with_cluster
 def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: bool, dry_run: bool, yes: bool) -> None:
-    """Remove the operator. Its installations stay, and the finalizers of its IstioOperators are removed."""
+    """Remove the operator. Installations are kept, and finalizers are removed from IstioOperators."""
     keys, resources = cluster.run(lambda objects, _: _find(objects, namespace, revision, purge))
     if not keys:
         raise CommandError(
@@ -175,9 +175,8 @@ def _read_resource(name: str, text: bytes, watched: Sequence[str]) -> Plain:
     metadata.setdefault("name", "istiocontrolplane")
     metadata.setdefault("namespace", watched[0] if watched else "istio-system")
     if watched and metadata["namespace"] not in watched:
-        raise CommandError(
-            f"{name}: metadata.namespace: {metadata['namespace']} is not a watched namespace: {', '.join(watched)}"
-        )
+        path, namespaces = f"{name}: metadata.namespace", ", ".join(watched)
+        raise CommandError(f"{path}: {metadata['namespace']} is not a watched namespace (watched: {namespaces})")
     return {**resource, "apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata}
 
 

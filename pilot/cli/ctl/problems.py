@@ -17,7 +17,7 @@ from pilot.lib.text import one_line
 @with_output
 @with_client
 def problems(client: PageClient, namespace: str | None) -> CommandResult:
-    """List the problems of the configuration by object."""
+    """List configuration problems by object."""
     reports = client.get("problemz", **({"namespace": namespace} if namespace is not None else {}))
     return CommandResult(reports, [one_line(_line(problem)) for problem in reports] or ["No problems."])
 

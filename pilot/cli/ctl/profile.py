@@ -19,7 +19,7 @@ from pilot.cli.ctl.output import write
 
 @click.group()
 def profile() -> None:
-    """Inspect profiles, which are named defaults for an installation."""
+    """Inspect installation profiles, which are named sets of default settings."""
 
 
 @profile.command("list")
@@ -28,8 +28,8 @@ def profile() -> None:
     "--manifests",
     "package",
     default="",
-    metavar="FOLDER",
-    help="folder with charts and profiles to use instead of the built-in ones",
+    metavar="DIR",
+    help="directory with charts and profiles to use instead of the built-in ones",
 )
 def list_profiles(package: str) -> None:
     """Print the names of all profiles."""
@@ -67,15 +67,15 @@ def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
 
 
 @profile.command()
-@click.argument("one")
-@click.argument("other")
+@click.argument("one", metavar="PROFILE1")
+@click.argument("other", metavar="PROFILE2")
 @click.option(
     "-d",
     "--manifests",
     "package",
     default="",
-    metavar="FOLDER",
-    help="folder with charts and profiles to use instead of the built-in ones",
+    metavar="DIR",
+    help="directory with charts and profiles to use instead of the built-in ones",
 )
 def diff(one: str, other: str, package: str) -> None:
     """Compare two profiles. The exit status is 1 if they differ."""

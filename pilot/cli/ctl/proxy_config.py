@@ -24,6 +24,14 @@ KINDS: dict[str, tuple[str, ModuleType]] = {
     "secrets": ("sds", secrets),
     "ecds": ("ecds", extensions),
 }
+SUMMARIES = {
+    "clusters": "Show clusters, the upstreams of a proxy.",
+    "listeners": "Show listeners: ports, filter chain matches and destinations.",
+    "routes": "Show routes: request matches and destinations.",
+    "endpoints": "Show endpoints, the addresses of clusters.",
+    "secrets": "Show certificates and root certificates with their validity.",
+    "ecds": "Show filters that are delivered separately over ECDS.",
+}
 NOTHING = "None."
 OWN_CERTIFICATE = (
     "None. Only the agent and Envoy have a workload's certificate; use --envoy http://127.0.0.1:15000 to query Envoy."
@@ -48,7 +56,7 @@ def proxy_config() -> None:
 
 
 def _add(name: str, short_type: str, table_module: ModuleType) -> None:
-    @proxy_config.command(name, help=f"{table_module.__doc__}\n\n{PROXY}", short_help=_short_help(table_module))
+    @proxy_config.command(name, help=f"{SUMMARIES[name]}\n\n{PROXY}")
     @with_output
     @with_proxy
     def command(target: ProxyTarget) -> CommandResult:
@@ -61,11 +69,6 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
                 OWN_CERTIFICATE if table_module is secrets and target.envoy is None else NOTHING,
             ),
         )
-
-
-def _short_help(table_module: ModuleType) -> str:
-    """Return the short help of a table, from the docstring of its module."""
-    return (table_module.__doc__ or "").partition(":")[2].strip().capitalize()
 
 
 for _name, (_short_type, _table_module) in KINDS.items():

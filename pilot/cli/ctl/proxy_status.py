@@ -34,7 +34,7 @@ def proxy_status(
 ) -> CommandResult:
     """Show whether each proxy has acknowledged its configuration.
 
-    With PROXY (POD.NAMESPACE or part of it), show the state of each resource type. With --envoy or --file as well,
+    With PROXY (POD.NAMESPACE or part of it), show the state of each resource type. With PROXY and --envoy or --file,
     compare the control plane's configuration with Envoy's.
     """
     if envoy is not None:

@@ -32,7 +32,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @click.group()
 def tag() -> None:
-    """Manage revision tags, which are aliases of revisions for namespace labels."""
+    """Manage revision tags: aliases for revisions that namespace labels can refer to."""
 
 
 def tag_options(function: Function) -> Function:
@@ -46,7 +46,7 @@ def tag_options(function: Function) -> Function:
             "--auto-inject-namespaces",
             "everywhere",
             is_flag=True,
-            help="for the tag default: also inject into namespaces without labels",
+            help="for a tag named default: also inject into namespaces without labels",
         ),
         click.option(
             "-i",
@@ -61,8 +61,8 @@ def tag_options(function: Function) -> Function:
             "--manifests",
             "package",
             default="",
-            metavar="FOLDER",
-            help="folder with charts to use instead of the built-in ones",
+            metavar="DIR",
+            help="directory with charts to use instead of the built-in ones",
         ),
         with_cluster,
     )

@@ -16,12 +16,17 @@ from pilot.cli.ctl.output import write
 @click.command()
 @operator_options
 @click.option(
-    "-o", "--output", "folder", metavar="FOLDER", help="write a values file per chart instead of printing them"
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    help="write one values file per chart to this directory instead of printing the values",
 )
 def translate(folder: str | None, force: bool, **where: Any) -> None:
     """Convert an IstioOperator to Helm values.
 
-    Settings without a Helm value are reported: k8s settings and overlays that patch objects require a post-renderer.
+    Helm values cannot express k8s settings and overlays, which patch rendered objects. They are reported, and require a
+    post-renderer.
     """
     try:
         releases = helm_releases(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)

@@ -32,8 +32,8 @@ from pilot.kube.object_client import ObjectClient
     "--manifests",
     "package",
     default="",
-    metavar="FOLDER",
-    help="folder with charts and profiles to use instead of the built-in ones",
+    metavar="DIR",
+    help="directory with charts and profiles to use instead of the built-in ones",
 )
 @click.option("-r", "--revision", default="", help="revision to uninstall")
 @click.option("--purge", is_flag=True, help="delete all revisions, including CRDs and configuration")
@@ -44,7 +44,7 @@ from pilot.kube.object_client import ObjectClient
 def uninstall(
     cluster: Cluster, revision: str, purge: bool, force: bool, dry_run: bool, yes: bool, **where: Any
 ) -> None:
-    """Uninstall a revision, the installation of a file, or everything."""
+    """Uninstall a revision, the installation that a file describes, or everything."""
     if not (revision or where["files"] or purge):
         raise CommandError("specify --revision NAME, -f FILE, or --purge for everything")
     uninstallation = cluster.run(lambda objects, _: _find(objects, revision, purge, force, where))

@@ -21,7 +21,7 @@ from pilot.lib.text import one_line
     multiple=True,
     required=True,
     metavar="FILE",
-    help="file or folder of objects; - for standard input",
+    help="file or directory of objects; - for standard input",
 )
 @click.pass_context
 def validate(ctx: click.Context, files: Sequence[str]) -> None:

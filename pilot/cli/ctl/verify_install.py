@@ -22,7 +22,7 @@ from pilot.install.verification import ObjectCheck, verify_plan, verify_revision
 @operator_options
 @with_cluster
 def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
-    """Compare an installation with an IstioOperator. Without one, check that all installed objects are ready."""
+    """Check that an installation matches an IstioOperator. Without one, check that all installed objects are ready."""
     if where["files"] or where["assignments"]:
         platform = cluster.run(lambda objects, _: detect_platform(objects))
         try:

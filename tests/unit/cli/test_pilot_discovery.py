@@ -270,7 +270,7 @@ def test_without_a_command_it_says_what_to_do(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 2
-    assert "pilot-discovery discovery --configDir=FOLDER" in shown.err
+    assert "pilot-discovery discovery --configDir=DIR" in shown.err
 
 
 def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:

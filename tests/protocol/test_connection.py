@@ -31,20 +31,20 @@ def test_slow_write_is_logged_and_aborted(caplog: pytest.LogCaptureFixture) -> N
     connection.abort_slow_write()
     assert aborts == ["aborted"]
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [
-        (logging.WARNING, "ADS: web-0.a-3 does not read responses, closing its stream")
+        (logging.WARNING, "ADS: web-0.a-3 does not read responses; closing its stream")
     ]
 
 
 async def test_type_is_shared_while_several_proxies_subscribe() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds/all", a="1")
-        await client.ask("cds")
-        await client.take()
+        await client.request("cds")
+        await client.receive()
         [connection] = server.discovery.connections()
         assert not connection.is_shared(CDS)
         async with Client(server) as other:
-            await other.ask("cds")
-            await other.take()
+            await other.request("cds")
+            await other.receive()
             assert connection.is_shared(CDS)
         await server.eventually(lambda: not connection.is_shared(CDS))
         assert connection.nodes()

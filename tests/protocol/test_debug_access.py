@@ -36,8 +36,8 @@ def client(env: Running, namespace: str, variant: str = "delta", node: str = "")
 async def ask(env: Running, namespace: str, type_url: str, *names: str, variant: str = "delta") -> Any:
     """Return the response to one request from a client in the namespace."""
     async with client(env, namespace, variant) as tool:
-        await tool.ask(type_url, *names)
-        return await tool.take()
+        await tool.request(type_url, *names)
+        return await tool.receive()
 
 
 def bodies(response: Any) -> list[str]:
@@ -46,13 +46,13 @@ def bodies(response: Any) -> list[str]:
 
 async def refusal(env: Running, namespace: str, type_url: str, *names: str) -> tuple[grpc.StatusCode, str]:
     async with client(env, namespace) as tool:
-        await tool.ask(type_url, *names)
-        return await tool.ends()
+        await tool.request(type_url, *names)
+        return await tool.end_status()
 
 
 async def connect(tool: Client) -> Client:
-    await tool.ask("cds")
-    await tool.take()
+    await tool.request("cds")
+    await tool.receive()
     return tool
 
 
@@ -100,8 +100,8 @@ async def test_control_plane_namespace_sees_all_proxies(tmp_path: pathlib.Path, 
         client(env, "bank", node=BANK_PROXY[0]) as two,
     ):
         await connect(one)
-        await two.ask("cds")
-        await two.ask("cds", nonce=(await two.take()).nonce)
+        await two.request("cds")
+        await two.request("cds", nonce=(await two.receive()).nonce)
         await env.until(
             lambda: any(w.nonce_acked for c in env.plane.discovery.connections() for w in c.subscriptions.values())
         )
@@ -122,12 +122,12 @@ async def test_each_debug_request_is_answered_without_a_subscription(tmp_path: p
     async with running(tmp_path) as env, client(env, "istio-system") as tool:
         nonces = set()
         for page in ("connections", "syncz", "connections"):
-            await tool.ask(DEBUG_PAGE, page)
-            response = await tool.take()
+            await tool.request(DEBUG_PAGE, page)
+            response = await tool.receive()
             [body] = bodies(response)
             assert ("totalClients" in body) == (page == "connections"), "acknowledgements are not answered"
             nonces.add(response.nonce)
-            await tool.ask(DEBUG_PAGE, page, nonce=response.nonce)
+            await tool.request(DEBUG_PAGE, page, nonce=response.nonce)
         assert len(nonces) == 3
         [connection] = env.plane.discovery.connections()
         assert not connection.subscriptions
@@ -138,8 +138,8 @@ async def test_each_debug_request_is_answered_without_a_subscription(tmp_path: p
 async def test_debug_request_with_an_unknown_nonce_is_answered(tmp_path: pathlib.Path, variant: str) -> None:
     async with running(tmp_path) as env, client(env, "istio-system", variant=variant) as tool:
         # istioctl sends a nonce like this with its first request.
-        await tool.ask(DEBUG_PAGE, "connections", nonce="2026-01-01 00:00:00 +0000 UTC m=+0.1")
-        [body] = bodies(await tool.take())
+        await tool.request(DEBUG_PAGE, "connections", nonce="2026-01-01 00:00:00 +0000 UTC m=+0.1")
+        [body] = bodies(await tool.receive())
         assert json.loads(body)["totalClients"] == 1
 
 
@@ -153,8 +153,8 @@ async def test_refused_debug_requests_have_a_reason(tmp_path: pathlib.Path) -> N
             0
         ] is grpc.StatusCode.INVALID_ARGUMENT
         async with Client(Plain(env.plane.ports["xDS"].number), node_id=SHOP_PROXY[0]) as anonymous:
-            await anonymous.ask(DEBUG_PAGE, "connections")
-            assert await anonymous.ends() == (grpc.StatusCode.UNAUTHENTICATED, "authentication required")
+            await anonymous.request(DEBUG_PAGE, "connections")
+            assert await anonymous.end_status() == (grpc.StatusCode.UNAUTHENTICATED, "authentication required")
 
 
 async def test_settings_of_debug_access(tmp_path: pathlib.Path) -> None:

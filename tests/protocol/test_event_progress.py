@@ -24,13 +24,13 @@ def change(server: Server, event: int, **contents: str) -> int:
 async def test_outcome_is_reported_after_the_acknowledgement(variant: str) -> None:
     async with serving() as server, Client(server, variant) as client:
         server.set("cds", a="1")
-        await client.ask("cds")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
         outcomes = record_outcomes(server)
         assert change(server, 7, a="2") == 1
-        nonce = await client.gets("cds", "a")
+        nonce = await client.expect("cds", "a")
         assert not outcomes
-        await client.ask("cds", nonce=nonce)
+        await client.request("cds", nonce=nonce)
         await server.eventually(lambda: outcomes)
         assert outcomes == [EventOutcome(7, 1, 1, 0, 0, 0.0)]
 
@@ -38,8 +38,8 @@ async def test_outcome_is_reported_after_the_acknowledgement(variant: str) -> No
 async def test_event_without_a_change_ends_at_once() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")
-        await client.ask("cds")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
         outcomes = record_outcomes(server)
         server.discovery.wake(list(server.discovery.connections()[0].nodes()), {"config": 1}, 8)
         await server.eventually(lambda: outcomes)
@@ -50,10 +50,10 @@ async def test_disconnected_proxy_is_in_the_outcome() -> None:
     async with serving() as server:
         async with Client(server) as client:
             server.set("cds", a="1")
-            await client.ask("cds")
-            await client.ask("cds", nonce=await client.gets("cds", "a"))
+            await client.request("cds")
+            await client.request("cds", nonce=await client.expect("cds", "a"))
             outcomes = record_outcomes(server)
             change(server, 9, a="2")
-            await client.gets("cds", "a")
+            await client.expect("cds", "a")
         await server.eventually(lambda: outcomes)
         assert outcomes == [EventOutcome(9, 1, 0, 0, 1, 0.0)]

@@ -73,8 +73,8 @@ async def test_objects_have_all_their_fields(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as env:
         for variant, version in itertools.product(VARIANTS, ("v1", "v1alpha3")):
             async with client(env, variant=variant) as tool:
-                await tool.ask(f"networking.istio.io/{version}/VirtualService")
-                [(name, virtual_service)] = objects(await tool.take()).items()
+                await tool.request(f"networking.istio.io/{version}/VirtualService")
+                [(name, virtual_service)] = objects(await tool.receive()).items()
             assert name == "shop/a"
             assert virtual_service["metadata"]["labels"] == {"team": "x"}
             assert virtual_service["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
@@ -92,8 +92,8 @@ async def test_objects_have_all_their_fields(tmp_path: pathlib.Path) -> None:
 async def test_services_are_service_entries_and_other_kinds_are_empty(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
     async with running(tmp_path) as env, client(env) as tool:
-        await tool.ask(ENTRY)
-        assert objects(await tool.take())["shop/synthetic-web"]["spec"] == {
+        await tool.request(ENTRY)
+        assert objects(await tool.receive())["shop/synthetic-web"]["spec"] == {
             "hosts": ["web.shop.svc.cluster.local"],
             "addresses": ["10.1.0.1"],
             "exportTo": ["*"],
@@ -108,8 +108,8 @@ async def test_services_are_service_entries_and_other_kinds_are_empty(tmp_path: 
             "a.example.com/v1/Thing",
             "networking.istio.io/v7/VirtualService",
         ):
-            await tool.ask(type_url)
-            response = await tool.take()
+            await tool.request(type_url)
+            response = await tool.receive()
             assert (response.type_url, list(response.resources)) == (type_url, [])
 
 
@@ -117,8 +117,8 @@ async def test_mesh_config_has_its_proto_type(tmp_path: pathlib.Path) -> None:
     providers = "extensionProviders: [{name: z, zipkin: {service: z, port: 1}}]"
     (tmp_path / "mesh.yaml").write_text(f"{{trustDomain: cluster.local, connectTimeout: 3s, {providers}}}")
     async with running(tmp_path, meshConfig=str(tmp_path / "mesh.yaml")) as env, client(env) as tool:
-        await tool.ask(MESH_CONFIG)
-        [item] = (await tool.take()).resources
+        await tool.request(MESH_CONFIG)
+        [item] = (await tool.receive()).resources
     mesh_config = mesh_config_pb2.MeshConfig.FromString(item.resource.value)
     assert (mesh_config.trust_domain, mesh_config.connect_timeout.seconds, mesh_config.root_namespace) == (
         "cluster.local",
@@ -131,16 +131,16 @@ async def test_mesh_config_has_its_proto_type(tmp_path: pathlib.Path) -> None:
 async def test_change_sends_updates_and_removals(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
     async with running(tmp_path) as env, client(env, variant="delta") as delta, client(env, variant="sotw") as sotw:
-        await delta.ask(VIRTUAL_SERVICE)
-        await delta.ask(VIRTUAL_SERVICE, nonce=(await delta.take()).nonce)
-        await sotw.ask(VIRTUAL_SERVICE)
-        await sotw.ask(VIRTUAL_SERVICE, nonce=(await sotw.take()).nonce)
+        await delta.request(VIRTUAL_SERVICE)
+        await delta.request(VIRTUAL_SERVICE, nonce=(await delta.receive()).nonce)
+        await sotw.request(VIRTUAL_SERVICE)
+        await sotw.request(VIRTUAL_SERVICE, nonce=(await sotw.receive()).nonce)
         write(tmp_path, CONFIG.replace("name: a,", "name: b,"))
         env.plane.files[0].rescan()
         env.plane._batch.flush()
-        response = await delta.take()
+        response = await delta.receive()
         assert (list(objects(response)), list(response.removed_resources)) == (["shop/b"], ["shop/a"])
-        assert list(objects(await sotw.take())) == ["shop/b"]
+        assert list(objects(await sotw.receive())) == ["shop/b"]
 
 
 async def test_other_namespaces_get_no_objects(tmp_path: pathlib.Path) -> None:
@@ -148,16 +148,16 @@ async def test_other_namespaces_get_no_objects(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as env:
         for variant in VARIANTS:
             async with client(env, "shop", variant) as tool:
-                await tool.ask(VIRTUAL_SERVICE)
-                assert (await tool.ends())[0] is grpc.StatusCode.PERMISSION_DENIED
+                await tool.request(VIRTUAL_SERVICE)
+                assert (await tool.end_status())[0] is grpc.StatusCode.PERMISSION_DENIED
         async with plain_client(env) as tool:
-            await tool.ask(VIRTUAL_SERVICE)
-            assert (await tool.ends())[0] is grpc.StatusCode.UNAUTHENTICATED
+            await tool.request(VIRTUAL_SERVICE)
+            assert (await tool.end_status())[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_objects_without_authentication(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
     environ = {"ENABLE_XDS_API_GENERATOR_AUTH": "false", "ENABLE_CA_SERVER": "false"}
     async with running(tmp_path, environ, secureGRPCAddr="") as env, plain_client(env) as tool:
-        await tool.ask(VIRTUAL_SERVICE)
-        assert list(objects(await tool.take())) == ["shop/a"]
+        await tool.request(VIRTUAL_SERVICE)
+        assert list(objects(await tool.receive())) == ["shop/a"]

@@ -1,4 +1,4 @@
-"""Two ports of one process: each has its own services, and says who its callers are."""
+"""Two ports in one process, with different services and authentication."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pilot.settings.process import ServeSettings
 from pilot.xds.ads import Ads, AdsOptions
 from pilot.xds.authn.identity import Caller, IdentityError, no_authentication, verified_identity
 from pilot.xds.server import drain, make_server
-from testing.clients.ads import Client, Server, resources, serving, shown
+from testing.clients.ads import Client, Server, header_identities, resources, serving
 
-BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+BOTH_VARIANTS = pytest.mark.parametrize("variant", ["sotw", "delta"])
 POD = "spiffe://cluster.local/ns/ns/sa/pod"
 
 
@@ -41,9 +41,9 @@ class Secured(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def two_ports() -> AsyncIterator[tuple[Server, Secured]]:
+async def serving_two_ports() -> AsyncIterator[tuple[Server, Secured]]:
     async with serving(plan=plan_with_secrets) as plain:
-        ads = Ads(plain.discovery, plain.pusher, plain.metrics, AdsOptions(authenticate=shown))
+        ads = Ads(plain.discovery, plain.pusher, plain.metrics, AdsOptions(authenticate=header_identities))
         server = make_server(ServeSettings(), [ads.handlers()])
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
@@ -53,26 +53,26 @@ async def two_ports() -> AsyncIterator[tuple[Server, Secured]]:
             await server.stop(None)
 
 
-@BOTH
-async def test_secrets_are_for_who_is_identified_and_others_get_no_answer(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_secrets_are_only_for_authenticated_callers(variant: str) -> None:
     async with (
-        two_ports() as (plain, secured),
-        Client(plain, variant, shows=POD) as stranger,
-        Client(secured, variant, shows=POD) as known,
+        serving_two_ports() as (plain, secured),
+        Client(plain, variant, identities=POD) as anonymous,
+        Client(secured, variant, identities=POD) as authenticated,
     ):
         plain.set("sds", s="1")
         plain.set("cds", a="1")
-        await known.ask("sds", "s")
-        await known.gets("sds", "s")
-        await stranger.ask("sds", "s")
-        await stranger.ask("cds")
-        await stranger.gets("cds", "a")
+        await authenticated.request("sds", "s")
+        await authenticated.expect("sds", "s")
+        await anonymous.request("sds", "s")
+        await anonymous.request("cds")
+        await anonymous.expect("cds", "a")
         assert {c.proxy.identity for c in plain.discovery.connections()} == {POD, ""}
-        assert len(plain.db.proxies) == 2, "equal nodes, of which one is verified, are not one proxy"
+        assert len(plain.db.proxies) == 2, "an authenticated node is another proxy than an equal unauthenticated one"
         assert plain.set("sds", s="2") == 1
-        await known.gets("sds", "s")
-        await known.ask("cds")
-        await known.gets("cds", "a")
+        await authenticated.expect("sds", "s")
+        await authenticated.request("cds")
+        await authenticated.expect("cds", "a")
 
 
 @pytest.mark.parametrize(
@@ -84,41 +84,41 @@ async def test_secrets_are_for_who_is_identified_and_others_get_no_answer(varian
         (POD, {"NAMESPACE": "other"}, grpc.StatusCode.PERMISSION_DENIED),
     ],
 )
-async def test_who_is_not_what_it_says_is_refused_without_a_reason(
+async def test_mismatched_identity_is_refused_without_details(
     shows: str, metadata: dict[str, str], code: grpc.StatusCode
 ) -> None:
-    async with two_ports() as (plain, secured), Client(secured, shows=shows, **metadata) as client:
-        status, details = await client.refused()
+    async with serving_two_ports() as (plain, secured), Client(secured, identities=shows, **metadata) as client:
+        status, details = await client.rejection()
         assert (status, "spiffe" in details or "signed" in details) == (code, False)
         assert not plain.discovery.connections()
 
 
-async def test_a_port_that_drains_ends_its_own_streams_alone() -> None:
-    async with two_ports() as (plain, secured), Client(plain) as one, Client(secured, shows=POD) as two:
+async def test_draining_port_ends_only_its_streams() -> None:
+    async with serving_two_ports() as (plain, secured), Client(plain) as one, Client(secured, identities=POD) as two:
         plain.set("cds", a="1")
         for client in (one, two):
-            await client.ask("cds")
-            await client.gets("cds", "a")
+            await client.request("cds")
+            await client.expect("cds", "a")
         await drain(secured.grpc, secured.ads.connections, 5.0)
-        assert await two.ends() == (grpc.StatusCode.OK, "")
+        assert await two.end_status() == (grpc.StatusCode.OK, "")
         assert [c.proxy.identity for c in plain.discovery.connections()] == [""]
         plain.set("cds", a="2")
-        await one.gets("cds", "a")
+        await one.expect("cds", "a")
 
 
-async def test_a_port_serves_its_own_services_alone() -> None:
-    async with two_ports() as (plain, _):
+async def test_port_serves_only_its_services() -> None:
+    async with serving_two_ports() as (plain, _):
         server = make_server(ServeSettings(), [])
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
             async with Client(Secured(port, plain.ads, server)) as client:
-                assert (await client.ends())[0] is grpc.StatusCode.UNIMPLEMENTED
+                assert (await client.end_status())[0] is grpc.StatusCode.UNIMPLEMENTED
         finally:
             await server.stop(None)
 
 
-def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_account() -> None:
+def test_verified_identity_matches_namespace_and_account() -> None:
     def proxy(**metadata: str) -> Proxy:
         return Proxy(
             type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata=metadata
@@ -128,9 +128,9 @@ def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_accou
     assert verified_identity([], proxy()) == ""
     assert verified_identity([*others, POD], proxy()) == POD
     assert verified_identity([POD.replace("/pod", "/pad"), POD], proxy(SERVICE_ACCOUNT="pod")) == POD
-    with pytest.raises(IdentityError, match="sa/pod is namespace ns"):
+    with pytest.raises(IdentityError, match="sa/pod does not match the namespace ns"):
         verified_identity(others, proxy())
-    with pytest.raises(IdentityError, match="is service account pad in namespace ns"):
+    with pytest.raises(IdentityError, match="does not match the service account pad in namespace ns"):
         verified_identity([POD], proxy(SERVICE_ACCOUNT="pad"))
 
 
@@ -146,9 +146,9 @@ def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_accou
         ("spiffe://cluster.local/sa/ns/ns/pod", None),
     ],
 )
-def test_parts_of_identities(text: str, expected: Identity | None) -> None:
+def test_parse_identity(text: str, expected: Identity | None) -> None:
     assert parse_identity(text) == expected
 
 
-async def test_a_port_without_credentials_verifies_nothing() -> None:
+async def test_no_authentication() -> None:
     assert await no_authentication(Caller("10.0.0.1:5")) == ()

@@ -1,4 +1,4 @@
-"""What is counted and told of pushes, and of streams that end in the middle of one."""
+"""Metrics and logs of pushes, and streams that end during a push."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pilot.xds.push.pusher import Pushed
 from testing.clients.ads import NODE, Client, Server, plan, serving
 
 
-async def test_a_proxy_whose_turn_came_has_converged_if_it_was_sent_something() -> None:
+async def test_convergence_is_counted_only_for_sent_changes() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")
-        await client.ask("cds")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
         (connection,) = server.discovery.connections()
         await server.eventually(
             lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
@@ -37,48 +37,48 @@ async def test_a_proxy_whose_turn_came_has_converged_if_it_was_sent_something() 
         assert server.metric("pilot_proxy_convergence_time_count 1"), "nothing had changed"
         assert connection.activity == turns
         server.set("cds", a="2")
-        await client.gets("cds", "a")
+        await client.expect("cds", "a")
         await server.eventually(lambda: server.metric("pilot_proxy_convergence_time_count 2"))
 
 
-async def test_endpoints_that_follow_their_clusters_are_counted_as_dependent() -> None:
+async def test_endpoints_sent_after_clusters_are_dependent_pushes() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")
         server.set("eds", a="1")
-        await client.ask("cds")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
-        await client.ask("eds", "a")
-        await client.ask("eds", nonce=await client.gets("eds", "a"))
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
+        await client.request("eds", "a")
+        await client.request("eds", nonce=await client.expect("eds", "a"))
         server.set("cds", a="2")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
-        await client.gets("eds", "a")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
+        await client.expect("eds", "a")
         assert server.metric('pilot_push_triggers{type="depdendentresource"} 1')
         assert server.metric('pilot_push_triggers{type="config"} 1')
 
 
-async def test_what_is_as_it_was_read_last_is_not_read_again() -> None:
+async def test_unchanged_state_is_read_from_the_cache() -> None:
     async with (
         serving() as server,
         Client(server) as client,
         Client(server, node_id=NODE.replace("pod", "pad")) as other,
     ):
         server.set("cds", a="1")
-        for one in (client, other):
-            await one.ask("cds")
-            await one.ask("cds", nonce=await one.gets("cds", "a"))
+        for reader in (client, other):
+            await reader.request("cds")
+            await reader.request("cds", nonce=await reader.expect("cds", "a"))
         await server.eventually(lambda: all(c.is_idle for c in server.discovery.connections()))
         hits, misses = server.discovery.cache_reads
-        assert misses == 1, "both follow one feed"
+        assert misses == 1, "both proxies share a feed"
         assert hits > 0
         server.set("cds", a="2")
-        for one in (client, other):
-            await one.gets("cds", "a")
+        for reader in (client, other):
+            await reader.expect("cds", "a")
         await server.eventually(lambda: all(c.is_idle for c in server.discovery.connections()))
         assert server.discovery.cache_reads[1] == 2
         assert server.discovery.cache_reads[0] > hits
 
 
-async def test_only_who_counts_what_is_kept_counts_what_is_given_up() -> None:
+async def test_cache_evictions_are_counted_only_with_cache_metrics() -> None:
     async with serving() as server:
         server.discovery.clear_cache()
         assert not server.metric('xds_cache_evictions{type="clear"} 1')
@@ -87,25 +87,25 @@ async def test_only_who_counts_what_is_kept_counts_what_is_given_up() -> None:
         assert server.metric('xds_cache_evictions{type="clear"} 1')
 
 
-async def test_a_push_is_told_with_the_events_that_it_follows_from() -> None:
-    told: list[Pushed] = []
-    async with serving(on_push=told.append) as server, Client(server) as client:
+async def test_push_is_reported_with_its_events() -> None:
+    reports: list[Pushed] = []
+    async with serving(on_push=reports.append) as server, Client(server) as client:
         server.set("cds", a="1")
-        await client.ask("cds")
-        await client.ask("cds", nonce=await client.gets("cds", "a"))
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
         (connection,) = server.discovery.connections()
         await server.eventually(
             lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
         )
         server.discovery.wake(server.db.commit([(server.db.mesh, "cds/all", {"a": "2"})]), {"config": 1}, 7)
-        response = await client.take()
-        await server.eventually(lambda: told)
-        (pushed,) = told
+        response = await client.receive()
+        await server.eventually(lambda: reports)
+        (pushed,) = reports
         assert (pushed.events, pushed.type_url, pushed.size) == ((7,), BY_SHORT_NAME["cds"], response.ByteSize())
         assert pushed.began <= pushed.encoded <= pushed.written
 
 
-def test_the_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     discovery = Discovery(Mesh(), Metrics(), plan, linger=0.0)
     with caplog.at_level(logging.INFO, "pilot.ads"):
         log_outcome(EventOutcome(7, 12, 5, 4, 3, 2.25))
@@ -117,10 +117,10 @@ def test_the_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> 
 
 
 class Call:
-    """A call whose peer asks for all clusters, and to whom nothing can be written."""
+    """A gRPC call that requests all clusters and fails at each write."""
 
-    def __init__(self, error: Exception, gone: bool) -> None:
-        self._error, self._gone = error, gone
+    def __init__(self, error: Exception, cancelled: bool) -> None:
+        self._error, self._cancelled = error, cancelled
         request = discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME["cds"])
         request.node.id = NODE
         self._requests = [request.SerializeToString()]
@@ -133,7 +133,7 @@ class Call:
         return ()
 
     def cancelled(self) -> bool:
-        return self._gone
+        return self._cancelled
 
     async def read(self) -> Any:
         if self._requests:
@@ -148,7 +148,7 @@ class Call:
 
 
 @pytest.mark.parametrize(
-    ("error", "gone", "status"),
+    ("error", "cancelled", "status"),
     [
         (OSError("a bug"), False, (grpc.StatusCode.INTERNAL, "internal error")),
         (OSError("a bug"), True, None),
@@ -156,13 +156,13 @@ class Call:
         (aio.InternalError("the call is over"), True, None),
     ],
 )
-async def test_a_peer_that_went_while_it_was_written_to_is_no_error_of_ours(
-    error: Exception, gone: bool, status: tuple[Any, str] | None
+async def test_disconnect_during_a_write_is_no_internal_error(
+    error: Exception, cancelled: bool, status: tuple[Any, str] | None
 ) -> None:
     class Details:
         method, invocation_metadata = f"/{SERVICE}/DeltaAggregatedResources", ()
 
-    server, call = Server(), Call(error, gone)
+    server, call = Server(), Call(error, cancelled)
     server.set("cds", a="1")
     await server.ads.handlers().service(Details).stream_stream(None, call)
     assert call.status == status

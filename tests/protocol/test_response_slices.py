@@ -92,14 +92,14 @@ async def test_names_requested_during_encoding_are_answered(variant: str) -> Non
         Client(server, variant, NODE.replace("pod", "pad")) as other,
     ):
         server.set("cds", a="1")
-        await client.ask("eds", *names)
-        await client.ask("eds", *([] if variant == "delta" else names), "z")
-        await other.ask("cds")
-        await other.gets("cds", "a")
+        await client.request("eds", *names)
+        await client.request("eds", *([] if variant == "delta" else names), "z")
+        await other.request("cds")
+        await other.expect("cds", "a")
         received: set[str] = set()
         async with asyncio.timeout(10):
             while len(received) < 5_001:
-                response = await client.take()
+                response = await client.receive()
                 received |= {
                     endpoint_pb2.ClusterLoadAssignment.FromString(getattr(r, "resource", r).value).cluster_name
                     for r in response.resources

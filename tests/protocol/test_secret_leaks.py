@@ -120,10 +120,10 @@ async def running_with_secrets(folder: pathlib.Path, marks: Marks) -> AsyncItera
         async with SecureClient(
             env.port, env.root, token=workload_token, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}
         ) as gateway:
-            await gateway.ask("cds")
-            await gateway.take()
-            await gateway.ask(SECRET, "kubernetes://web")
-            response = await gateway.take()
+            await gateway.request("cds")
+            await gateway.receive()
+            await gateway.request(SECRET, "kubernetes://web")
+            response = await gateway.receive()
             assert (
                 secret_pb2.Secret.FromString(response.resources[0].value).tls_certificate.private_key.inline_bytes
                 == ISSUED.private_key
@@ -201,8 +201,8 @@ async def test_no_page_over_xds_has_a_secret(tmp_path: pathlib.Path, marks: Mark
         node = "sidecar~10.0.0.9~tool-1.istio-system~istio-system.svc.cluster.local"
         for type_url, name in requests:
             async with SecureClient(env.port, env.root, token=reader, variant=variant, node_id=node) as tool:
-                await tool.ask(type_url, name)
-                response = await tool.take()
+                await tool.request(type_url, name)
+                response = await tool.receive()
                 packed = [getattr(item, "resource", item).value for item in response.resources]
         assert packed
         assert not marks.leaks_in(b"".join(packed).decode("utf-8", "replace"))

@@ -20,7 +20,7 @@ from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from pilot.xds.push.secret_report import SecretReport
 from pilot.xds.secret_access import ALLOWED_SECONDS, DENIED_SECONDS, SecretAccess
-from testing.clients.ads import Client, Server, serving, shown
+from testing.clients.ads import Client, Server, header_identities, serving
 from testing.mesh.world import rows_of
 from testing.security.credentials import Authority, data_secret, tls_secret
 
@@ -66,13 +66,13 @@ class Edge:
 
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Edge]:
-    async with serving(plan=proxy_plan, authenticate=shown) as server:
+    async with serving(plan=proxy_plan, authenticate=header_identities) as server:
         yield Edge(server)
 
 
 async def take(client: Client) -> tuple[dict[str, bytes], tuple[str, ...], str]:
     """Return the secrets of the next response by name, the removed names, and the nonce."""
-    response = await client.take()
+    response = await client.receive()
     assert response.type_url == SECRET
     secrets = [secret_pb2.Secret.FromString(getattr(r, "resource", r).value) for r in response.resources]
     contents = {
@@ -85,14 +85,16 @@ async def take(client: Client) -> tuple[dict[str, bytes], tuple[str, ...], str]:
 @BOTH_VARIANTS
 async def test_missing_secret_is_sent_when_it_appears(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
-        await client.ask("sds", "kubernetes://web", "kubernetes://late")
+        await client.request("sds", "kubernetes://web", "kubernetes://late")
         edge.set(tls_secret("other", WEB))
         content, removed, nonce = await take(client)
         assert (content, set(removed)) == (
             {},
             {"kubernetes://web", "kubernetes://late"} if variant == "delta" else set(),
         )
-        await client.ask("sds", *(("kubernetes://web", "kubernetes://late") if variant == "sotw" else ()), nonce=nonce)
+        await client.request(
+            "sds", *(("kubernetes://web", "kubernetes://late") if variant == "sotw" else ()), nonce=nonce
+        )
         assert edge.set(tls_secret("web", WEB)) == 1
         assert (await take(client))[:2] == ({"kubernetes://web": WEB.chain}, ())
         assert edge.server.metric(f"{FAILED} 3")  # two in the first response, one in the second
@@ -102,9 +104,9 @@ async def test_missing_secret_is_sent_when_it_appears(variant: str) -> None:
 async def test_edit_pushes_only_its_secret_to_subscribers(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client, edge.client(variant, "other") as other:
         edge.set(tls_secret("web", WEB, ca_crt=CA.pem), tls_secret("second", WEB), tls_secret("third", WEB))
-        await client.ask("sds", "kubernetes://web", "kubernetes://web-cacert", "kubernetes://second")
+        await client.request("sds", "kubernetes://web", "kubernetes://web-cacert", "kubernetes://second")
         assert set((await take(client))[0]) == {"kubernetes://web", "kubernetes://web-cacert", "kubernetes://second"}
-        await other.ask("sds", "kubernetes://third")
+        await other.request("sds", "kubernetes://third")
         assert set((await take(other))[0]) == {"kubernetes://third"}
         assert edge.set(tls_secret("web", NEXT, ca_crt=CA.pem)) == 1
         assert (await take(client))[:2] == ({"kubernetes://web": NEXT.chain}, ())
@@ -119,7 +121,7 @@ async def test_edit_pushes_only_its_secret_to_subscribers(variant: str) -> None:
 async def test_secret_is_deleted_and_recreated(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
         edge.set(tls_secret("web", WEB), tls_secret("other", WEB))
-        await client.ask("sds", "kubernetes://web", "kubernetes://other")
+        await client.request("sds", "kubernetes://web", "kubernetes://other")
         await take(client)
         edge.edit(dict.fromkeys(rows_of([tls_secret("web", WEB)])))
         if variant == "delta":
@@ -132,7 +134,7 @@ async def test_secret_is_deleted_and_recreated(variant: str) -> None:
 async def test_invalid_secret_is_not_sent(variant: str) -> None:
     async with running() as edge, edge.client(variant) as client:
         edge.set(tls_secret("web", WEB), tls_secret("other", WEB))
-        await client.ask("sds", "kubernetes://web", "kubernetes://other")
+        await client.request("sds", "kubernetes://web", "kubernetes://other")
         await take(client)
         edge.set(data_secret("web", {"tls.crt": b"garbage", "tls.key": WEB.private_key}))
         if variant == "delta":  # Envoy keeps a removed secret
@@ -149,9 +151,9 @@ async def test_cve_2021_34824_same_secret_name_in_two_namespaces(variant: str) -
             edge.server, variant, NODE.replace("edge", "far"), foreign_identity, NAMESPACE="far"
         ) as foreigner:
             edge.set(tls_secret("web", WEB))
-            await client.ask("sds", "kubernetes://web", "kubernetes://edge/web")
+            await client.request("sds", "kubernetes://web", "kubernetes://edge/web")
             assert set((await take(client))[0]) == {"kubernetes://web", "kubernetes://edge/web"}
-            await foreigner.ask("sds", "kubernetes://web", "kubernetes://edge/web")
+            await foreigner.request("sds", "kubernetes://web", "kubernetes://edge/web")
             assert (await take(foreigner))[0] == {}
             assert edge.set(tls_secret("web", NEXT)) == 1
             assert set((await take(client))[0]) == {"kubernetes://web", "kubernetes://edge/web"}
@@ -203,11 +205,11 @@ async def test_secrets_wait_for_the_access_review(variant: str) -> None:
         edge.client(variant, "other") as other,
     ):
         for reader in (client, other):
-            await reader.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
+            await reader.request("sds", "kubernetes://web", "kubernetes://web-cacert")
         await edge.server.eventually(lambda: len(reviews.accounts) == 2)
         assert {account.name for account in reviews.accounts} == {"edge", "other"}
-        await client.ask("cds")
-        assert (await client.take()).type_url != SECRET
+        await client.request("cds")
+        assert (await client.receive()).type_url != SECRET
         first = "edge" if reviews.accounts[0].name == "edge" else "other"
         for allowed in (True, False):
             reviews.answers.put_nowait(allowed)
@@ -224,7 +226,7 @@ async def test_streams_of_an_account_share_a_review_until_it_expires() -> None:
     ):
         reviews.answers.put_nowait(False)
         for reader in (client, second):
-            await reader.ask("sds", "kubernetes://web")
+            await reader.request("sds", "kubernetes://web")
             assert (await take(reader))[0] == {}
         access.sweep()
         assert len(reviews.accounts) == 1
@@ -251,7 +253,7 @@ async def test_failed_review_denies_access_until_the_streams_end(
     async with running_with_reviews() as (edge, reviews, access):
         reviews.answers.put_nowait(OSError("no route"))
         async with edge.client("delta") as client:
-            await client.ask("sds", "kubernetes://web")
+            await client.request("sds", "kubernetes://web")
             assert (await take(client))[0] == {}
             assert edge.db.secret_access.peek(reviews.accounts[0]) is False
         await edge.server.eventually(lambda: not edge.server.discovery.connections())
@@ -270,7 +272,7 @@ async def test_missing_secrets_are_logged_and_counted_without_keys(
     caplog.set_level(logging.DEBUG)
     async with running() as edge, edge.client("delta") as client:
         edge.set(tls_secret("web", CA.issue("x", end=-datetime.timedelta(hours=1))))
-        await client.ask("sds", "kubernetes://web", "kubernetes://nothing")
+        await client.request("sds", "kubernetes://web", "kubernetes://nothing")
         await take(client)
         assert edge.server.metric(f"{FAILED} 2")
     messages = [record.getMessage() for record in caplog.records if "secret" in record.getMessage()]
@@ -288,8 +290,8 @@ async def test_secret_request_without_authentication_is_logged(
         Client(edge.server, "delta", NODE, "", NAMESPACE="edge", SERVICE_ACCOUNT="edge") as client,
     ):
         edge.set(tls_secret("web", WEB))
-        await client.ask("cds")
-        await client.ask("sds", "kubernetes://web")
+        await client.request("cds")
+        await client.request("sds", "kubernetes://web")
         await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
     messages = [record.getMessage() for record in caplog.records if "missing secret" in record.getMessage()]
     assert [line.partition(" requested ")[2] for line in messages] == [

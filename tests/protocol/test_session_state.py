@@ -15,7 +15,7 @@ from pilot.xds.session.delta import DeltaSession
 from pilot.xds.session.session import Session
 from pilot.xds.session.snapshot import Snapshot, TypeState
 from testing.clients.ads import NODE, plan
-from testing.clients.scripted_stream import Stream, World, delta, resource, sotw
+from testing.clients.scripted_stream import ScriptedResources, Stream, delta, resource, sotw
 
 CDS = BY_SHORT_NAME["cds"]
 BOTH_VARIANTS = pytest.mark.parametrize("make", [sotw, delta])
@@ -23,10 +23,10 @@ BOTH_VARIANTS = pytest.mark.parametrize("make", [sotw, delta])
 
 def make_stream(make: Callable[[], Session]) -> Stream:
     """Return a stream with two unacknowledged responses."""
-    stream = Stream(make(), World())
+    stream = Stream(make(), ScriptedResources())
     for line in ("~ cds a", "> cds", "~ cds a=2"):
         stream.play(line)
-        stream.answers()
+        stream.responses()
     return stream
 
 

@@ -189,8 +189,8 @@ async def test_denied_request_ends_its_stream_with_the_reason(
         serving(answer_debug_request=ask, check_object_access=check) as server,
         Client(server, variant) as client,
     ):
-        await client.ask(type_url)
-        assert await client.ends() == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
+        await client.request(type_url)
+        assert await client.end_status() == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
     [record] = [record for record in caplog.records if "denied" in record.getMessage()]
     assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
     assert record.getMessage().startswith(f"ADS: denied {type_url} to pod.ns-")

@@ -1,4 +1,4 @@
-"""TLS in front of gRPC: nothing of what peers send, or leave unsent, harms it, and nobody gets past it."""
+"""TLS in front of gRPC: hostile and silent peers neither harm nor bypass it."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from pilot.xds.server import make_server
 from pilot.xds.tls import front as front_module
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context, parse_rules
 from pilot.xds.tls.front import TlsFront
-from testing.clients.secure_client import NAME, Shown, secure_channel
+from testing.clients.secure_client import NAME, ClientCertificate, secure_channel
 from testing.security.certificates import DAY, ec_key, name, root, rsa_key
 
 SIGNER = root(8, now=datetime.datetime.now(datetime.UTC))
 LARGE = 8 << 20
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "::1")
 SWEEP_SECONDS = 1.2
-"""Time in which the port checks its handshakes at least once."""
+"""Longer than the interval between two checks of the handshakes."""
 
 
-class Echo(NamedTuple):
-    """A front before a server that says who calls, and sends `LARGE` bytes to who asks for "large"."""
+class EchoServer(NamedTuple):
+    """A TLS front before a gRPC server that records its callers and sends `LARGE` bytes for the request "large"."""
 
     front: TlsFront
     port: int
     callers: list[Caller]
 
-    def channel(self, shown: Shown | None = None) -> grpc.aio.Channel:
-        return secure_channel(self.port, SIGNER.roots_pem, shown)
+    def channel(self, credentials: ClientCertificate | None = None) -> grpc.aio.Channel:
+        return secure_channel(self.port, SIGNER.roots_pem, credentials)
 
     async def ask(self, channel: Any, request: bytes = b"") -> bytes:
         call: Any = channel.unary_unary("/test.Test/Ask")
-        answer: bytes = await call(request, timeout=10)
-        return answer
+        response: bytes = await call(request, timeout=10)
+        return response
 
     async def until(self, check: Any) -> None:
         async with asyncio.timeout(20):
@@ -63,70 +63,70 @@ class Echo(NamedTuple):
                 await asyncio.sleep(0.005)
 
 
-def context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:
+def make_server_context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:
     issued = issue_server_certificates(SIGNER, [NAME], datetime.datetime.now(datetime.UTC))
-    return make_context([CertificatePair(*one) for one in issued], SIGNER.roots_pem, rules)
+    return make_context([CertificatePair(*pair) for pair in issued], SIGNER.roots_pem, rules)
 
 
 @contextlib.asynccontextmanager
-async def echo(**options: Any) -> AsyncIterator[Echo]:
-    made, callers = TlsFront(**options), []
+async def serving_echo(**options: Any) -> AsyncIterator[EchoServer]:
+    front, callers = TlsFront(**options), []
 
-    async def answer(request: bytes, call: Any) -> bytes:
+    async def respond(request: bytes, call: Any) -> bytes:
         try:
-            callers.append(made.identify_peer(call))
+            callers.append(front.identify_peer(call))
         except IdentityError:
-            await call.abort(grpc.StatusCode.UNAUTHENTICATED, "not through the port")
+            await call.abort(grpc.StatusCode.UNAUTHENTICATED, "not from the TLS port")
         return b"x" * LARGE if request == b"large" else request
 
-    handlers = {"Ask": grpc.unary_unary_rpc_method_handler(answer)}
+    handlers = {"Ask": grpc.unary_unary_rpc_method_handler(respond)}
     server = make_server(ServeSettings(), [grpc.method_handlers_generic_handler("test.Test", handlers)])
-    server.add_insecure_port(made.inner)
+    server.add_insecure_port(front.inner)
     await server.start()
-    port = await made.listen(Address("127.0.0.1", 0), context(), lambda _: ("somebody",))
+    port = await front.listen(Address("127.0.0.1", 0), make_server_context(), lambda _: ("client",))
     try:
-        yield Echo(made, port, callers)
+        yield EchoServer(front, port, callers)
     finally:
-        made.close()
+        front.close()
         await server.stop(None)
 
 
-async def test_large_messages_pass_in_both_directions() -> None:
-    async with echo() as it, it.channel() as channel:
-        assert await it.ask(channel, b"y" * 3_000_000) == b"y" * 3_000_000
-        assert len(await it.ask(channel, b"large")) == LARGE
-        [address] = {caller.address for caller in it.callers}
+async def test_large_messages_in_both_directions() -> None:
+    async with serving_echo() as echo, echo.channel() as channel:
+        assert await echo.ask(channel, b"y" * 3_000_000) == b"y" * 3_000_000
+        assert len(await echo.ask(channel, b"large")) == LARGE
+        [address] = {caller.address for caller in echo.callers}
         assert address.startswith("127.0.0.1:")
-        assert {caller.certificate_names for caller in it.callers} == {()}
+        assert {caller.certificate_names for caller in echo.callers} == {()}
 
 
-async def test_who_connects_to_the_inner_socket_is_refused() -> None:
-    async with echo() as it, grpc.aio.insecure_channel(it.front.inner) as channel:
+async def test_inner_socket_refuses_other_clients() -> None:
+    async with serving_echo() as echo, grpc.aio.insecure_channel(echo.front.inner) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await it.ask(channel)
-        assert (caught.value.code(), it.callers) == (grpc.StatusCode.UNAUTHENTICATED, [])
+            await echo.ask(channel)
+        assert (caught.value.code(), echo.callers) == (grpc.StatusCode.UNAUTHENTICATED, [])
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\xff\xff", bytes(70_000)],
 )
-async def test_cve_2022_23635_what_is_no_tls_ends_its_own_connection_alone(sent: bytes) -> None:
-    async with echo() as it, it.channel() as channel:
-        await it.ask(channel)
-        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+async def test_cve_2022_23635_malformed_tls_ends_only_its_connection(data: bytes) -> None:
+    async with serving_echo() as echo, echo.channel() as channel:
+        await echo.ask(channel)
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
         with contextlib.suppress(OSError):
-            writer.write(sent)
+            writer.write(data)
             writer.write_eof()
             async with asyncio.timeout(10):
                 while await reader.read(1000):
                     pass
         writer.close()
-        assert await it.ask(channel, b"still there") == b"still there"
+        assert await echo.ask(channel, b"alive") == b"alive"
 
 
-async def test_peers_are_told_by_tls_that_the_port_closes() -> None:
-    """Else they could not tell the end from an attacker's."""
+async def test_closing_port_ends_tls_cleanly() -> None:
+    """Without a TLS close, peers could not detect a truncation attack."""
     connected = threading.Event()
 
     def read_to_the_end(port: int) -> bytes:
@@ -139,10 +139,10 @@ async def test_peers_are_told_by_tls_that_the_port_closes() -> None:
                 connected.set()
             return secured.recv(1000)
 
-    async with echo() as it:
-        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, it.port))
-        await it.until(connected.is_set)
-        it.front.close()
+    async with serving_echo() as echo:
+        reading = asyncio.create_task(asyncio.to_thread(read_to_the_end, echo.port))
+        await echo.until(connected.is_set)
+        echo.front.close()
         assert await reading == b""
 
 
@@ -152,70 +152,70 @@ def h2_preface() -> bytes:
     return connection.data_to_send()
 
 
-class Silent:
+class SilentPeer:
     """A peer that connects and sends nothing."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def connect(cls, port: int) -> Silent:
+    async def connect(cls, port: int) -> SilentPeer:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     @property
     def is_closed(self) -> bool:
-        """Whether the port has closed the connection."""
+        """Return whether the port has closed the connection."""
         return self._reader.at_eof()
 
     def close(self) -> None:
         self._writer.close()
 
 
-async def test_a_handshake_that_takes_too_long_is_closed() -> None:
+async def test_slow_handshake_is_closed() -> None:
     now = 100.0
-    async with echo(now=lambda: now) as it:
-        peer = await Silent.connect(it.port)
+    async with serving_echo(now=lambda: now) as echo:
+        peer = await SilentPeer.connect(echo.port)
         await asyncio.sleep(0.1)
         now += front_module.HANDSHAKE_TIMEOUT - 1
         await asyncio.sleep(SWEEP_SECONDS)
         assert not peer.is_closed
         now += 1
-        await it.until(lambda: peer.is_closed)
+        await echo.until(lambda: peer.is_closed)
         peer.close()
 
 
-async def test_peers_that_send_nothing_delay_others_only_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_peers_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
     now = 100.0
-    async with echo(now=lambda: now) as it, it.channel() as channel:
-        silent = [await Silent.connect(it.port) for _ in range(9)]
-        asked = asyncio.create_task(it.ask(channel, b"a"))
+    async with serving_echo(now=lambda: now) as echo, echo.channel() as channel:
+        silent = [await SilentPeer.connect(echo.port) for _ in range(9)]
+        request = asyncio.create_task(echo.ask(channel, b"a"))
         await asyncio.sleep(SWEEP_SECONDS)
         for closed in (4, 8):
-            assert not asked.done()
+            assert not request.done()
             now += front_module.CROWDED_HANDSHAKE_TIMEOUT
-            await it.until(lambda closed=closed: sum(peer.is_closed for peer in silent) == closed)
-        assert await asked == b"a"
+            await echo.until(lambda closed=closed: sum(peer.is_closed for peer in silent) == closed)
+        assert await request == b"a"
         for peer in silent:
             peer.close()
 
 
-async def test_a_full_port_accepts_again_when_half_of_the_handshakes_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_port_accepts_again_after_half_of_the_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
-    async with echo() as it, it.channel() as channel:
-        silent = [await Silent.connect(it.port) for _ in range(4)]
-        asked = asyncio.create_task(it.ask(channel, b"a"))
+    async with serving_echo() as echo, echo.channel() as channel:
+        silent = [await SilentPeer.connect(echo.port) for _ in range(4)]
+        request = asyncio.create_task(echo.ask(channel, b"a"))
         for peer in silent[:2]:
             await asyncio.sleep(0.2)
-            assert not asked.done()
+            assert not request.done()
             peer.close()
-        assert await asked == b"a"
+        assert await request == b"a"
         for peer in silent[2:]:
             peer.close()
 
 
 @pytest.mark.parametrize("error", [ConnectionAbortedError(), OSError("too many open files")])
-async def test_an_error_of_accept_delays_new_connections_at_most(
+async def test_accept_error_only_delays_new_connections(
     error: OSError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, errors = socket.socket.accept, [error]
@@ -225,58 +225,58 @@ async def test_an_error_of_accept_delays_new_connections_at_most(
             raise errors.pop()
         return accept(listener)
 
-    async with echo() as it, it.channel() as channel:
+    async with serving_echo() as echo, echo.channel() as channel:
         monkeypatch.setattr(socket.socket, "accept", fail_once)
         started = time.monotonic()
-        assert await it.ask(channel, b"a") == b"a"
+        assert await echo.ask(channel, b"a") == b"a"
         assert errors == []
         is_fatal = not isinstance(error, ConnectionAbortedError)
         assert (time.monotonic() - started >= front_module.ACCEPT_RETRY_DELAY) or not is_fatal
         assert bool(caplog.messages) == is_fatal
 
 
-async def test_a_port_that_stops_accepting_keeps_its_connections() -> None:
-    async with echo() as it, it.channel() as channel:
-        assert await it.ask(channel, b"a") == b"a"
-        it.front.stop_accepting()
+async def test_port_keeps_connections_when_it_stops_accepting() -> None:
+    async with serving_echo() as echo, echo.channel() as channel:
+        assert await echo.ask(channel, b"a") == b"a"
+        echo.front.stop_accepting()
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", it.port)
-        assert await it.ask(channel, b"b") == b"b"
+            await asyncio.open_connection("127.0.0.1", echo.port)
+        assert await echo.ask(channel, b"b") == b"b"
 
 
-def test_a_port_that_never_listened_can_be_closed() -> None:
+def test_close_without_listen() -> None:
     TlsFront().close()
 
 
-async def test_handshakes_that_use_up_their_slice_go_on_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_handshakes_continue_after_their_time_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "SLICE_SECONDS", 0.0)
-    async with echo() as it, it.channel() as channel:
-        asked = asyncio.create_task(it.ask(channel, b"a"))
+    async with serving_echo() as echo, echo.channel() as channel:
+        request = asyncio.create_task(echo.ask(channel, b"a"))
         await asyncio.sleep(0.2)
-        assert not asked.done()
+        assert not request.done()
         monkeypatch.setattr(front_module, "SLICE_SECONDS", 1.0)
-        assert await asked == b"a"
+        assert await request == b"a"
 
 
-async def test_a_peer_that_takes_nothing_holds_a_bounded_part_and_can_be_reset() -> None:
-    async with echo() as it:
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-        stuck = await asyncio.to_thread(ask_and_read_nothing, made, it.port)
-        address = f"127.0.0.1:{stuck.getsockname()[1]}"
+async def test_peer_that_does_not_read_is_bounded_and_can_be_reset() -> None:
+    async with serving_echo() as echo:
+        client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+        stream = await asyncio.to_thread(ask_and_read_nothing, client_context, echo.port)
+        address = f"127.0.0.1:{stream.getsockname()[1]}"
         sockets = TcpConnections()
-        await it.until(lambda: (sockets.acked_bytes(address) or 0) > 1000)
+        await echo.until(lambda: (sockets.acked_bytes(address) or 0) > 1000)
         sockets.reset_soon(address)
         with pytest.raises(OSError, match=r"reset|EOF"):
-            await asyncio.to_thread(read_all, stuck)
-        stuck.close()
+            await asyncio.to_thread(read_all, stream)
+        stream.close()
 
 
-def ask_and_read_nothing(made: ssl.SSLContext, port: int) -> ssl.SSLSocket:
+def ask_and_read_nothing(client_context: ssl.SSLContext, port: int) -> ssl.SSLSocket:
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     raw.connect(("127.0.0.1", port))
-    stream = made.wrap_socket(raw)
+    stream = client_context.wrap_socket(raw)
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
     connection.increment_flow_control_window(2 * LARGE)
@@ -304,13 +304,14 @@ def read_all(stream: ssl.SSLSocket) -> None:
     raise OSError("EOF")
 
 
-async def test_a_certificate_is_asked_for_its_names_once_tls_has_verified_it() -> None:
-    async with echo() as it, it.channel(Shown(SIGNER.roots_pem, key_pem(SIGNER.key))) as channel:
-        with pytest.raises(
-            grpc.aio.AioRpcError, match="UNAVAILABLE"
-        ):  # a root is no certificate of a client: it may sign alone
-            await it.ask(channel)
-        assert it.callers == []
+async def test_unverified_client_certificate_is_refused() -> None:
+    async with (
+        serving_echo() as echo,
+        echo.channel(ClientCertificate(SIGNER.roots_pem, key_pem(SIGNER.key))) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):  # a root is no client certificate
+            await echo.ask(channel)
+        assert echo.callers == []
 
 
 @pytest.mark.parametrize(
@@ -323,36 +324,42 @@ async def test_a_certificate_is_asked_for_its_names_once_tls_has_verified_it() -
         ((), "TLSV1_2", "fips-140-3", "TLSv1.3"),
     ],
 )
-async def test_versions_of_tls(ciphers: tuple[str, ...], oldest: str, compliance: str, expected: str) -> None:
-    async with echo() as it:
-        it.front.use_context(context(parse_rules(ciphers, oldest, compliance)))
-        assert await version(it.port) == expected
-        assert await version(it.port, ssl.TLSVersion.TLSv1_2) == (None if oldest == "TLSV1_3" else "TLSv1.2")
+async def test_tls_versions(ciphers: tuple[str, ...], oldest: str, compliance: str, expected: str) -> None:
+    async with serving_echo() as echo:
+        echo.front.use_context(make_server_context(parse_rules(ciphers, oldest, compliance)))
+        assert await negotiated_version(echo.port) == expected
+        assert await negotiated_version(echo.port, ssl.TLSVersion.TLSv1_2) == (
+            None if oldest == "TLSV1_3" else "TLSv1.2"
+        )
 
 
-def test_ciphers_up_to_tls_1_2_are_those_that_were_said() -> None:
-    made = context(parse_rules(("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"), "", ""))
-    assert [c["name"] for c in made.get_ciphers() if c["protocol"] != "TLSv1.3"] == ["ECDHE-ECDSA-AES256-GCM-SHA384"]
+def test_ciphers_for_tls_1_2() -> None:
+    tls_context = make_server_context(
+        parse_rules(("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"), "", "")
+    )
+    assert [c["name"] for c in tls_context.get_ciphers() if c["protocol"] != "TLSv1.3"] == [
+        "ECDHE-ECDSA-AES256-GCM-SHA384"
+    ]
 
 
-def test_no_file_with_a_key_stays_open() -> None:
-    kept = context(parse_rules((), "", ""))
-    opened = [os.readlink(file) for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
-    assert not [file for file in opened if "memfd:certificate" in file], kept
+def test_no_key_file_stays_open() -> None:
+    tls_context = make_server_context(parse_rules((), "", ""))
+    targets = [os.readlink(file) for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert not [file for file in targets if "memfd:certificate" in file], tls_context
 
 
-async def version(port: int, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> str | None:
-    """The version that is agreed on, None for none."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-    made.maximum_version = newest
+async def negotiated_version(port: int, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> str | None:
+    """Return the negotiated version, or None."""
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+    client_context.maximum_version = newest
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=made)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context)
     except (ssl.SSLError, ConnectionError):
         return None
-    found: str = writer.get_extra_info("ssl_object").version()
+    tls_version: str = writer.get_extra_info("ssl_object").version()
     writer.close()
-    return found
+    return tls_version
 
 
 @pytest.mark.parametrize(
@@ -363,12 +370,12 @@ async def version(port: int, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUP
         ((), "", "pqc", "COMPLIANCE_POLICY 'pqc' is not supported"),
     ],
 )
-def test_rules_of_tls_that_cannot_be_kept(ciphers: tuple[str, ...], oldest: str, compliance: str, reason: str) -> None:
+def test_invalid_tls_rules(ciphers: tuple[str, ...], oldest: str, compliance: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_rules(ciphers, oldest, compliance)
 
 
-def test_keys_of_the_port_are_of_the_signers_kind_and_of_p_256_beside_rsa() -> None:
+def test_key_types_of_the_serving_certificates() -> None:
     now = datetime.datetime.now(datetime.UTC)
     for key, expected in (
         (rsa_key(), [rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]),
@@ -376,14 +383,16 @@ def test_keys_of_the_port_are_of_the_signers_kind_and_of_p_256_beside_rsa() -> N
     ):
         issued = issue_server_certificates(sign_root(key, name("a"), DAY, now), [NAME], now)
         assert [
-            kind for one, kind in zip(issued, expected, strict=True) if not isinstance(load_key(one.key, "here"), kind)
+            key_type
+            for pair, key_type in zip(issued, expected, strict=True)
+            if not isinstance(load_key(pair.key, "here"), key_type)
         ] == []
         assert "PRIVATE" not in repr(issued)
 
 
-async def test_a_port_that_is_closed_can_be_had_again() -> None:
+async def test_closed_port_can_be_reused() -> None:
     front = TlsFront()
-    port = await front.listen(Address("127.0.0.1", 0), context(), lambda _: ())
+    port = await front.listen(Address("127.0.0.1", 0), make_server_context(), lambda _: ())
     front.close()
     with socket.create_server(("127.0.0.1", port)):
         pass
@@ -393,9 +402,9 @@ async def test_a_port_that_is_closed_can_be_had_again() -> None:
     ("host", "addresses"),
     [("127.0.0.1", {"127.0.0.1"}), ("::1", {"::1"}), ("", {"127.0.0.1", "127.0.0.2", "::1"})],
 )
-async def test_a_port_is_open_only_on_its_address(host: str, addresses: set[str]) -> None:
+async def test_port_listens_only_on_its_address(host: str, addresses: set[str]) -> None:
     front = TlsFront()
-    port = await front.listen(Address(host, 0), context(), lambda _: ())
+    port = await front.listen(Address(host, 0), make_server_context(), lambda _: ())
     try:
         assert {address for address in ADDRESSES if is_open(address, port)} == addresses
     finally:

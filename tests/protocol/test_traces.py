@@ -42,7 +42,7 @@ async def push_change(work: pathlib.Path, environ: dict[str, str], *more: str) -
     try:
         plane.wait_ready()
         await fleet.connect("web", proxy("sidecar", "web-0", "shop", "10.2.0.1"), delta=False)
-        resources = fleet.followers["web"].have
+        resources = fleet.clients["web"].resources
         await until(lambda: "outbound|80||one.example" in resources[CDS])
         (config / "x.yaml").write_text(ENTRY.replace("HOST", "two.example"))
         await until(lambda: "outbound|80||two.example" in resources[CDS])

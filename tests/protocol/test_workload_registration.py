@@ -68,14 +68,14 @@ async def test_workload_is_an_endpoint_while_connected_and_healthy(tmp_path: pat
 
         async def endpoints() -> list[str]:
             async with SecureClient(env.port, env.root, token=token("shop", "web"), variant="sotw") as web:
-                await web.ask("eds", CLUSTER)
-                [assignment] = (await web.take()).resources
+                await web.request("eds", CLUSTER)
+                [assignment] = (await web.receive()).resources
             groups = endpoint_pb2.ClusterLoadAssignment.FromString(assignment.value).endpoints
             return [e.endpoint.address.socket_address.address for group in groups for e in group.lb_endpoints]
 
         async with vm_client(env) as client:
-            await client.ask("cds")
-            await client.take()
+            await client.request("cds")
+            await client.receive()
             await env.until(lambda: entries() == 1)
             assert await endpoints() == []
             for error, expected in (("", ["10.0.0.9"]), ("refused", []), ("", ["10.0.0.9"])):
@@ -89,9 +89,9 @@ async def test_workload_is_an_endpoint_while_connected_and_healthy(tmp_path: pat
                 assert await endpoints() == expected
         await env.until(lambda: entries() == 0)
         async with vm_client(env, account="web") as other:
-            assert (await other.refused())[0] is grpc.StatusCode.UNKNOWN
+            assert (await other.rejection())[0] is grpc.StatusCode.UNKNOWN
         async with vm_client(env, group="unknown") as other:
-            assert (await other.refused())[0] is grpc.StatusCode.FAILED_PRECONDITION
+            assert (await other.rejection())[0] is grpc.StatusCode.FAILED_PRECONDITION
         assert entries() == 0
 
 

@@ -1,4 +1,4 @@
-"""What a stream may not do, and what the server's settings do."""
+"""Limits of streams and connections."""
 
 from __future__ import annotations
 
@@ -34,58 +34,62 @@ HEADERS = [
     ("content-type", "application/grpc"),
     ("te", "trailers"),
 ]
-BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
+BOTH_VARIANTS = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 
-@BOTH
-async def test_a_stream_that_names_too_much_is_refused(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_stream_with_too_many_names_is_refused(variant: str) -> None:
     async with (
         serving(stream_limits=StreamLimits(names=5)) as server,
         Client(server, variant) as client,
         Client(server, variant) as other,
     ):
         server.set("eds", a="1")
-        await other.ask("eds", *"abcde")
-        await other.take()
-        await client.ask("rds", *"abc")
-        await client.take()
-        await client.ask("eds", *"abc")
-        assert await client.ends() == (
+        await other.request("eds", *"abcde")
+        await other.receive()
+        await client.request("rds", *"abc")
+        await client.receive()
+        await client.request("eds", *"abc")
+        assert await client.end_status() == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "6 resource names on one stream, more than 5",
+            "6 resource names on one stream; at most 5 are allowed",
         )
         await server.eventually(lambda: len(server.discovery.connections()) == 1)
 
 
-@BOTH
-async def test_a_stream_of_too_many_types_is_refused(variant: str) -> None:
+@BOTH_VARIANTS
+async def test_stream_with_too_many_types_is_refused(variant: str) -> None:
     async with serving(stream_limits=StreamLimits(types=2)) as server, Client(server, variant) as client:
         for kind in ("cds", "lds", "made-up"):
-            await client.ask(kind)
-        assert await client.ends() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 2 types on one stream")
+            await client.request(kind)
+        assert await client.end_status() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 2 types on one stream")
 
 
-async def test_a_proxy_with_endless_labels_is_refused() -> None:
+async def test_oversized_node_metadata_is_refused() -> None:
     async with (
         serving(stream_limits=StreamLimits(node_bytes=500)) as server,
         Client(server, LABELS={"app": "x" * 600}) as client,
     ):
-        await client.ask("cds")
-        code, details = await client.ends()
-        assert (code, details.endswith("bytes, more than 500")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+        await client.request("cds")
+        code, details = await client.end_status()
+        assert (code, details.endswith("bytes; at most 500 are allowed")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
         assert not server.discovery.connections()
 
 
-async def test_texts_of_statuses_are_cut() -> None:
-    async with serving() as server, Client(server, node_id="x" * 10_000) as client:
-        await client.ask("cds")
-        _, details = await client.ends()
-        assert "missing parts" in details
+async def test_status_text_is_truncated_to_one_line() -> None:
+    async with (
+        serving() as server,
+        Client(server, "delta", "main\nframe" * 10_000 + "~10.0.0.1~pod.ns~ns.svc") as client,
+    ):
+        await client.request("cds")
+        code, details = await client.end_status()
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert len(details) <= MAX_STATUS_LENGTH + 30
+        assert "\n" not in details
 
 
 @pytest.mark.parametrize("make", [sotw, delta])
-def test_texts_of_nacks_are_cut(make: Callable[[], Session]) -> None:
+def test_nack_text_is_truncated(make: Callable[[], Session]) -> None:
     session = make()
     request: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(
         type_url=BY_SHORT_NAME["cds"]
@@ -94,54 +98,59 @@ def test_texts_of_nacks_are_cut(make: Callable[[], Session]) -> None:
     request.error_detail.code, request.error_detail.message = 3, "no " * 100_000
     received = session.receive(request)
     assert received.rejected is not None
+    assert received.rejected[1].startswith("no no")
     assert len(received.rejected[1]) <= MAX_ERROR_LENGTH + 30
     assert session.subscriptions[BY_SHORT_NAME["cds"]].last_error == received.rejected[1]
 
 
-async def test_a_connection_that_answers_no_ping_is_let_go_in_the_time_of_the_setting() -> None:
+async def test_keepalive_timeout() -> None:
     settings = ServeSettings(keepalive_interval=parse_duration("200ms"), keepalive_timeout=parse_duration("100ms"))
     async with serving(settings=settings) as server:
-        with socket.create_connection(("127.0.0.1", server.port)) as silent:
-            silent.setblocking(False)
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.setblocking(False)
             loop = asyncio.get_running_loop()
-            await loop.sock_sendall(silent, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-            async with asyncio.timeout(8):  # it was a minute and the interval
-                while await loop.sock_recv(silent, 65536):
+            await loop.sock_sendall(
+                connection, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+            )
+            async with asyncio.timeout(8):  # the default is a minute after the interval
+                while await loop.sock_recv(connection, 65536):
                     pass
 
 
-async def test_a_request_larger_than_the_setting_ends_the_stream() -> None:
+async def test_oversized_request_ends_the_stream() -> None:
     async with (
         serving(settings=ServeSettings(max_receive_bytes=1000)) as server,
         Client(server, node_id=NODE + "x" * 2000) as client,
     ):
-        await client.ask("cds")
-        assert (await client.ends())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await client.request("cds")
+        assert (await client.end_status())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_a_connection_is_asked_to_go_at_the_age_of_the_setting() -> None:
+async def test_connection_at_its_maximum_age_gets_a_goaway() -> None:
     async with serving(settings=ServeSettings(max_connection_age=parse_duration("100ms"))) as server:
-        with socket.create_connection(("127.0.0.1", server.port)) as old:
-            old.setblocking(False)
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.setblocking(False)
             loop = asyncio.get_running_loop()
-            await loop.sock_sendall(old, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            await loop.sock_sendall(
+                connection, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+            )
             received = b""
             async with asyncio.timeout(8):
                 while b"max_age" not in received:
-                    data = await loop.sock_recv(old, 65536)
+                    data = await loop.sock_recv(connection, 65536)
                     assert data, received
                     received += data
 
 
-async def test_a_connection_has_as_many_streams_as_the_setting_says() -> None:
+async def test_maximum_streams_per_connection() -> None:
     async with serving(settings=ServeSettings(max_streams=2)) as server:
-        said, refused = await asyncio.to_thread(streams_of, server.port, 3)
-        assert said == 2
+        allowed, refused = await asyncio.to_thread(streams_of, server.port, 3)
+        assert allowed == 2
         assert refused == [5], "the third stream"
 
 
 def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
-    """Opens streams on one connection and leaves them open; returns how many the server allows, and which it refuses."""
+    """Open streams on a connection and leave them open. Return the allowed number of streams and the refused ones."""
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     client.initiate_connection()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
@@ -150,8 +159,8 @@ def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
             isinstance(event, h2.events.RemoteSettingsChanged) for event in client.receive_data(connection.recv(65536))
         ):
             pass
-        said = client.remote_settings.max_concurrent_streams
-        client.remote_settings[h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS] = 100  # a client that does not obey
+        allowed = client.remote_settings.max_concurrent_streams
+        client.remote_settings[h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS] = 100  # the client ignores the limit
         client.remote_settings.acknowledge()
         for number in range(1, 2 * streams, 2):
             client.send_headers(number, HEADERS)
@@ -164,14 +173,14 @@ def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
             ]
         ):
             connection.sendall(client.data_to_send())
-    return said, refused
+    return allowed, refused
 
 
 def statuses_of(port: int, streams: int) -> Counter[str]:
-    """Opens streams on one connection, all in one go and without a request, and then half-closes them; the statuses that they end with."""
+    """Open many streams at once, half-close them without a request, and return their statuses."""
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     client.initiate_connection()
-    found: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(client.data_to_send())
         while (
@@ -182,14 +191,14 @@ def statuses_of(port: int, streams: int) -> Counter[str]:
         for number in range(1, 2 * streams, 2):
             client.send_headers(number, HEADERS, end_stream=True)
         connection.sendall(client.data_to_send())
-        while found.total() < streams:
+        while statuses.total() < streams:
             for event in client.receive_data(connection.recv(65536)):
                 if isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
-                    found.update(value.decode() for name, value in event.headers if name == b"grpc-status")
+                    statuses.update(value.decode() for name, value in event.headers if name == b"grpc-status")
             connection.sendall(client.data_to_send())
-    return found
+    return statuses
 
 
-async def test_a_flood_of_streams_is_served_to_the_last() -> None:
+async def test_flood_of_streams_is_served() -> None:
     async with serving() as server:
         assert await asyncio.to_thread(statuses_of, server.port, 2000) == {"0": 2000}

@@ -21,11 +21,13 @@ def row(kind: str = "ClusterIP") -> Object[Service]:
 
 @derived
 def kind_of(db: Mesh, key: ObjectKey) -> str:
-    o = SERVICE.table(db).get(key)
-    return "" if o is None else o.spec.type
+    row = SERVICE.table(db).get(key)
+    return "" if row is None else row.spec.type
 
 
-class World:
+class Batching:
+    """A mesh whose edits are batched on a virtual clock."""
+
     def __init__(self) -> None:
         self.mesh, self.clock = Mesh(), VirtualClock()
         self.commits: list[tuple[float, Commit]] = []
@@ -36,176 +38,183 @@ class World:
         self.commits.append((round(self.clock.now - self.start, 3), commit))
 
 
-def test_a_change_waits_for_quiet() -> None:
-    world = World()
-    world.batch.put([(SERVICE.table_name, KEY, row())])
-    world.clock.advance(0.06)
-    world.batch.put([(SERVICE.table_name, KEY, row("NodePort"))])
-    world.clock.advance(0.09)
-    assert world.commits == []
-    world.clock.advance(0.02)
-    ((at, commit),) = world.commits
+def test_edit_waits_for_quiet() -> None:
+    harness = Batching()
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    harness.clock.advance(0.06)
+    harness.batch.put([(SERVICE.table_name, KEY, row("NodePort"))])
+    harness.clock.advance(0.09)
+    assert harness.commits == []
+    harness.clock.advance(0.02)
+    ((at, commit),) = harness.commits
     assert at == 0.16
     assert commit.edits == [(SERVICE.table_name, KEY, row("NodePort"))]
     assert (commit.arrivals, round(commit.last - commit.first, 3)) == (2, 0.06)
-    assert world.clock.waiting == 0
+    assert harness.clock.waiting == 0
 
 
-def test_changes_that_never_pause_are_committed_in_the_end() -> None:
-    world = World()
+def test_continuous_edits_are_committed_at_the_maximum_delay() -> None:
+    harness = Batching()
     for _ in range(25):
-        world.batch.put([(SERVICE.table_name, KEY, row())])
-        world.clock.advance(0.08)
-    assert [at for at, _ in world.commits] == [1.0]
-    world.clock.advance(1)
-    assert [at for at, _ in world.commits] == [1.0, 2.02]  # the last one came in at 1.92
+        harness.batch.put([(SERVICE.table_name, KEY, row())])
+        harness.clock.advance(0.08)
+    assert [at for at, _ in harness.commits] == [1.0]
+    harness.clock.advance(1)
+    assert [at for at, _ in harness.commits] == [1.0, 2.02]  # the last one came in at 1.92
 
 
-def test_nothing_is_no_change() -> None:
-    world = World()
-    world.batch.put([])
-    assert world.clock.waiting == 0
-    world.batch.flush()
-    assert world.commits == []
+def test_empty_put_is_a_no_op() -> None:
+    harness = Batching()
+    harness.batch.put([])
+    assert harness.clock.waiting == 0
+    harness.batch.flush()
+    assert harness.commits == []
 
 
-def test_flush_is_at_once_and_only_once() -> None:
-    world = World()
-    world.batch.put([(SERVICE.table_name, KEY, row())])
-    assert len(world.batch) == 1
-    world.batch.flush()
-    world.clock.advance(5)
-    assert [at for at, _ in world.commits] == [0.0]
-    assert len(world.batch) == 0
+def test_flush_commits_immediately_and_once() -> None:
+    harness = Batching()
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    assert len(harness.batch) == 1
+    harness.batch.flush()
+    harness.clock.advance(5)
+    assert [at for at, _ in harness.commits] == [0.0]
+    assert len(harness.batch) == 0
 
 
-def test_the_commit_says_what_it_reached() -> None:
-    world = World()
-    node = world.mesh.watch(kind_of, KEY)
-    world.batch.put(
+def test_commit_lists_the_nodes_reached() -> None:
+    harness = Batching()
+    node = harness.mesh.watch(kind_of, KEY)
+    harness.batch.put(
         [(SERVICE.table_name, KEY, row()), (SERVICE.table_name, RegistryKey("Kubernetes", "shop", "b"), row())]
     )
-    world.clock.advance(1)
-    world.batch.put([(SERVICE.table_name, KEY, None)])
-    world.clock.advance(1)
-    assert [commit.hit for _, commit in world.commits] == [[node], []]
-    world.mesh.refresh(node)
+    harness.clock.advance(1)
+    harness.batch.put([(SERVICE.table_name, KEY, None)])
+    harness.clock.advance(1)
+    assert [commit.hit for _, commit in harness.commits] == [[node], []]
+    harness.mesh.refresh(node)
     assert node.value == ""
 
 
-def test_a_change_that_is_undone_in_time_reaches_nothing() -> None:
-    world = World()
-    world.mesh.watch(kind_of, KEY)
-    world.batch.put([(SERVICE.table_name, KEY, row())])
-    world.batch.put([(SERVICE.table_name, KEY, None)])
-    world.clock.advance(1)
-    assert [commit.hit for _, commit in world.commits] == [[]]
+def test_edit_reverted_before_commit_reaches_nothing() -> None:
+    harness = Batching()
+    harness.mesh.watch(kind_of, KEY)
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    harness.batch.put([(SERVICE.table_name, KEY, None)])
+    harness.clock.advance(1)
+    assert [commit.hit for _, commit in harness.commits] == [[]]
 
 
-def many(count: int) -> list[tuple[str, RegistryKey, Object[Service] | None]]:
+def service_edits(count: int) -> list[tuple[str, RegistryKey, Object[Service] | None]]:
     return [(SERVICE.table_name, RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
 
 
-def test_thousands_of_edits_leave_the_loop_turns_and_are_told_once() -> None:
-    world = World()
-    edits = many(3 * SLICES[0] + 1)
-    world.batch.put(edits)
-    before = world.clock.turns
-    world.clock.advance(0.1)
-    assert len(SERVICE.table(world.mesh)) == SLICES[0]
-    assert world.commits == []
-    world.clock.advance(0.05)
-    assert world.clock.turns - before == 4
-    ((_, commit),) = world.commits
+def test_large_batch_is_applied_in_slices_and_committed_once() -> None:
+    harness = Batching()
+    edits = service_edits(3 * SLICES[0] + 1)
+    harness.batch.put(edits)
+    before = harness.clock.turns
+    harness.clock.advance(0.1)
+    assert len(SERVICE.table(harness.mesh)) == SLICES[0]
+    assert harness.commits == []
+    harness.clock.advance(0.05)
+    assert harness.clock.turns - before == 4
+    ((_, commit),) = harness.commits
     assert commit.edits == edits
     assert commit.events == {(SERVICE.table_name, "add"): len(edits)}
     assert commit.arrivals == 1
-    assert world.clock.waiting == len(world.batch) == 0
+    assert harness.clock.waiting == len(harness.batch) == 0
 
 
-def test_edits_that_come_between_slices_win_and_wait_for_their_own_quiet() -> None:
-    world = World()
-    world.batch.put(many(2 * SLICES[0]))
-    world.clock.advance(0.1)
-    late = RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}")
-    world.batch.put([(SERVICE.table_name, late, row("NodePort"))])
-    world.clock.advance(0.05)
-    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0]]
-    world.clock.advance(0.06)
-    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
-    assert SERVICE.table(world.mesh).peek(late) == row("NodePort")
+def test_edits_between_slices_win_in_the_next_commit() -> None:
+    harness = Batching()
+    harness.batch.put(service_edits(2 * SLICES[0]))
+    harness.clock.advance(0.1)
+    late_key = RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}")
+    harness.batch.put([(SERVICE.table_name, late_key, row("NodePort"))])
+    harness.clock.advance(0.05)
+    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0]]
+    harness.clock.advance(0.06)
+    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0], 1]
+    assert SERVICE.table(harness.mesh).peek(late_key) == row("NodePort")
 
 
-def test_flush_finishes_what_is_half_committed() -> None:
-    world = World()
-    world.batch.put(many(2 * SLICES[0]))
-    world.clock.advance(0.1)
-    world.batch.put([(SERVICE.table_name, KEY, row())])
-    world.batch.flush()
-    assert len(SERVICE.table(world.mesh)) == 2 * SLICES[0] + 1
-    assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
-    assert world.clock.waiting == 0
+def test_flush_completes_a_partly_applied_batch() -> None:
+    harness = Batching()
+    harness.batch.put(service_edits(2 * SLICES[0]))
+    harness.clock.advance(0.1)
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    harness.batch.flush()
+    assert len(SERVICE.table(harness.mesh)) == 2 * SLICES[0] + 1
+    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0], 1]
+    assert harness.clock.waiting == 0
 
 
-def test_what_any_slice_reached_is_told_in_the_end() -> None:
-    world = World()
-    first = world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
-    last = world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}"))
-    world.batch.put(many(2 * SLICES[0]))
-    world.clock.advance(0.2)
-    ((_, commit),) = world.commits
+def test_commit_lists_nodes_reached_by_every_slice() -> None:
+    harness = Batching()
+    first = harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
+    last = harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}"))
+    harness.batch.put(service_edits(2 * SLICES[0]))
+    harness.clock.advance(0.2)
+    ((_, commit),) = harness.commits
     assert set(commit.hit) == {first, last}
 
 
-def test_slices_that_take_long_become_larger() -> None:
-    world = World()
-    world.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
-    commit = world.mesh.commit
+def test_slow_slices_become_larger() -> None:
+    harness = Batching()
+    harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
+    commit = harness.mesh.commit
 
     def slow(edits: list[Any]) -> list[Node]:
-        world.clock.now += 2 * LONG
+        harness.clock.now += 2 * LONG
         return commit(edits)
 
-    world.mesh.commit = slow  # type: ignore[method-assign, assignment]
-    world.batch.put(many(3 * SLICES[0]))
-    world.clock.advance(4 * LONG)
-    ((_, told),) = world.commits
-    assert (len(told.edits), round(told.took, 3)) == (3 * SLICES[0], 4 * LONG)  # two slices
+    harness.mesh.commit = slow  # type: ignore[method-assign, assignment]
+    harness.batch.put(service_edits(3 * SLICES[0]))
+    harness.clock.advance(4 * LONG)
+    ((_, batch_commit),) = harness.commits
+    assert (len(batch_commit.edits), round(batch_commit.took, 3)) == (3 * SLICES[0], 4 * LONG)  # in two slices
 
 
-def test_endpoints_that_never_pause_are_soon_where_callers_need_them() -> None:
-    world = World()
-    world.batch.put([(SERVICE.table_name, KEY, row())])
+def test_continuous_endpoint_edits_are_committed_early() -> None:
+    harness = Batching()
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
     for number in range(12):
-        world.clock.advance(0.05)
-        world.batch.put([((POD.table_name, ENDPOINT_SLICE.table_name)[number % 2], KEY, None)])
-    assert [at for at, _ in world.commits] == [
+        harness.clock.advance(0.05)
+        harness.batch.put([((POD.table_name, ENDPOINT_SLICE.table_name)[number % 2], KEY, None)])
+    assert [at for at, _ in harness.commits] == [
         0.3,
         0.55,
-    ]  # 250 ms after the first pod, with the service that came before it
-    assert world.commits[0][1].edits[0] == (SERVICE.table_name, KEY, row())
+    ]  # 250 ms after the first endpoint edit, with the service edited before it
+    assert harness.commits[0][1].edits[0] == (SERVICE.table_name, KEY, row())
 
 
-def test_who_asks_for_more_quiet_has_it_for_endpoints_too() -> None:
-    world = World()
-    world.batch = Batch(world.mesh, world.clock, parse_duration("400ms"), parse_duration("1s"), world._committed)
-    for number in range(20):
-        world.batch.put([(SERVICE.table_name, KEY, row(f"kind {number}")), (POD.table_name, KEY, None)])
-        world.clock.advance(0.05)
-    assert [at for at, _ in world.commits] == [0.4, 0.8]
-
-
-def test_endpoints_alone_do_not_wait_where_they_need_not() -> None:
-    world = World()
-    world.batch = Batch(
-        world.mesh, world.clock, parse_duration("100ms"), parse_duration("10s"), world._committed, endpoints_wait=False
+def test_longer_debounce_applies_to_endpoints() -> None:
+    harness = Batching()
+    harness.batch = Batch(
+        harness.mesh, harness.clock, parse_duration("400ms"), parse_duration("1s"), harness._committed
     )
-    world.batch.put([(POD.table_name, KEY, None)])
-    world.clock.advance(0.001)
-    assert len(world.batch) == 0
-    world.batch.put([(SERVICE.table_name, KEY, row())])
-    world.batch.put([(POD.table_name, KEY, None)])
-    world.clock.advance(0.05)
-    assert len(world.batch) == 2, "what comes with other changes waits for quiet as they do"
-    world.clock.advance(0.1)
-    assert len(world.batch) == 0
+    for number in range(20):
+        harness.batch.put([(SERVICE.table_name, KEY, row(f"kind {number}")), (POD.table_name, KEY, None)])
+        harness.clock.advance(0.05)
+    assert [at for at, _ in harness.commits] == [0.4, 0.8]
+
+
+def test_endpoint_edits_skip_the_debounce_when_configured() -> None:
+    harness = Batching()
+    harness.batch = Batch(
+        harness.mesh,
+        harness.clock,
+        parse_duration("100ms"),
+        parse_duration("10s"),
+        harness._committed,
+        endpoints_wait=False,
+    )
+    harness.batch.put([(POD.table_name, KEY, None)])
+    harness.clock.advance(0.001)
+    assert len(harness.batch) == 0
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    harness.batch.put([(POD.table_name, KEY, None)])
+    harness.clock.advance(0.05)
+    assert len(harness.batch) == 2, "endpoints batched with other edits wait for quiet"
+    harness.clock.advance(0.1)
+    assert len(harness.batch) == 0

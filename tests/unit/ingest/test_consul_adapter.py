@@ -1,4 +1,4 @@
-"""The example adapter: services of Consul are ServiceEntries of the control planes that name it as a source, as they come and go."""
+"""The sample adapter, which serves Consul services as ServiceEntries to control planes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from testing.mesh.clock import VirtualClock
 from testing.servers.consul import Consul, instance
 
 
-class Followed:
-    """A Consul, the adapter, and the tables of a control plane that follows it."""
+class ConsulSource:
+    """A Consul server, the adapter, and a control plane's tables that are filled from it."""
 
     def __init__(self, consul: Consul, adapter: Adapter) -> None:
         self.consul, self.mesh, self.clock, self.problems = consul, Mesh(), VirtualClock(), ProblemStore(lambda _: None)
@@ -59,60 +59,62 @@ async def _plain_text() -> None:
 
 
 @contextlib.asynccontextmanager
-async def followed(**services: dict[str, Any]) -> AsyncIterator[Followed]:
+async def running_adapter(**services: dict[str, Any]) -> AsyncIterator[ConsulSource]:
     consul = Consul()
-    for name, found in services.items():
-        await consul.set(name, found)
+    for name, instances in services.items():
+        await consul.set(name, instances)
     await consul.start()
     adapter = Adapter(consul.url, "127.0.0.1:0")
     await adapter.start()
-    it = Followed(consul, adapter)
-    await it.stream.start()
-    await it.source.synced.wait()
-    yield it
-    await it.stream.stop()
+    harness = ConsulSource(consul, adapter)
+    await harness.stream.start()
+    await harness.source.synced.wait()
+    yield harness
+    await harness.stream.stop()
     await adapter.stop()
     await consul.stop()
 
 
-async def test_services_that_there_are_come_with_the_first_answer() -> None:
-    async with followed(web=instance(), db=instance("10.0.0.2", 5432)) as it:
-        assert it.hosts() == {
+async def test_existing_services_are_in_the_first_response() -> None:
+    async with running_adapter(web=instance(), db=instance("10.0.0.2", 5432)) as harness:
+        assert harness.hosts() == {
             "web.service.consul": [("10.0.0.1", {"tcp": 8080})],
             "db.service.consul": [("10.0.0.2", {"tcp": 5432})],
         }
-        assert list(it.problems) == []
+        assert list(harness.problems) == []
 
 
-async def test_changes_are_followed_by_blocking_queries() -> None:
-    async with followed(web=instance()) as it:
-        await it.consul.set("web", instance(), instance("10.0.0.3", 9090))
+async def test_blocking_queries_watch_for_changes() -> None:
+    async with running_adapter(web=instance()) as harness:
+        await harness.consul.set("web", instance(), instance("10.0.0.3", 9090))
         await until(
-            lambda: it.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080}), ("10.0.0.3", {"tcp": 9090})]}
+            lambda: (
+                harness.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080}), ("10.0.0.3", {"tcp": 9090})]}
+            )
         )
-        await it.consul.set("api", instance("10.0.0.4"))
-        await until(lambda: "api.service.consul" in it.hosts())
-        await it.consul.set("web")
-        await until(lambda: list(it.hosts()) == ["api.service.consul"])
-        await it.consul.set("api", instance("10.0.0.4", status="critical"))
-        await until(lambda: it.hosts() == {})
-        assert all("wait=55s" in path for path in it.consul.asked)
+        await harness.consul.set("api", instance("10.0.0.4"))
+        await until(lambda: "api.service.consul" in harness.hosts())
+        await harness.consul.set("web")
+        await until(lambda: list(harness.hosts()) == ["api.service.consul"])
+        await harness.consul.set("api", instance("10.0.0.4", status="critical"))
+        await until(lambda: harness.hosts() == {})
+        assert all("wait=55s" in path for path in harness.consul.asked)
 
 
-async def test_what_was_known_stays_while_consul_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entries_remain_while_consul_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_watch, "RETRY_SECONDS", 0.01)
-    async with followed(web=instance()) as it:
-        await it.consul.stop()
-        asked = len(it.consul.asked)
-        it.consul.restart()
-        await it.consul.set("web", instance("10.0.0.9"))
-        assert it.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080})]}
-        await it.consul.start()
-        await until(lambda: it.hosts() == {"web.service.consul": [("10.0.0.9", {"tcp": 8080})]})
-        assert len(it.consul.asked) > asked
+    async with running_adapter(web=instance()) as harness:
+        await harness.consul.stop()
+        request_count = len(harness.consul.asked)
+        harness.consul.restart()
+        await harness.consul.set("web", instance("10.0.0.9"))
+        assert harness.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080})]}
+        await harness.consul.start()
+        await until(lambda: harness.hosts() == {"web.service.consul": [("10.0.0.9", {"tcp": 8080})]})
+        assert len(harness.consul.asked) > request_count
 
 
-async def test_nobody_is_told_of_nothing_before_consul_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_adapter_does_not_listen_before_the_first_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_watch, "RETRY_SECONDS", 0.01)
     consul = Consul()
     await consul.set("web", instance())
@@ -129,8 +131,8 @@ async def test_nobody_is_told_of_nothing_before_consul_has_answered(monkeypatch:
     await consul.stop()
 
 
-def test_a_service_is_an_entry_with_what_consul_knows_of_its_instances() -> None:
-    found = build_entry(
+def test_build_entry_from_consul_instances() -> None:
+    entry = build_entry(
         "Web",
         [
             instance("", 8081, Meta={"protocol": "grpc", "version": "v2", "note": "two words"}, Weights={"Passing": 3}),
@@ -140,9 +142,9 @@ def test_a_service_is_an_entry_with_what_consul_knows_of_its_instances() -> None
         ],
         "consul",
     )
-    assert found is not None
-    assert found["metadata"] == {"namespace": "consul", "name": "consul-web"}
-    assert found["spec"] == {
+    assert entry is not None
+    assert entry["metadata"] == {"namespace": "consul", "name": "consul-web"}
+    assert entry["spec"] == {
         "hosts": ["web.service.consul"],
         "location": "MESH_INTERNAL",
         "resolution": "STATIC",

@@ -27,7 +27,7 @@ ROUTE = "http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: revi
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha3"])
-def test_every_version_of_a_kind_is_the_same(version: str) -> None:
+def test_versions_of_a_kind_decode_alike(version: str) -> None:
     text = f"apiVersion: networking.istio.io/{version}\nkind: VirtualService\nmetadata: {{name: a, namespace: shop}}\nspec: {{hosts: [a], {ROUTE}}}"
     entry = decode_one(text)
     assert (entry.table, entry.key) == ("networking.istio.io/VirtualService", ObjectKey("shop", "a"))
@@ -39,8 +39,8 @@ def test_every_version_of_a_kind_is_the_same(version: str) -> None:
     assert route.retries is None
 
 
-def test_metadata_that_matters_is_kept() -> None:
-    o = decode_one(
+def test_decoded_metadata() -> None:
+    row = decode_one(
         """
         apiVersion: v1
         kind: Service
@@ -52,13 +52,13 @@ def test_metadata_that_matters_is_kept() -> None:
           creationTimestamp: "2026-01-01T02:00:00.5+02:00"
         """
     ).object
-    assert (str(o.kind), o.namespace, o.name) == ("Service", "default", "a")
-    assert o.labels == {"app": "a"}
-    assert o.annotations == {"networking.istio.io/exportTo": ".", "kubernetes.io/ingress.class": "istio"}
-    assert o.created == "2026-01-01T00:00:00Z"
+    assert (str(row.kind), row.namespace, row.name) == ("Service", "default", "a")
+    assert row.labels == {"app": "a"}
+    assert row.annotations == {"networking.istio.io/exportTo": ".", "kubernetes.io/ingress.class": "istio"}
+    assert row.created == "2026-01-01T00:00:00Z"
 
 
-def test_kubernetes_objects_are_their_spec_and_status() -> None:
+def test_kubernetes_objects_include_their_status() -> None:
     pod = decode_one(
         """
         apiVersion: v1
@@ -102,15 +102,15 @@ def test_cluster_scoped_kinds_have_no_namespace() -> None:
     }
 
 
-def test_secrets_are_bytes() -> None:
-    o = decode_one(
+def test_secret_data_is_decoded_to_bytes() -> None:
+    row = decode_one(
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: 'aGVs\n\n bG8=', b: ''}\nstringData: {b: text, c: ä}"
     ).object
-    assert o.spec.data == {"a": b"hello", "b": b"text", "c": "ä".encode()}
-    assert "hello" not in repr(o.spec)
+    assert row.spec.data == {"a": b"hello", "b": b"text", "c": "ä".encode()}
+    assert "hello" not in repr(row.spec)
 
 
-def test_the_status_of_a_service_entry() -> None:
+def test_service_entry_status() -> None:
     entry = decode_one(
         """
         apiVersion: networking.istio.io/v1
@@ -136,7 +136,7 @@ def test_null_is_absent() -> None:
     )
 
 
-def test_an_empty_value_of_a_header_match_is_that_it_is_there() -> None:
+def test_empty_header_match_is_a_presence_match() -> None:
     route = "match: [{headers: {x: , y: {}}}], redirect: {uri: /}"
     (route,) = decode_one(
         f"{VIRTUAL_SERVICE}metadata: {{name: a}}\nspec: {{hosts: [a], http: [{{{route}}}]}}"
@@ -146,10 +146,10 @@ def test_an_empty_value_of_a_header_match_is_that_it_is_there() -> None:
 
 def test_lists_of_objects() -> None:
     item = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
-    wrong = {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 0}]}}
-    inner = {"apiVersion": "v1", "kind": "ServiceList", "items": [wrong]}
+    invalid = {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 0}]}}
+    nested = {"apiVersion": "v1", "kind": "ServiceList", "items": [invalid]}
     lines = {"items[1].items[0].spec.ports[0].port": 42}
-    decoded = decode_document({"apiVersion": "v1", "kind": "List", "items": [item, inner]}, line_of=lines.__getitem__)
+    decoded = decode_document({"apiVersion": "v1", "kind": "List", "items": [item, nested]}, line_of=lines.__getitem__)
     assert [entry.key.name for entry in decoded.entries] == ["a"]
     assert decoded.refused == ((SERVICE.table_name, RegistryKey("Kubernetes", "default", "b")),)
     (problem,) = decoded.problems
@@ -161,42 +161,42 @@ def test_lists_of_objects() -> None:
 
 
 @pytest.mark.parametrize("item", [None, 3, "a", []])
-def test_an_item_of_a_list_of_one_kind_that_is_no_object_is_told(item: Any) -> None:
-    right = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
-    decoded = decode_document({"apiVersion": "v1", "kind": "ServiceList", "items": [item, right]})
+def test_non_object_list_item_is_reported(item: Any) -> None:
+    valid = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+    decoded = decode_document({"apiVersion": "v1", "kind": "ServiceList", "items": [item, valid]})
     assert [entry.key.name for entry in decoded.entries] == ["a"]
     assert [(problem.code, problem.path) for problem in decoded.problems] == [("not-an-object", "items[0]")]
 
 
-def test_an_object_of_a_known_kind_that_is_wrong_is_refused_by_its_name() -> None:
+def test_invalid_object_is_rejected_by_key() -> None:
     kind = CATALOGUE.find(GroupKind("", "Service"))
     assert kind is not None
     metadata = {"name": "a", "namespace": "shop"}
-    right = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}, OWN)
-    wrong = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 0}]}}, OWN)
+    valid = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}, OWN)
+    invalid = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 0}]}}, OWN)
     row = (SERVICE.table_name, RegistryKey("Kubernetes", "shop", "a"))
-    assert ([(e.table, e.key) for e in right.entries], right.refused) == ([row], ())
-    assert (wrong.entries, wrong.refused) == ((), (row,))
+    assert ([(e.table, e.key) for e in valid.entries], valid.refused) == ([row], ())
+    assert (invalid.entries, invalid.refused) == ((), (row,))
 
 
 @pytest.mark.parametrize(
-    ("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)]
+    ("revision", "label", "accepted"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)]
 )
-def test_configuration_of_another_revision_is_left_out(revision: str, label: str, there: bool) -> None:
+def test_configuration_of_another_revision_is_ignored(revision: str, label: str, accepted: bool) -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
-    written = {
+    plain = {
         "apiVersion": "networking.istio.io/v1",
         "kind": "Sidecar",
         "metadata": metadata,
         "spec": {"egress": [{"hosts": ["./*"]}]},
     }
-    decoded = decode_document(written, origin=DocumentOrigin(revision=revision))
-    assert bool(decoded.entries) == there
+    decoded = decode_document(plain, origin=DocumentOrigin(revision=revision))
+    assert bool(decoded.entries) == accepted
     assert not decoded.problems
     assert not decoded.refused
 
 
-def test_what_runs_counts_whatever_revision_it_names() -> None:
+def test_registry_objects_ignore_the_revision_label() -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": "y"}}
     assert decode_document(
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=DocumentOrigin(revision="x")
@@ -204,11 +204,11 @@ def test_what_runs_counts_whatever_revision_it_names() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])
-def test_kinds_that_no_mesh_reads_are_no_mistake(kind: str) -> None:
+def test_unrelated_kinds_are_ignored(kind: str) -> None:
     assert decode_document({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}}) == ((), (), ())
 
 
-def test_all_mistakes_of_an_object_are_told_at_once() -> None:
+def test_all_problems_of_an_object_are_reported_together() -> None:
     decoded = decode_document(
         yaml.safe_load(
             "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a}\n"
@@ -227,7 +227,7 @@ def test_all_mistakes_of_an_object_are_told_at_once() -> None:
     "plain",
     [None, 1, "a", [], [1], {}, {"kind": 1}, {"kind": "List", "items": {}}, {"kind": "List", "items": [None, 3]}],
 )
-def test_nothing_raises(plain: Any) -> None:
+def test_malformed_documents_do_not_raise(plain: Any) -> None:
     assert not decode_document(plain).entries
     for kind in ("Service", "Secret", "Pod", "EndpointSlice"):
         for part in ("metadata", "spec", "data", "status", "stringData", "endpoints"):
@@ -235,18 +235,18 @@ def test_nothing_raises(plain: Any) -> None:
             decode_document({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, part: plain})
 
 
-def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
+def test_excluded_kind_is_unknown() -> None:
     plain = {
         "apiVersion": "telemetry.istio.io/v1",
         "kind": "Telemetry",
         "metadata": {"name": "t", "namespace": "a"},
         "spec": {"tracing": [{}]},
     }
-    without = Catalogue(read_kinds(CATALOGUE, ("telemetries.telemetry.istio.io",), ()))
+    catalogue = Catalogue(read_kinds(CATALOGUE, ("telemetries.telemetry.istio.io",), ()))
     assert len(decode_document(plain).entries) == 1
-    found = decode_document(plain, catalogue=without)
-    assert not found.entries
-    assert [p.code for p in found.problems] == ["unknown-kind"]
+    decoded = decode_document(plain, catalogue=catalogue)
+    assert not decoded.entries
+    assert [p.code for p in decoded.problems] == ["unknown-kind"]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,6 @@ def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
         ("[a]", ["spec"]),
     ],
 )
-def test_every_field_that_is_wrong_is_told_and_none_that_is_right_or_null(spec: str, paths: list[str]) -> None:
+def test_only_invalid_fields_are_reported(spec: str, paths: list[str]) -> None:
     text = f"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: a}}\nspec: {spec}"
     assert [problem.path for problem in decode_document(yaml.safe_load(text)).problems] == paths

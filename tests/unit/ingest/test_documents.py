@@ -58,19 +58,19 @@ def plain(text: str) -> Any:
         ("0x" + "f" * 5000, "0x" + "f" * 5000),
     ],
 )
-def test_scalars_are_what_kubernetes_takes_them_for(text: str, value: object) -> None:
+def test_scalars_have_the_types_of_kubernetes(text: str, value: object) -> None:
     assert plain(f"a: {text}") == {"a": value}
     assert type(plain(f"a: {text}")["a"]) is type(value)
 
 
 @pytest.mark.parametrize("data", [b"a: 1\nb: \xe9\n", b"a: 1\nb: \0\n"])
-def test_what_is_no_text_is_told_with_its_line(data: bytes) -> None:
+def test_invalid_utf_8_is_reported_with_its_line(data: bytes) -> None:
     with pytest.raises(SyntaxFault) as fault:
         read_documents(data, "a.yaml")
-    assert fault.value.line in (2, 3)  # of the byte, or of the one that shows it
+    assert fault.value.line in (2, 3)  # the line of the byte, or the next one
 
 
-def test_keys_are_text_as_in_json() -> None:
+def test_keys_are_strings() -> None:
     assert plain("{80: a, true: b, 1.5: c, null: d, e: f}") == {
         "80": "a",
         "true": "b",
@@ -80,21 +80,21 @@ def test_keys_are_text_as_in_json() -> None:
     }
 
 
-def test_many_documents_with_their_lines() -> None:
+def test_documents_have_start_lines() -> None:
     documents = read_documents(b"# first\n---\na: 1\n---\n---\n# nothing\n---\n\nb: 2\n...\n---\nc: 3\n", "a.yaml")
     assert [(d.plain, d.line) for d in documents] == [({"a": 1}, 3), ({"b": 2}, 9), ({"c": 3}, 12)]
 
 
-def test_equal_words_of_files_share_memory() -> None:
+def test_equal_strings_share_memory() -> None:
     labels = [plain(f"{{name: {name}, labels: {{team: a-long-name}}}}")["labels"] for name in "ab"]
     assert labels[0]["team"] is labels[1]["team"]
     assert labels[0] is not labels[1]
 
 
-@pytest.mark.parametrize("word", ["k" * 64, "k" * 65, "1" * 64, "1" * 65, "<<x", "!!str <<", "'<<'"])
-def test_keys_are_read_as_values_are(word: str) -> None:
-    (key,) = plain(f"{word}: a")
-    assert key == str(plain(f"a: {word}")["a"])
+@pytest.mark.parametrize("scalar", ["k" * 64, "k" * 65, "1" * 64, "1" * 65, "<<x", "!!str <<", "'<<'"])
+def test_keys_are_parsed_like_values(scalar: str) -> None:
+    (key,) = plain(f"{scalar}: a")
+    assert key == str(plain(f"a: {scalar}")["a"])
 
 
 def test_anchors_aliases_and_merges() -> None:
@@ -106,7 +106,7 @@ def test_anchors_aliases_and_merges() -> None:
     }
 
 
-def test_anchors_of_single_values_and_keys() -> None:
+def test_anchors_on_scalars_and_keys() -> None:
     assert plain("&k a: &v 1\n*k : *v\nb: [*v, *k]\n") == {"a": 1, "b": [1, "a"]}
 
 
@@ -114,9 +114,7 @@ def test_anchors_of_single_values_and_keys() -> None:
     ("text", "values"),
     [("a: &x [1, 2]\nb: *x", 10), ("a: &x 1\nb: [*x, *x]", 9), ("a: &x {b: 1}\nc: *x", 10)],
 )
-def test_an_alias_counts_as_everything_that_it_stands_for(
-    text: str, values: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_value_limit_includes_aliased_values(text: str, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MAX_NODES", values)
     assert plain(text)
     monkeypatch.setattr(documents, "MAX_NODES", values - 1)
@@ -124,7 +122,7 @@ def test_an_alias_counts_as_everything_that_it_stands_for(
         plain(text)
 
 
-def test_a_key_that_is_there_twice() -> None:
+def test_repeated_key() -> None:
     (document,) = read_documents(b"a: 1\nb:\n  c: 1\n  c: 2\n", "a.yaml")
     assert document.plain == {"a": 1, "b": {"c": 2}}
     assert document.repeated == (("c", 4),)
@@ -143,19 +141,19 @@ def test_a_key_that_is_there_twice() -> None:
         ("a: {<<: 1}", 1),
     ],
 )
-def test_a_syntax_error_has_its_line(text: str, line: int) -> None:
+def test_syntax_error_has_a_line(text: str, line: int) -> None:
     with pytest.raises(SyntaxFault) as fault:
         read_documents(text.encode(), "a.yaml")
     assert fault.value.line == line
 
 
 @pytest.mark.parametrize("data", [b"a: \xff", b"a: \x00", b"[" * 3000 + b"]" * 3000, b'a: "\\ud800"'])
-def test_text_that_is_none(data: bytes) -> None:
+def test_invalid_yaml(data: bytes) -> None:
     with pytest.raises(SyntaxFault):
         read_documents(data, "a.yaml")
 
 
-def test_aliases_cannot_explode() -> None:
+def test_alias_expansion_is_limited() -> None:
     levels = "\n".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 12))
     with pytest.raises(SyntaxFault, match="aliases"):
         read_documents(f"l0: &l0 [x]\n{levels}".encode(), "a.yaml")
@@ -178,7 +176,7 @@ def test_json() -> None:
         "7",
     ],
 )
-def test_a_large_json_text_says_the_same_as_a_small_one(text: str) -> None:
+def test_large_json_equals_small_json(text: str) -> None:
     (large,) = read_documents(text.encode() + b" " * (1 << 21), "a.json")
     (small,) = read_documents(text.encode(), "a.json")
     assert large.plain == small.plain
@@ -188,7 +186,7 @@ def test_a_large_json_text_says_the_same_as_a_small_one(text: str) -> None:
     "text",
     ['{"items": [{"a": 1},\n {"a" 1}]}', '{"items": [\n1}', '{"a":\n x}', '{"items": []}\n1', '{"items": [\n"\xff"]}'],
 )
-def test_a_large_json_text_is_wrong_where_a_small_one_is(text: str) -> None:
+def test_large_json_has_the_same_errors_as_small_json(text: str) -> None:
     faults = []
     for data in (text.encode("latin-1"), text.encode("latin-1") + b" " * (1 << 21)):
         with pytest.raises(SyntaxFault) as fault:
@@ -201,7 +199,7 @@ def test_a_large_json_text_is_wrong_where_a_small_one_is(text: str) -> None:
     ("data", "line"),
     [(b'{"a": 1,\n"b": }', 2), (b"{", 0), (b'"\\ud800"', 0), (b"\xff", 0), (b"[" * 3000 + b"]" * 3000, 0)],
 )
-def test_json_that_is_none(data: bytes, line: int) -> None:
+def test_invalid_json(data: bytes, line: int) -> None:
     with pytest.raises(SyntaxFault) as fault:
         read_documents(data, "a.json")
     assert line in (0, fault.value.line)
@@ -216,10 +214,10 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(st.text("xyz", min_size=1), _values, min_size=1))
-def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
+def test_quoted_yaml_round_trips(value: dict[str, Any]) -> None:
     quoted = yaml.safe_dump(
         value, allow_unicode=True, default_style='"'
-    )  # PyYAML leaves text bare that is a number elsewhere: 0E0
+    )  # PyYAML leaves text such as 0E0 unquoted, which is a number elsewhere
     assert plain(quoted) == value
 
 
@@ -228,7 +226,7 @@ def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
         st.text("xyz", min_size=1), st.integers() | st.booleans() | st.none() | st.text("abc -"), min_size=1
     )
 )
-def test_bare_values_are_read_back(value: dict[str, Any]) -> None:
+def test_plain_scalars_round_trip(value: dict[str, Any]) -> None:
     assert plain(yaml.safe_dump(value)) == value
 
 
@@ -260,7 +258,7 @@ spec:
         ("metadata.name", 3),
     ],
 )
-def test_the_line_of_a_path(path: str, line: int) -> None:
+def test_line_of_a_path(path: str, line: int) -> None:
     _, document = read_documents(TEXT, "a.yaml")
     assert document.line_of(path) == line
 
@@ -268,8 +266,8 @@ def test_the_line_of_a_path(path: str, line: int) -> None:
 @pytest.mark.parametrize(
     ("path", "line"), [("b.c", 3), ("d.c", 3), ("e.c", 5), ("e.g", 6), ("f", 7), ("f.i", 9), ("true", 10)]
 )
-def test_the_line_of_what_is_repeated_merged_or_an_alias(path: str, line: int) -> None:
-    """What an alias repeats is where it is written, what is merged is where it is merged into, and of a key that is there twice the last counts."""
+def test_line_of_repeated_merged_and_aliased_values(path: str, line: int) -> None:
+    """An aliased value has the line of its anchor, a merged one that of the merge, and a repeated key its last line."""
     text = b"---\nb: &x\n  c: 1\nd: *x\ne:\n  g: {<<: *x}\nf:\n  i: 1\n  i: 2\nyes: 1\n"
     (document,) = read_documents(text, "a.yaml")
     assert document.line_of(path) == line
@@ -283,12 +281,12 @@ def test_the_line_of_what_is_repeated_merged_or_an_alias(path: str, line: int) -
         ('{\n"a": {\n\n "b": [\n1, 2\n]}}', [2, 4, 5]),
     ],
 )
-def test_the_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
+def test_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
     (document,) = read_documents(text.encode(), "a.json")
     assert [document.line_of(path) for path in ("a", "a.b", "a.b[0]")] == lines
 
 
-def test_the_line_of_a_path_in_json_that_is_no_yaml() -> None:
+def test_line_of_a_path_in_json_that_is_not_yaml() -> None:
     (document,) = read_documents(
         b'{"a": "\\ud83d\\ude00 \\"{\\n",\n\t"b\\"": [\r\n{}, [],\n1.5e3, {"c": true,\n"a": 1, "a":\n2}]}', "a.json"
     )
@@ -297,7 +295,7 @@ def test_the_line_of_a_path_in_json_that_is_no_yaml() -> None:
 
 
 def node_lines(value: Any, node: yaml.Node) -> Any:
-    """The lines inside a value by PyYAML's tree of nodes."""
+    """Return the lines inside a value according to PyYAML's node tree."""
     if isinstance(node, yaml.MappingNode):
         pairs = zip(value.items(), node.value, strict=True)
         return {key: place(k.start_mark.line + 1, node_lines(inner, v)) for (key, inner), (k, v) in pairs}
@@ -310,18 +308,18 @@ def place(line: int, inside: Any) -> Any:
     return line if inside is None else (line, inside)
 
 
-def random_yaml(choose: random.Random, indent: str = "", depth: int = 0) -> str:
-    """What follows a key and its colon, or a whole text."""
-    if depth > 3 or (depth and choose.random() < 0.4):
-        return choose.choice(
+def random_yaml(rng: random.Random, indent: str = "", depth: int = 0) -> str:
+    """Return the value of a key, or a whole document."""
+    if depth > 3 or (depth and rng.random() < 0.4):
+        return rng.choice(
             (" a # c\n", " 'b'\n", " ~\n", "\n", " [x, {y: z}]\n", " {u: [v,\n   w]}\n", f" |\n{indent}  l\n\n")
         )
-    is_list = depth and choose.random() < 0.4
+    is_list = depth and rng.random() < 0.4
     lines = [
         indent
         + (f"- k{n}:" if is_list else f"k{n}:")
-        + random_yaml(choose, indent + ("    " if is_list else "  "), depth + 1)
-        for n in range(choose.randint(1, 4))
+        + random_yaml(rng, indent + ("    " if is_list else "  "), depth + 1)
+        for n in range(rng.randint(1, 4))
     ]
     return ("\n" if depth else "") + "# c\n".join(lines)
 
@@ -334,36 +332,36 @@ def assert_lines(text: bytes) -> None:
         assert document.outline.inside() == node_lines(document.plain, tree), text[:500]
 
 
-def test_lines_are_those_of_the_nodes_of_pyyaml(seed: int) -> None:
-    choose = random.Random(seed)
+def test_lines_match_pyyaml_nodes(seed: int) -> None:
+    rng = random.Random(seed)
     for _ in range(300):
-        assert_lines(random_yaml(choose).encode())
+        assert_lines(random_yaml(rng).encode())
     for folder in ("samples", "deploy", "webhook"):
         for path in (ROOT / folder).rglob("*.yaml"):
             if "{{" not in (text := path.read_text()):
                 assert_lines(text.encode())
 
 
-def test_random_json_has_the_lines_that_yaml_has(seed: int) -> None:
-    choose = random.Random(seed)
+def test_lines_of_random_json_match_yaml(seed: int) -> None:
+    rng = random.Random(seed)
     for _ in range(300):
-        text = "\n" * choose.randrange(3) + json.dumps({"top": random_json(choose, 4)}, indent=choose.choice((0, 1, 2)))
+        text = "\n" * rng.randrange(3) + json.dumps({"top": random_json(rng, 4)}, indent=rng.choice((0, 1, 2)))
         (document,) = read_documents(text.encode(), "a.json")
         (expected,) = read_chunk(Chunk(text.encode(), 0))
         assert document.outline.inside() == expected.outline.inside(), text
 
 
-def random_json(choose: random.Random, depth: int) -> Any:
-    kind = choose.randrange(6 if depth else 4)
+def random_json(rng: random.Random, depth: int) -> Any:
+    kind = rng.randrange(6 if depth else 4)
     if kind < 4:
-        return choose.choice((None, True, -3, 1.5, "", "a, {b}: [c]", 'tab\t"quoted" é'))
-    items = [random_json(choose, depth - 1) for _ in range(choose.randrange(4))]
+        return rng.choice((None, True, -3, 1.5, "", "a, {b}: [c]", 'tab\t"quoted" é'))
+    items = [random_json(rng, depth - 1) for _ in range(rng.randrange(4))]
     return items if kind == 4 else {f"key {number}": item for number, item in enumerate(items)}
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_the_lines_of_a_large_json_list_are_those_of_a_small_one(indent: int | None) -> None:
-    """Its items are looked through one by one; two of them are alike."""
+def test_lines_of_large_json_lists_match_small_ones(indent: int | None) -> None:
+    """Items of large lists are parsed one by one. Every two are equal."""
     items = [
         {"kind": "Service", "metadata": {"name": f"s{n // 2}"}, "spec": {"ports": [{"port": 1}, {"port": n // 2}]}}
         for n in range(40)
@@ -371,23 +369,23 @@ def test_the_lines_of_a_large_json_list_are_those_of_a_small_one(indent: int | N
     text = "\n" + json.dumps({"kind": "List", "items": items}, indent=indent)
     (small,) = read_documents(text.encode(), "a.json")
     (large,) = read_documents(text.encode() + b" " * (1 << 20), "a.json")
-    rest = ("", ".kind", ".metadata.name", ".spec.ports[1].port", ".spec.ports[7]", ".spec.type")
-    paths = [f"items[{n}]{path}" for n in (0, 39, 39, 7, 6, 40) for path in rest]
+    suffixes = ("", ".kind", ".metadata.name", ".spec.ports[1].port", ".spec.ports[7]", ".spec.type")
+    paths = [f"items[{n}]{path}" for n in (0, 39, 39, 7, 6, 40) for path in suffixes]
     lines = [large.line_of(path) for path in paths]
     assert lines[:-6] == [small.line_of(path) for path in paths][:-6]
     assert lines[:12] == ([2] * 12 if indent is None else [5, 6, 8, 16, 11, 10, 629, 630, 632, 640, 635, 634])
     assert lines[-6:] == [1] * 6
 
 
-def test_aliases_of_a_long_list_count_as_all_of_its_items() -> None:
-    """A text of 20 KB that stands for more values than may be read."""
+def test_value_limit_includes_aliases_of_a_long_list() -> None:
+    """A text of 20 KB that expands to more values than permitted."""
     text = "a: &a [" + ", ".join(["1"] * 2000) + "]\nb: [" + ", ".join(["*a"] * 500) + "]\n"
     with pytest.raises(SyntaxFault, match="more than 1000000 values") as fault:
         read_documents(text.encode(), "a.yaml")
     assert fault.value.line == 2
 
 
-def test_the_line_of_a_letter_that_no_text_may_have() -> None:
+def test_line_of_an_invalid_character() -> None:
     with pytest.raises(SyntaxFault) as fault:
         read_documents(b"\n\na: !!str \x01\n", "a.yaml")
     assert fault.value.line == 3

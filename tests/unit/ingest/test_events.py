@@ -1,4 +1,4 @@
-"""What happened to the objects of users, as metrics count it."""
+"""Metrics of object events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
 
 
-def test_events_by_kind() -> None:
+def test_events_are_counted_by_kind() -> None:
     metrics = Metrics(BuildInfo())
     events: dict[tuple[str, Event], int] = {
         (VIRTUAL_SERVICE.table_name, "add"): 2,
@@ -20,8 +20,8 @@ def test_events_by_kind() -> None:
     }
     events |= {(SERVICE.table_name, "update"): 3, (ENDPOINT_SLICE.table_name, "add"): 1}
     count_events(metrics, CATALOGUE, Commit([], [], 1, 0.0, 0.0, events, 0.0))
-    found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
-    assert found == [
+    lines = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
+    assert lines == [
         'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2',
         'pilot_k8s_cfg_events{event="delete",type="VirtualService"} 1',
         'pilot_k8s_reg_events{event="add",type="EndpointSlice"} 1',
@@ -29,7 +29,7 @@ def test_events_by_kind() -> None:
     ]
 
 
-def test_a_service_that_goes_is_counted_apart() -> None:
+def test_deleted_services_are_counted_separately() -> None:
     metrics = Metrics(BuildInfo())
     edits = [
         (SERVICE.table_name, "a", object()),
@@ -38,8 +38,8 @@ def test_a_service_that_goes_is_counted_apart() -> None:
         (VIRTUAL_SERVICE.table_name, "d", None),
     ]
     count_updates(metrics, CATALOGUE, Commit([], edits, 1, 0.0, 0.0, {}, 0.0))
-    found = {line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_inbound_updates")}
-    assert found == {
+    lines = {line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_inbound_updates")}
+    assert lines == {
         f'pilot_inbound_updates{{type="{kind}"}} {count}'
         for kind, count in (("svc", 1), ("svcdelete", 2), ("config", 1))
     }

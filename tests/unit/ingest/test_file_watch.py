@@ -1,4 +1,4 @@
-"""That the kernel tells of every kind of change, and that watching survives what can happen to a folder."""
+"""Kernel notifications for every kind of change, and recovery of the watch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from testing.control_planes.config_folder import service
 pytestmark = pytest.mark.slow
 
 
-class Live:
-    """A folder `config` with a file, and a folder `etc`, both followed, with a debounce of a few milliseconds."""
+class WatchedFolders:
+    """A folder `config` with a file, and a folder `etc`, both watched, with a debounce of a few milliseconds."""
 
     def __init__(self, parent: pathlib.Path) -> None:
         self.folder, self.etc = parent / "config", parent / "etc"
@@ -40,89 +40,89 @@ class Live:
         batch.flush()
 
     def ports(self) -> dict[str, int]:
-        return {key.name: o.spec.ports[0].port for key, o in SERVICE.table(self.mesh).rows()}
+        return {key.name: row.spec.ports[0].port for key, row in SERVICE.table(self.mesh).rows()}
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
-            while not holds():
+            while not condition():
                 await asyncio.sleep(0.01)
 
 
 @pytest.fixture
-async def live(tmp_path: pathlib.Path) -> AsyncIterator[Live]:
-    live = Live(tmp_path)
-    await live.source.start()
-    await live.mesh_files.start()
-    yield live
-    await live.source.stop()
-    await live.mesh_files.stop()
+async def folders(tmp_path: pathlib.Path) -> AsyncIterator[WatchedFolders]:
+    folders = WatchedFolders(tmp_path)
+    await folders.source.start()
+    await folders.mesh_files.start()
+    yield folders
+    await folders.source.stop()
+    await folders.mesh_files.stop()
 
 
-async def test_every_kind_of_change_is_seen(live: Live) -> None:
-    await live.until(lambda: live.ports() == {"a": 80})
-    (live.folder / "a.yaml").write_text(service("a", 81))
-    await live.until(lambda: live.ports() == {"a": 81})
-    (live.folder / "b.yaml").write_text(service("b"))
-    await live.until(lambda: live.ports() == {"a": 81, "b": 80})
-    (live.folder / ".tmp").write_text(service("a", 82))
-    (live.folder / ".tmp").rename(live.folder / "a.yaml")
-    await live.until(lambda: live.ports() == {"a": 82, "b": 80})
-    (live.folder / "b.yaml").rename(live.folder / "c.yaml")
-    (live.folder / "a.yaml").unlink()
-    await live.until(lambda: live.ports() == {"b": 80})
-    (live.folder / "x" / "y").mkdir(parents=True)
-    (live.folder / "x" / "y" / "d.yaml").write_text(service("d"))
-    await live.until(lambda: live.ports() == {"b": 80, "d": 80})
-    (live.folder / "x" / "y" / "d.yaml").write_text(service("d", 81))
-    await live.until(lambda: live.ports() == {"b": 80, "d": 81})
-    (live.folder / "x").rename(live.folder.parent / "x")
-    await live.until(lambda: live.ports() == {"b": 80})
+async def test_every_kind_of_change_is_detected(folders: WatchedFolders) -> None:
+    await folders.until(lambda: folders.ports() == {"a": 80})
+    (folders.folder / "a.yaml").write_text(service("a", 81))
+    await folders.until(lambda: folders.ports() == {"a": 81})
+    (folders.folder / "b.yaml").write_text(service("b"))
+    await folders.until(lambda: folders.ports() == {"a": 81, "b": 80})
+    (folders.folder / ".tmp").write_text(service("a", 82))
+    (folders.folder / ".tmp").rename(folders.folder / "a.yaml")
+    await folders.until(lambda: folders.ports() == {"a": 82, "b": 80})
+    (folders.folder / "b.yaml").rename(folders.folder / "c.yaml")
+    (folders.folder / "a.yaml").unlink()
+    await folders.until(lambda: folders.ports() == {"b": 80})
+    (folders.folder / "x" / "y").mkdir(parents=True)
+    (folders.folder / "x" / "y" / "d.yaml").write_text(service("d"))
+    await folders.until(lambda: folders.ports() == {"b": 80, "d": 80})
+    (folders.folder / "x" / "y" / "d.yaml").write_text(service("d", 81))
+    await folders.until(lambda: folders.ports() == {"b": 80, "d": 81})
+    (folders.folder / "x").rename(folders.folder.parent / "x")
+    await folders.until(lambda: folders.ports() == {"b": 80})
 
 
-async def test_what_happens_before_the_watch_is_seen_too(tmp_path: pathlib.Path) -> None:
-    live = Live(tmp_path)
-    (live.folder / "b.yaml").write_text(service("b"))
-    await live.source.start()
-    await live.until(lambda: live.ports() == {"a": 80, "b": 80})
-    await live.source.stop()
+async def test_changes_before_the_watch_are_detected(tmp_path: pathlib.Path) -> None:
+    folders = WatchedFolders(tmp_path)
+    (folders.folder / "b.yaml").write_text(service("b"))
+    await folders.source.start()
+    await folders.until(lambda: folders.ports() == {"a": 80, "b": 80})
+    await folders.source.stop()
 
 
-async def test_a_folder_that_is_replaced_is_followed_on(live: Live) -> None:
-    live.folder.rename(live.folder.parent / "old")
-    live.folder.mkdir()
-    (live.folder / "b.yaml").write_text(service("b"))
-    await live.until(lambda: live.ports() == {"b": 80})
-    (live.folder / "b.yaml").write_text(service("b", 81))
-    await live.until(lambda: live.ports() == {"b": 81})
+async def test_replaced_folder_is_watched(folders: WatchedFolders) -> None:
+    folders.folder.rename(folders.folder.parent / "old")
+    folders.folder.mkdir()
+    (folders.folder / "b.yaml").write_text(service("b"))
+    await folders.until(lambda: folders.ports() == {"b": 80})
+    (folders.folder / "b.yaml").write_text(service("b", 81))
+    await folders.until(lambda: folders.ports() == {"b": 81})
 
 
-async def test_a_folder_that_is_gone_is_told_of_once_and_followed_when_it_is_back(
-    live: Live, caplog: pytest.LogCaptureFixture
+async def test_missing_folder_is_reported_once_and_watched_when_it_returns(
+    folders: WatchedFolders, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def told() -> list[str]:
+    def messages() -> list[str]:
         return [
             record.getMessage()
             for record in caplog.records
-            if record.getMessage().startswith(f"cannot watch {live.folder}")
+            if record.getMessage().startswith(f"cannot watch {folders.folder}")
         ]
 
-    live.folder.rename(live.folder.parent / "away")
-    await live.until(lambda: bool(told()))
-    (live.folder.parent / "away").rename(live.folder)
-    (live.folder / "b.yaml").write_text(service("b"))
-    await live.until(lambda: live.ports() == {"a": 80, "b": 80})
-    assert len(told()) == 1
+    folders.folder.rename(folders.folder.parent / "away")
+    await folders.until(lambda: bool(messages()))
+    (folders.folder.parent / "away").rename(folders.folder)
+    (folders.folder / "b.yaml").write_text(service("b"))
+    await folders.until(lambda: folders.ports() == {"a": 80, "b": 80})
+    assert len(messages()) == 1
 
 
-async def test_the_mesh_config_is_followed(live: Live) -> None:
-    mesh, etc = live.mesh.mesh, live.etc
+async def test_mesh_config_is_watched(folders: WatchedFolders) -> None:
+    mesh, etc = folders.mesh.mesh, folders.etc
     (etc / "mesh").write_text("trustDomain: a.example\n")
-    await live.until(lambda: mesh.peek("mesh").trust_domain == "a.example")
+    await folders.until(lambda: mesh.peek("mesh").trust_domain == "a.example")
     (etc / "mesh").write_text("trustDomain: [")
-    await live.until(lambda: len(live.problems) == 1)
+    await folders.until(lambda: len(folders.problems) == 1)
     assert mesh.peek("mesh").trust_domain == "a.example"
     (etc / "meshNetworks").write_text("networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}\n")
-    await live.until(lambda: "n" in mesh.peek("networks").networks)
+    await folders.until(lambda: "n" in mesh.peek("networks").networks)
     (etc / "mesh").unlink()
-    await live.until(lambda: mesh.peek("mesh").trust_domain == "cluster.local")
-    assert len(live.problems) == 0
+    await folders.until(lambda: mesh.peek("mesh").trust_domain == "cluster.local")
+    assert len(folders.problems) == 0

@@ -1,4 +1,4 @@
-"""The catalogue of kinds: a kind is one entry, and two kinds of one name are told apart everywhere."""
+"""A kind added to the catalogue by one entry, with the same name as another kind."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
 from testing.mesh.debug_server import sources
 
-PER_CLUSTER = "ConfigMap EndpointSlice Namespace Node Pod Secret Service ServiceExport ServiceImport WorkloadEntry"
-WITHOUT_NAMESPACE = "GatewayClass IngressClass Namespace Node"
+PER_CLUSTER_KINDS = (
+    "ConfigMap EndpointSlice Namespace Node Pod Secret Service ServiceExport ServiceImport WorkloadEntry"
+)
+CLUSTER_SCOPED_KINDS = "GatewayClass IngressClass Namespace Node"
 GROUP = "gateways.example.com"
 OTHER_GATEWAY = GroupKind(GROUP, "Gateway")
 OBJECTS = f"""
@@ -57,16 +59,16 @@ class OtherGateway(Lenient, frozen=True):
     gateway_class_name: str = ""
 
 
-def validate_other_gateway(o: Object[OtherGateway]) -> Iterable[Problem]:
-    if not o.spec.gateway_class_name:
+def validate_other_gateway(row: Object[OtherGateway]) -> Iterable[Problem]:
+    if not row.spec.gateway_class_name:
         yield error("missing-class", "spec.gatewayClassName", "a gateway needs a class")
 
 
-def by_class(_: ObjectKey, o: Object[OtherGateway]) -> Iterable[str]:
-    return (o.spec.gateway_class_name,)
+def by_class(_: ObjectKey, row: Object[OtherGateway]) -> Iterable[str]:
+    return (row.spec.gateway_class_name,)
 
 
-ENTRY = Kind(
+CUSTOM_KIND = Kind(
     OTHER_GATEWAY,
     ("v1",),
     OtherGateway,
@@ -77,11 +79,11 @@ ENTRY = Kind(
 )
 
 
-class Loaded:
-    """The objects above, read from a file by a catalogue with the new entry."""
+class LoadedMesh:
+    """A mesh with the objects above, loaded from a file with the extended catalogue."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.mesh, self.problems = Mesh(catalogue=Catalogue((*CATALOGUE, ENTRY))), ProblemStore(lambda _: None)
+        self.mesh, self.problems = Mesh(catalogue=Catalogue((*CATALOGUE, CUSTOM_KIND))), ProblemStore(lambda _: None)
         self.commits: list[Commit] = []
         batch = Batch(self.mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), self.commits.append)
         (folder / "a.yaml").write_text(OBJECTS)
@@ -92,71 +94,71 @@ class Loaded:
 
     @property
     def table(self) -> Table[ObjectKey, Object[Any]]:
-        return ENTRY.table(self.mesh)
+        return CUSTOM_KIND.table(self.mesh)
 
 
 @pytest.fixture
-def loaded(tmp_path: pathlib.Path) -> Loaded:
-    return Loaded(tmp_path)
+def loaded_mesh(tmp_path: pathlib.Path) -> LoadedMesh:
+    return LoadedMesh(tmp_path)
 
 
 @derived
 def both_gateways(db: Mesh) -> tuple[object, ...]:
     key = ObjectKey("shop", "front")
-    return GATEWAY.table(db).get(key), ENTRY.get(db, key)
+    return GATEWAY.table(db).get(key), CUSTOM_KIND.get(db, key)
 
 
-def test_a_kind_of_one_entry_has_a_table_with_its_indexes(loaded: Loaded) -> None:
+def test_custom_kind_has_a_table_with_indexes(loaded_mesh: LoadedMesh) -> None:
     key = ObjectKey("shop", "front")
-    row = loaded.table.peek(key)
+    row = loaded_mesh.table.peek(key)
     assert row is not None
     assert (row.kind, row.spec) == (OTHER_GATEWAY, OtherGateway("istio"))
-    assert loaded.table.keys("class", "istio") == loaded.table.keys("namespace", "shop") == (key,)
-    other = GATEWAY.table(loaded.mesh).peek(key)
-    assert other is not None
-    assert other.kind == GroupKind(NETWORKING, "Gateway")
+    assert loaded_mesh.table.keys("class", "istio") == loaded_mesh.table.keys("namespace", "shop") == (key,)
+    istio_gateway = GATEWAY.table(loaded_mesh.mesh).peek(key)
+    assert istio_gateway is not None
+    assert istio_gateway.kind == GroupKind(NETWORKING, "Gateway")
 
 
-def test_its_problems_name_its_group(loaded: Loaded) -> None:
-    (problem,) = loaded.problems
+def test_problems_of_a_custom_kind_have_its_group(loaded_mesh: LoadedMesh) -> None:
+    (problem,) = loaded_mesh.problems
     assert str(problem.object) == f"{GROUP}/Gateway shop/bare"
     assert problem.code == "missing-class"
-    (shown,) = problemz(sources(loaded.mesh, problems=list(loaded.problems)), {})
-    assert (shown["group"], shown["kind"], shown["name"]) == (GROUP, "Gateway", "bare")
+    (plain,) = problemz(sources(loaded_mesh.mesh, problems=list(loaded_mesh.problems)), {})
+    assert (plain["group"], plain["kind"], plain["name"]) == (GROUP, "Gateway", "bare")
 
 
-def test_it_is_counted_as_its_entry_says(loaded: Loaded) -> None:
-    metrics, (commit,) = Metrics(BuildInfo()), loaded.commits
-    count_events(metrics, loaded.mesh.catalogue, commit)
-    count_updates(metrics, loaded.mesh.catalogue, commit)
-    found = {
+def test_custom_kind_metrics(loaded_mesh: LoadedMesh) -> None:
+    metrics, (commit,) = Metrics(BuildInfo()), loaded_mesh.commits
+    count_events(metrics, loaded_mesh.mesh.catalogue, commit)
+    count_updates(metrics, loaded_mesh.mesh.catalogue, commit)
+    lines = {
         line for line in metrics.exposition().decode().splitlines() if line.startswith(("pilot_k8s", "pilot_inbound"))
     }
-    assert found == {
+    assert lines == {
         'pilot_k8s_cfg_events{event="add",type="Gateway"} 1',
         f'pilot_k8s_cfg_events{{event="add",type="{GROUP}/Gateway"}} 1',
         'pilot_inbound_updates{type="config"} 1',
         'pilot_inbound_updates{type="svc"} 1',
     }
-    assert push_reasons(loaded.mesh.catalogue, commit) == {"global": 1, "config": 1}
+    assert push_reasons(loaded_mesh.mesh.catalogue, commit) == {"global": 1, "config": 1}
 
 
-def test_it_is_shown_beside_the_kind_of_the_same_name(loaded: Loaded) -> None:
-    listed = resourcesz(sources(loaded.mesh), {})
-    assert [kind["group"] for kind in listed if kind["kind"] == "Gateway"] == [NETWORKING, GATEWAY_API, GROUP]
-    node = loaded.mesh.watch(both_gateways)
-    loaded.mesh.refresh(node)
-    assert show(explain(loaded.mesh, node))["objects"] == [
+def test_custom_kind_is_listed_beside_the_kind_with_the_same_name(loaded_mesh: LoadedMesh) -> None:
+    kinds = resourcesz(sources(loaded_mesh.mesh), {})
+    assert [kind["group"] for kind in kinds if kind["kind"] == "Gateway"] == [NETWORKING, GATEWAY_API, GROUP]
+    node = loaded_mesh.mesh.watch(both_gateways)
+    loaded_mesh.mesh.refresh(node)
+    assert show(explain(loaded_mesh.mesh, node))["objects"] == [
         {"group": group, "kind": "Gateway", "namespace": "shop", "name": "front", "through": ["both_gateways"]}
         for group in (NETWORKING, GROUP)
     ]
 
 
-def test_kinds_of_one_name_are_two() -> None:
-    catalogue = Catalogue((*CATALOGUE, ENTRY))
-    assert catalogue.find(OTHER_GATEWAY) is ENTRY
+def test_kinds_with_the_same_name_are_distinct() -> None:
+    catalogue = Catalogue((*CATALOGUE, CUSTOM_KIND))
+    assert catalogue.find(OTHER_GATEWAY) is CUSTOM_KIND
     assert CATALOGUE.find(OTHER_GATEWAY) is None
-    assert catalogue.find_by_table(str(OTHER_GATEWAY)) is ENTRY
+    assert catalogue.find_by_table(str(OTHER_GATEWAY)) is CUSTOM_KIND
     assert catalogue.find_by_table("Proxy") is None
     assert catalogue.short_name(OTHER_GATEWAY) == f"{GROUP}/Gateway"
     assert catalogue.short_name(GroupKind(NETWORKING, "Gateway")) == "Gateway"
@@ -164,10 +166,10 @@ def test_kinds_of_one_name_are_two() -> None:
 
 
 @pytest.mark.parametrize("kind", [GroupKind("", "Service"), OTHER_GATEWAY])
-def test_the_text_of_a_kind_is_read_back(kind: GroupKind) -> None:
+def test_kind_text_round_trips(kind: GroupKind) -> None:
     assert parse_kind(str(kind)) == kind
 
 
-def test_which_kinds_each_cluster_has_its_own_of_and_which_are_in_no_namespace() -> None:
-    assert sorted(kind.id.name for kind in CATALOGUE if kind.per_cluster) == PER_CLUSTER.split()
-    assert sorted(kind.id.name for kind in CATALOGUE if not kind.namespaced) == WITHOUT_NAMESPACE.split()
+def test_per_cluster_and_cluster_scoped_kinds() -> None:
+    assert sorted(kind.id.name for kind in CATALOGUE if kind.per_cluster) == PER_CLUSTER_KINDS.split()
+    assert sorted(kind.id.name for kind in CATALOGUE if not kind.namespaced) == CLUSTER_SCOPED_KINDS.split()

@@ -24,13 +24,15 @@ from testing.mesh.clock import VirtualClock
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
-class Rows:
+class MeshReader:
+    """Mesh config and networks read from ConfigMaps of an API server."""
+
     def __init__(self, server: ApiServer, *names: str) -> None:
         self.server, self.mesh, self.clock, self.problems = server, Mesh(), VirtualClock(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
@@ -45,75 +47,77 @@ class Rows:
     @property
     def config(self) -> MeshConfig:
         self.clock.advance(1)
-        found: Any = self.mesh.mesh.peek("mesh")
-        assert isinstance(found, MeshConfig)
-        return found
+        row: Any = self.mesh.mesh.peek("mesh")
+        assert isinstance(row, MeshConfig)
+        return row
 
     @property
     def networks(self) -> MeshNetworks:
         self.clock.advance(1)
-        found: Any = self.mesh.mesh.peek("networks")
-        assert isinstance(found, MeshNetworks)
-        return found
+        row: Any = self.mesh.mesh.peek("networks")
+        assert isinstance(row, MeshNetworks)
+        return row
 
 
 @contextlib.asynccontextmanager
-async def reading(it: Rows) -> AsyncIterator[Rows]:
-    await it.source.start()
+async def reading(reader: MeshReader) -> AsyncIterator[MeshReader]:
+    await reader.source.start()
     try:
         async with asyncio.timeout(20):
-            await it.source.synced()
-        yield it
+            await reader.source.synced()
+        yield reader
     finally:
-        await it.source.stop()
-        await it.client.close()
+        await reader.source.stop()
+        await reader.client.close()
 
 
-async def test_without_a_config_map_the_defaults_hold_and_it_may_come_and_go(server: ApiServer) -> None:
-    async with reading(Rows(server, "istio")) as it:
-        assert it.config == MeshConfig()
-        assert it.networks == MeshNetworks()
-        it.write("istio", mesh="trustDomain: one", meshNetworks="networks: {n: {endpoints: [{fromRegistry: west}]}}")
-        await until(lambda: it.config.trust_domain == "one")
-        assert list(it.networks.networks) == ["n"]
-        it.write("istio", mesh="trustDomain: two")
-        await until(lambda: it.config.trust_domain == "two")
-        assert it.networks == MeshNetworks()
+async def test_defaults_apply_without_a_config_map(server: ApiServer) -> None:
+    async with reading(MeshReader(server, "istio")) as reader:
+        assert reader.config == MeshConfig()
+        assert reader.networks == MeshNetworks()
+        reader.write(
+            "istio", mesh="trustDomain: one", meshNetworks="networks: {n: {endpoints: [{fromRegistry: west}]}}"
+        )
+        await until(lambda: reader.config.trust_domain == "one")
+        assert list(reader.networks.networks) == ["n"]
+        reader.write("istio", mesh="trustDomain: two")
+        await until(lambda: reader.config.trust_domain == "two")
+        assert reader.networks == MeshNetworks()
         server.delete(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio", "namespace": "istio-system"}}
         )
-        await until(lambda: it.config.trust_domain == "cluster.local")
+        await until(lambda: reader.config.trust_domain == "cluster.local")
 
 
-async def test_a_wrong_config_leaves_what_was_there_and_is_told_of(server: ApiServer) -> None:
-    it = Rows(server, "istio")
-    it.write("istio", mesh="trustDomain: one")
-    async with reading(it):
-        for wrong in ("trustDomain: [", "noSuchField: 1", "connectTimeout: never"):
-            it.write("istio", mesh=wrong)
-            await until(lambda: len(it.problems) == 1)
-            assert it.config.trust_domain == "one"
-            it.write("istio", mesh="trustDomain: one")
-            await until(lambda: len(it.problems) == 0)
+async def test_invalid_config_is_reported_and_keeps_the_last_valid_one(server: ApiServer) -> None:
+    reader = MeshReader(server, "istio")
+    reader.write("istio", mesh="trustDomain: one")
+    async with reading(reader):
+        for text in ("trustDomain: [", "noSuchField: 1", "connectTimeout: never"):
+            reader.write("istio", mesh=text)
+            await until(lambda: len(reader.problems) == 1)
+            assert reader.config.trust_domain == "one"
+            reader.write("istio", mesh="trustDomain: one")
+            await until(lambda: len(reader.problems) == 0)
 
 
-async def test_a_wrong_config_at_first_is_the_defaults(server: ApiServer) -> None:
-    it = Rows(server, "istio")
-    it.write("istio", mesh="nonsense: 1")
-    async with reading(it):
-        assert it.config == MeshConfig()
-        assert [(p.code, p.file) for p in it.problems] == [("unknown-field", "ConfigMap istio-system/istio")]
+async def test_initially_invalid_config_leaves_the_defaults(server: ApiServer) -> None:
+    reader = MeshReader(server, "istio")
+    reader.write("istio", mesh="nonsense: 1")
+    async with reading(reader):
+        assert reader.config == MeshConfig()
+        assert [(p.code, p.file) for p in reader.problems] == [("unknown-field", "ConfigMap istio-system/istio")]
 
 
-async def test_the_shared_config_lies_below_and_a_wrong_layer_is_left_out(server: ApiServer) -> None:
-    it = Rows(server, "shared", "istio")
-    it.write("shared", mesh="{trustDomain: shared, rootNamespace: below}")
-    it.write("istio", mesh="trustDomain: own")
-    async with reading(it):
-        assert (it.config.trust_domain, it.config.root_namespace) == ("own", "below")
-        it.write("istio", mesh="trustDomain: [")
-        await until(lambda: it.config.trust_domain == "shared")
-        it.write("istio", mesh="trustDomain: own")
-        it.write("shared", mesh="noSuchField: 1")
-        await until(lambda: (it.config.trust_domain, it.config.root_namespace) == ("own", "istio-system"))
-        assert len(it.problems) == 1
+async def test_shared_config_is_the_lower_layer_and_invalid_layers_are_skipped(server: ApiServer) -> None:
+    reader = MeshReader(server, "shared", "istio")
+    reader.write("shared", mesh="{trustDomain: shared, rootNamespace: below}")
+    reader.write("istio", mesh="trustDomain: own")
+    async with reading(reader):
+        assert (reader.config.trust_domain, reader.config.root_namespace) == ("own", "below")
+        reader.write("istio", mesh="trustDomain: [")
+        await until(lambda: reader.config.trust_domain == "shared")
+        reader.write("istio", mesh="trustDomain: own")
+        reader.write("shared", mesh="noSuchField: 1")
+        await until(lambda: (reader.config.trust_domain, reader.config.root_namespace) == ("own", "istio-system"))
+        assert len(reader.problems) == 1

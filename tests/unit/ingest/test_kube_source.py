@@ -46,8 +46,8 @@ def pod(name: str, phase: str = "Running") -> dict[str, Any]:
     }
 
 
-class Reading:
-    """A source of an API server, and the tables that it fills."""
+class ApiServerReader:
+    """A source that reads from an API server, and the tables filled by it."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Reading:
         kinds = read_kinds(self.mesh.catalogue, ignored, included)
         self.source = KubeSource(self.client, batch, Ledger(self.problems), 0, origin, kinds, pace(), random.Random(1))
 
-    async def __aenter__(self) -> Reading:
+    async def __aenter__(self) -> ApiServerReader:
         await self.source.start()
         async with asyncio.timeout(20):
             await self.source.synced()
@@ -84,76 +84,78 @@ class Reading:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
-async def test_a_kind_is_read_when_it_is_defined_later_and_goes_with_its_definition(server: ApiServer) -> None:
-    async with Reading(server) as it:
-        assert not it.gateways()
+async def test_kind_is_read_while_its_definition_exists(server: ApiServer) -> None:
+    async with ApiServerReader(server) as reader:
+        assert not reader.gateways()
         server.put(definition(GATEWAY))
         server.put(gateway("a"))
-        await until(lambda: it.gateways() == {"a"})
+        await until(lambda: reader.gateways() == {"a"})
         server.delete(definition(GATEWAY))
-        await until(lambda: not it.gateways())
+        await until(lambda: not reader.gateways())
         server.put(definition(GATEWAY))
         server.put(gateway("b"))
-        await until(lambda: it.gateways() == {"b"})
+        await until(lambda: reader.gateways() == {"b"})
 
 
-async def test_a_kind_is_read_in_the_version_that_is_served_and_loses_nothing_when_that_changes(
+async def test_watch_follows_a_change_of_the_served_version(
     server: ApiServer,
 ) -> None:
-    def watched() -> list[str]:
+    def watched_versions() -> list[str]:
         return [
-            asked.version for asked in server.requests if asked.verb == "watch" and asked.resource.plural == "gateways"
+            request.version
+            for request in server.requests
+            if request.verb == "watch" and request.resource.plural == "gateways"
         ]
 
     server.put(definition(GATEWAY, "v1beta1"))
     server.put(gateway("a"))
-    async with Reading(server) as it:
-        assert it.gateways() == {"a"}
-        await until(lambda: watched() == ["v1beta1"])
+    async with ApiServerReader(server) as reader:
+        assert reader.gateways() == {"a"}
+        await until(lambda: watched_versions() == ["v1beta1"])
         server.put(definition(GATEWAY, "v1", "v1alpha3"))
         server.put(gateway("b"))
-        await until(lambda: it.gateways() == {"a", "b"})
-        await until(lambda: watched()[-1] == "v1")
-        await until(lambda: it.source.watches[GATEWAY.id].informer.versions.keys() == {("a", "a"), ("a", "b")})
+        await until(lambda: reader.gateways() == {"a", "b"})
+        await until(lambda: watched_versions()[-1] == "v1")
+        await until(lambda: reader.source.watches[GATEWAY.id].informer.versions.keys() == {("a", "a"), ("a", "b")})
 
 
-async def test_a_definition_in_no_version_that_we_read_keeps_nobody_waiting(server: ApiServer) -> None:
+async def test_definition_without_a_supported_version_is_ignored(server: ApiServer) -> None:
     server.put(definition(GATEWAY, "v2"))
-    async with Reading(server) as it:
-        assert not it.gateways()
+    async with ApiServerReader(server) as reader:
+        assert not reader.gateways()
         server.put(definition(GATEWAY, "v1"))
         server.put(gateway("a"))
-        await until(lambda: it.gateways() == {"a"})
+        await until(lambda: reader.gateways() == {"a"})
 
 
-async def test_objects_of_another_revision_are_left_out_and_go_when_they_become_so(server: ApiServer) -> None:
+async def test_objects_of_another_revision_are_ignored(server: ApiServer) -> None:
     server.put(definition(GATEWAY))
     server.put(gateway("ours", **{"istio.io/rev": "canary"}))
     server.put(gateway("theirs", **{"istio.io/rev": "stable"}))
     server.put(gateway("everybodys"))
-    async with Reading(server, DocumentOrigin(revision="canary")) as it:
-        assert it.gateways() == {"ours", "everybodys"}
+    async with ApiServerReader(server, DocumentOrigin(revision="canary")) as reader:
+        assert reader.gateways() == {"ours", "everybodys"}
         server.put(gateway("ours", **{"istio.io/rev": "stable"}))
-        await until(lambda: it.gateways() == {"everybodys"})
+        await until(lambda: reader.gateways() == {"everybodys"})
 
 
-async def test_pods_that_have_failed_are_not_there(server: ApiServer) -> None:
+async def test_failed_pods_are_ignored(server: ApiServer) -> None:
     server.put(pod("a"))
     server.put(pod("b", "Failed"))
-    async with Reading(server) as it:
-        assert it.pods() == {"a"}
+    async with ApiServerReader(server) as reader:
+        assert reader.pods() == {"a"}
         server.put(pod("a", "Failed"))
-        await until(lambda: it.pods() == set())
+        await until(lambda: reader.pods() == set())
 
 
 @pytest.mark.parametrize(
-    ("ignored", "included", "read"),
+    ("ignored", "included", "is_read"),
     [
         ((f"*.{NETWORKING}",), (), False),
         ((f"gateways.{NETWORKING}",), (), False),
@@ -161,43 +163,43 @@ async def test_pods_that_have_failed_are_not_there(server: ApiServer) -> None:
         ((f"sidecars.{NETWORKING}",), (), True),
     ],
 )
-async def test_kinds_are_ignored_and_included(
-    server: ApiServer, ignored: tuple[str, ...], included: tuple[str, ...], read: bool
+async def test_ignored_and_included_kinds(
+    server: ApiServer, ignored: tuple[str, ...], included: tuple[str, ...], is_read: bool
 ) -> None:
     for plain in definitions():
         server.put(plain)
     server.put(gateway("a"))
     server.put(pod("a"))
-    async with Reading(server, ignored=ignored, included=included) as it:
-        assert it.gateways() == ({"a"} if read else set())
-        assert it.pods() == {"a"}
+    async with ApiServerReader(server, ignored=ignored, included=included) as reader:
+        assert reader.gateways() == ({"a"} if is_read else set())
+        assert reader.pods() == {"a"}
 
 
-async def test_of_another_cluster_only_what_runs_in_it_is_read(server: ApiServer) -> None:
+async def test_only_registry_kinds_of_a_remote_cluster_are_read(server: ApiServer) -> None:
     for plain in definitions():
         server.put(plain)
     server.put(gateway("a"))
     server.put(pod("a"))
-    async with Reading(server, DocumentOrigin("west", own=False)) as it:
-        assert not it.gateways()
-        assert [key for key, _ in POD.table(it.mesh).rows()] == [RegistryKey("west", "a", "a")]
-        assert list(it.problems) == []
-        await it.source.stop()
-        await it.source.forget()
-        assert not it.pods()
+    async with ApiServerReader(server, DocumentOrigin("west", own=False)) as reader:
+        assert not reader.gateways()
+        assert [key for key, _ in POD.table(reader.mesh).rows()] == [RegistryKey("west", "a", "a")]
+        assert list(reader.problems) == []
+        await reader.source.stop()
+        await reader.source.forget()
+        assert not reader.pods()
 
 
 async def test_readiness_waits_for_every_kind(server: ApiServer) -> None:
     for plain in definitions():
         server.put(plain)
-    server.faults.refuse(503, times=10, matching=lambda asked: asked.resource.plural == "sidecars")
-    async with Reading(server) as it:
+    server.faults.refuse(503, times=10, matching=lambda request: request.resource.plural == "sidecars")
+    async with ApiServerReader(server) as reader:
         assert server.faults.spent
-        assert all(watch.settled.is_set() for watch in it.source.watches.values())
-        assert len(it.source.watches) == len(list(CATALOGUE))
+        assert all(watch.settled.is_set() for watch in reader.source.watches.values())
+        assert len(reader.source.watches) == len(list(CATALOGUE))
 
 
-def test_plurals() -> None:
+def test_plural_of_a_kind() -> None:
     assert [
         plural_of(GroupKind("", name))
         for name in ("Ingress", "AuthorizationPolicy", "Gateway", "ServiceEntry", "Telemetry", "Pod")

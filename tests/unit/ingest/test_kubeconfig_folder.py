@@ -23,7 +23,7 @@ WEST = {
 
 
 @pytest.mark.parametrize(
-    ("plain", "wanted"),
+    ("plain", "expected"),
     [
         ({**WEST, "current-context": "b"}, "west"),
         ({**WEST, "current-context": "c"}, "east"),
@@ -32,17 +32,17 @@ WEST = {
         ({"contexts": [{"name": "a"}], "clusters": [{"name": "z"}]}, "z"),
     ],
 )
-def test_which_cluster_a_kubeconfig_is_for(plain: dict[str, Any], wanted: str) -> None:
-    assert cluster_of(plain) == wanted
+def test_cluster_of_a_kubeconfig(plain: dict[str, Any], expected: str) -> None:
+    assert cluster_of(plain) == expected
 
 
 @pytest.mark.parametrize("plain", [{}, [], None, "text", {"clusters": []}])
-def test_a_kubeconfig_without_a_cluster_is_none(plain: Any) -> None:
+def test_kubeconfig_without_a_cluster_is_rejected(plain: Any) -> None:
     with pytest.raises(ValueError, match=r"not a mapping|contains no cluster"):
         cluster_of(plain)
 
 
-def test_only_files_of_yaml_are_read(tmp_path: pathlib.Path) -> None:
+def test_only_yaml_files_are_read(tmp_path: pathlib.Path) -> None:
     for name in ("a.yaml", "b.yml", "c.json", ".d.yaml"):
         (tmp_path / name).write_text("clusters: [{name: x}]")
     (tmp_path / "e.yaml").write_text("clusters: [")
@@ -50,7 +50,7 @@ def test_only_files_of_yaml_are_read(tmp_path: pathlib.Path) -> None:
     assert read_kubeconfigs(str(tmp_path / "none")) == {}
 
 
-async def test_clusters_join_change_and_leave_with_their_files(tmp_path: pathlib.Path) -> None:
+async def test_clusters_follow_their_files(tmp_path: pathlib.Path) -> None:
     servers = [ApiServer() for _ in range(3)]
     for server in servers:
         await server.start()
@@ -65,7 +65,7 @@ async def test_clusters_join_change_and_leave_with_their_files(tmp_path: pathlib
         server.put(plain)
     problems = ProblemStore(lambda _: None)
     options = Options("Kubernetes", "istio-system", folder=str(tmp_path))
-    remote = RemoteClusters(client_of(servers[0]), options, clusters._join, problems, pace(), chance(1), Metrics())
+    remote = RemoteClusters(client_of(servers[0]), options, clusters.join, problems, pace(), chance(1), Metrics())
     (tmp_path / "one.yaml").write_text(yaml.safe_dump(kubeconfig(servers[1])).replace("test", "west"))
     await remote.start()
     await remote.synced()
@@ -80,7 +80,7 @@ async def test_clusters_join_change_and_leave_with_their_files(tmp_path: pathlib
     )
     await until(lambda: len(problems) == 1)
     assert [(problem.code, problem.file) for problem in problems] == [("bad-kubeconfig", f"{tmp_path}/two.yaml")]
-    assert list(remote.clusters) == ["test"], "what cannot be used leaves a cluster as it was"
+    assert list(remote.clusters) == ["test"], "an unusable kubeconfig keeps the last usable one"
     await remote.stop()
     for server in servers:
         await server.stop()

@@ -1,4 +1,4 @@
-"""Which of several sources has an object, and how many problems there are of each sort."""
+"""Ownership of objects among several sources, and problem counts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def entry(host: str) -> Plain:
     )
 
 
-def test_of_two_sources_the_one_of_the_lower_rank_has_the_object_whatever_they_are_called() -> None:
+def test_source_with_the_lower_rank_owns_the_object() -> None:
     ledger = Ledger(ProblemStore())
     first, second = ledger.source(0, "z"), ledger.source(1, "a")
-    ((_, _, had),) = second.replace("d", [decode_document(entry("second.example.com"))])
-    ((_, _, has),) = first.replace("d", [decode_document(entry("first.example.com"))])
-    assert (had.spec.hosts, has.spec.hosts) == (("second.example.com",), ("first.example.com",))
-    ((_, _, back),) = first.remove("d")
-    assert back.spec.hosts == ("second.example.com",)
+    ((_, _, low_priority),) = second.replace("d", [decode_document(entry("second.example.com"))])
+    ((_, _, high_priority),) = first.replace("d", [decode_document(entry("first.example.com"))])
+    assert (low_priority.spec.hosts, high_priority.spec.hosts) == (("second.example.com",), ("first.example.com",))
+    ((_, _, restored),) = first.remove("d")
+    assert restored.spec.hosts == ("second.example.com",)
 
 
-def test_problems_are_counted_once_wherever_they_are_found() -> None:
-    counted: list[tuple[str, int]] = []
-    store = ProblemStore(lambda problem: None, lambda code, severity, count: counted.append((code, count)))
+def test_equal_problems_from_several_sources_are_counted_once() -> None:
+    counts: list[tuple[str, int]] = []
+    store = ProblemStore(lambda problem: None, lambda code, severity, count: counts.append((code, count)))
     one, other = (Problem(code=code, message="no") for code in ("one", "other"))
     store.replace(("file", "x"), [one, other])
     store.replace(("file", "y"), [one])
     store.replace(("file", "x"), [])
     store.replace(("file", "y"), [])
-    assert counted == [("one", 1), ("other", 1), ("other", 0), ("one", 0)]
+    assert counts == [("one", 1), ("other", 1), ("other", 0), ("one", 0)]

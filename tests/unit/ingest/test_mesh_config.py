@@ -19,12 +19,12 @@ from testing.mesh.clock import VirtualClock
 
 def mesh(*layers: str) -> MeshConfig:
     config, problems = decode_mesh_config([yaml.safe_load(layer) for layer in layers])
-    assert {p.code for p in problems} <= {"no-effect"}  # test_without_effect.py says of which fields
+    assert {p.code for p in problems} <= {"no-effect"}  # test_without_effect.py tests which fields
     assert config is not None
     return config
 
 
-def test_the_defaults() -> None:
+def test_defaults() -> None:
     config = mesh("")
     assert config == MeshConfig() == mesh()
     assert (config.trust_domain, config.root_namespace, config.ingress_class) == (
@@ -55,17 +55,17 @@ def test_the_defaults() -> None:
     )
 
 
-def test_what_is_written_replaces_and_what_is_not_stays() -> None:
+def test_set_fields_replace_defaults() -> None:
     config = mesh(
         "{outboundTrafficPolicy: {}, connectTimeout: 1.5s, accessLogFile: /dev/stdout, localityLbSetting: {failover: [{from: a, to: b}]}}"
     )
-    assert config.outbound_traffic_policy.mode == "REGISTRY_ONLY"  # an empty message is one of protobuf's defaults
+    assert config.outbound_traffic_policy.mode == "REGISTRY_ONLY"  # an empty message has protobuf's defaults
     assert config.locality_lb_setting.enabled is None
     assert config.connect_timeout == Duration.of(1.5)
     assert config.trust_domain == "cluster.local"
 
 
-def test_what_merges() -> None:
+def test_layers_are_merged() -> None:
     config = mesh(
         """
         defaultConfig: {statusPort: 15000, proxyMetadata: {a: "1", b: "1"}, proxyHeaders: {server: {value: x}, requestId: {disabled: true}}}
@@ -96,7 +96,7 @@ def test_what_merges() -> None:
     assert config.trust_domain_aliases == ("a", "b", "z")
 
 
-def test_names_are_taken_in_both_spellings() -> None:
+def test_field_names_in_camel_and_snake_case() -> None:
     config = mesh(
         "{trust_domain: a, default_config: {proxy_metadata: {some_key: v}}, mesh_mTLS: {min_protocol_version: TLSV1_3}}"
     )
@@ -177,7 +177,7 @@ def test_names_are_taken_in_both_spellings() -> None:
         ),
     ],
 )
-def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
+def test_invalid_mesh_config_is_rejected(text: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is None
     assert [(p.code, p.path, str(p.object.kind)) for p in problems if p.code != "no-effect"] == [
@@ -195,7 +195,7 @@ def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
         ("[::1]:0", ["bad-port"]),
     ],
 )
-def test_an_address_of_ipv6_is_in_brackets(address: str, expected: list[str]) -> None:
+def test_ipv6_address_requires_brackets(address: str, expected: list[str]) -> None:
     _, problems = decode_mesh_config([{"defaultConfig": {"statsdUdpAddress": address}}])
     assert [(p.code, p.path) for p in problems if p.code != "no-effect"] == [
         (code, "defaultConfig.statsdUdpAddress") for code in expected
@@ -211,7 +211,7 @@ def test_an_address_of_ipv6_is_in_brackets(address: str, expected: list[str]) ->
         ("{address: 'fs:///etc/mesh', tlsSettings: {mode: DISABLE}}", "no-effect", "tlsSettings"),
     ],
 )
-def test_a_source_that_is_ignored_is_told_of(source: str, code: str, path: str) -> None:
+def test_ignored_config_source_is_reported(source: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(f"{{configSources: [{source}]}}")])
     assert config is not None
     assert [(p.code, p.path, str(p.severity)) for p in problems] == [(code, f"configSources[0].{path}", "warning")]
@@ -226,13 +226,15 @@ def test_a_source_that_is_ignored_is_told_of(source: str, code: str, path: str) 
         ("{networks: {a: {gateways: [{address: 'a b', port: 1}]}}}", "bad-host", "networks[a].gateways[0].address"),
     ],
 )
-def test_wrong_mesh_networks_are_none(text: str, code: str, path: str) -> None:
+def test_invalid_mesh_networks_are_rejected(text: str, code: str, path: str) -> None:
     networks, problems = decode_mesh_networks(yaml.safe_load(text))
     assert networks is None
     assert [(p.code, p.path, str(p.object.kind)) for p in problems] == [(code, path, "MeshNetworks")]
 
 
-class World:
+class MeshFolder:
+    """Mesh config and networks loaded from files of a folder."""
+
     def __init__(self, folder: pathlib.Path) -> None:
         self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
         self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
@@ -244,16 +246,16 @@ class World:
         return self.mesh.mesh.peek(key)
 
 
-def test_without_files_the_defaults_hold(tmp_path: pathlib.Path) -> None:
-    world = World(tmp_path / "none")
-    assert world.row("mesh") == MeshConfig()
-    assert world.row("networks") == MeshNetworks()
+def test_defaults_apply_without_files(tmp_path: pathlib.Path) -> None:
+    mesh_folder = MeshFolder(tmp_path / "none")
+    assert mesh_folder.row("mesh") == MeshConfig()
+    assert mesh_folder.row("networks") == MeshNetworks()
 
 
-def test_a_wrong_file_at_the_start_leaves_the_defaults(tmp_path: pathlib.Path) -> None:
+def test_initially_invalid_file_leaves_the_defaults(tmp_path: pathlib.Path) -> None:
     (tmp_path / "mesh").write_text("accessLogFile: /dev/stdout\ntrustDomian: a\n")
     (tmp_path / "networks").write_text("networks: {}\n---\nnetworks: {}\n")
-    world = World(tmp_path)
-    assert world.row("mesh") == MeshConfig()
-    found = sorted((p.code, p.path, pathlib.Path(p.file).name, p.line) for p in world.problems)
-    assert found == [("too-many-documents", "", "networks", 3), ("unknown-field", "trustDomian", "mesh", 2)]
+    mesh_folder = MeshFolder(tmp_path)
+    assert mesh_folder.row("mesh") == MeshConfig()
+    problems = sorted((p.code, p.path, pathlib.Path(p.file).name, p.line) for p in mesh_folder.problems)
+    assert problems == [("too-many-documents", "", "networks", 3), ("unknown-field", "trustDomian", "mesh", 2)]

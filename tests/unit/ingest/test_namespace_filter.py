@@ -1,4 +1,4 @@
-"""discoverySelectors: which namespaces count, and namespaces that join and leave live."""
+"""discoverySelectors: selection of namespaces, and changes of the selection at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilot.mesh.registry.services import service_refs
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, rows_of
 
-ON = "{matchLabels: {mesh: 'on'}}"
+MESH_ON = "{matchLabels: {mesh: 'on'}}"
 TEAMS = "{matchExpressions: [{key: team, operator: In, values: [red, blue]}]}"
 
 
@@ -38,27 +38,27 @@ def mesh(*selectors: str) -> str:
     return f"discoverySelectors: [{', '.join(selectors)}]"
 
 
-def set_mesh(world: World, text: str) -> None:
+def set_mesh(harness: World, text: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is not None, problems
-    world.commit([("MeshConfig", "mesh", config)])
+    harness.commit([("MeshConfig", "mesh", config)])
 
 
-def seen(world: World) -> list[str]:
-    return sorted(f"{ref.hostname.partition('.')[0]}.{ref.namespace}" for ref in service_refs(world.mesh))
+def visible_services(harness: World) -> list[str]:
+    return sorted(f"{ref.hostname.partition('.')[0]}.{ref.namespace}" for ref in service_refs(harness.mesh))
 
 
-def everything(world: World) -> dict[Any, Object[Any]]:
-    tables = [kind.table(world.mesh) for kind in world.mesh.catalogue]
+def all_rows(harness: World) -> dict[Any, Object[Any]]:
+    tables = [kind.table(harness.mesh) for kind in harness.mesh.catalogue]
     return {(table.name, key): row for table in tables for key, row in table.rows()}
 
 
 @pytest.mark.parametrize(
-    ("selectors", "found"),
+    ("selectors", "expected"),
     [
         ((), ["a.a", "b.b", "c.c", "d.d"]),
-        ((ON,), ["a.a"]),
-        ((ON, TEAMS), ["a.a", "b.b"]),
+        ((MESH_ON,), ["a.a"]),
+        ((MESH_ON, TEAMS), ["a.a", "b.b"]),
         (("{matchLabels: {mesh: 'on', team: red}}",), []),
         (("{}",), ["a.a", "b.b", "c.c", "d.d"]),
         (("{matchExpressions: [{key: team, operator: NotIn, values: [red]}]}",), ["a.a", "c.c", "d.d"]),
@@ -67,17 +67,19 @@ def everything(world: World) -> dict[Any, Object[Any]]:
         (("{matchLabels: {kubernetes.io/metadata.name: d}}",), ["d.d"]),
     ],
 )
-def test_selectors_are_joined_by_or_and_their_parts_by_and(selectors: tuple[str, ...], found: list[str]) -> None:
-    made = World(mesh(*selectors))
-    made.set(rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{team: red}"), namespace("c", "{team: green}")]))
-    made.set(rows_of([service(name, name) for name in "abcd"]))
-    assert seen(made) == found
+def test_selectors_are_ored_and_their_terms_anded(selectors: tuple[str, ...], expected: list[str]) -> None:
+    harness = World(mesh(*selectors))
+    harness.set(
+        rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{team: red}"), namespace("c", "{team: green}")])
+    )
+    harness.set(rows_of([service(name, name) for name in "abcd"]))
+    assert visible_services(harness) == expected
 
 
-def test_objects_of_every_kind_count_only_in_selected_namespaces_and_a_node_always() -> None:
-    made = World(mesh(ON))
+def test_namespaced_objects_require_a_selected_namespace() -> None:
+    harness = World(mesh(MESH_ON))
     endpoint = [endpoint_slice("s", at("10.1.0.1", "p", namespace="b"), namespace="b"), pod("p", "10.1.0.1", "b")]
-    made.set(
+    harness.set(
         rows_of(
             [
                 namespace("a", "{mesh: 'on'}"),
@@ -89,51 +91,60 @@ def test_objects_of_every_kind_count_only_in_selected_namespaces_and_a_node_alwa
             ]
         )
     )
-    assert {name for name, _ in everything(made)} == {"Namespace", "Node"}
-    made.set(rows_of([rule("a")]))
-    assert len(DESTINATION_RULE.table(made.mesh)) == 1
+    assert {name for name, _ in all_rows(harness)} == {"Namespace", "Node"}
+    harness.set(rows_of([rule("a")]))
+    assert len(DESTINATION_RULE.table(harness.mesh)) == 1
 
 
-def test_a_namespace_joins_and_leaves_with_all_that_it_has() -> None:
-    made = World(mesh(ON))
+def test_namespace_joins_and_leaves_with_its_objects() -> None:
+    harness = World(mesh(MESH_ON))
     objects = [service("s", "b"), rule("b"), endpoint_slice("s", at("10.1.0.1"), namespace="b")]
-    made.set(rows_of([namespace("b", "{}"), *objects]))
-    assert seen(made) == []
-    made.set(rows_of([namespace("b", "{mesh: 'on'}")]))
-    assert (seen(made), len(DESTINATION_RULE.table(made.mesh))) == (["s.b"], 1)
-    made.set(rows_of([namespace("b", "{}")]))
-    assert (seen(made), len(DESTINATION_RULE.table(made.mesh)), len(ENDPOINT_SLICE.table(made.mesh))) == ([], 0, 0)
-    made.set(dict.fromkeys(rows_of([rule("b")]), None))
-    made.set(rows_of([namespace("b", "{mesh: 'on'}")]))
-    assert (seen(made), len(DESTINATION_RULE.table(made.mesh))) == (["s.b"], 0)
-    made.set(dict.fromkeys(rows_of([namespace("b", "{}")]), None))
-    assert seen(made) == []
+    harness.set(rows_of([namespace("b", "{}"), *objects]))
+    assert visible_services(harness) == []
+    harness.set(rows_of([namespace("b", "{mesh: 'on'}")]))
+    assert (visible_services(harness), len(DESTINATION_RULE.table(harness.mesh))) == (["s.b"], 1)
+    harness.set(rows_of([namespace("b", "{}")]))
+    assert (
+        visible_services(harness),
+        len(DESTINATION_RULE.table(harness.mesh)),
+        len(ENDPOINT_SLICE.table(harness.mesh)),
+    ) == ([], 0, 0)
+    harness.set(dict.fromkeys(rows_of([rule("b")]), None))
+    harness.set(rows_of([namespace("b", "{mesh: 'on'}")]))
+    assert (visible_services(harness), len(DESTINATION_RULE.table(harness.mesh))) == (["s.b"], 0)
+    harness.set(dict.fromkeys(rows_of([namespace("b", "{}")]), None))
+    assert visible_services(harness) == []
 
 
-def test_other_selectors_bring_and_take_namespaces_at_once() -> None:
-    made = World()
-    made.set(
+def test_changed_selectors_apply_immediately() -> None:
+    harness = World()
+    harness.set(
         rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{team: red}"), service("s", "a"), service("s", "b")])
     )
-    for text, found in ((mesh(ON), ["s.a"]), (mesh(TEAMS), ["s.b"]), ("{}", ["s.a", "s.b"]), (mesh(ON), ["s.a"])):
-        set_mesh(made, text)
-        assert seen(made) == found
+    for text, expected in (
+        (mesh(MESH_ON), ["s.a"]),
+        (mesh(TEAMS), ["s.b"]),
+        ("{}", ["s.a", "s.b"]),
+        (mesh(MESH_ON), ["s.a"]),
+    ):
+        set_mesh(harness, text)
+        assert visible_services(harness) == expected
 
 
-def test_a_namespace_is_judged_by_the_labels_that_it_has_in_its_cluster() -> None:
-    made = World(mesh(ON))
-    made.set(
+def test_namespace_is_selected_by_its_labels_in_each_cluster() -> None:
+    harness = World(mesh(MESH_ON))
+    harness.set(
         rows_of([namespace("a", "{mesh: 'on'}"), service("home", "a")])
         | rows_of([namespace("a", "{}"), service("west", "a")], "west")
     )
-    assert seen(made) == ["home.a"]
-    made.set(rows_of([namespace("a", "{}")]) | rows_of([namespace("a", "{mesh: 'on'}")], "west"))
-    assert seen(made) == ["west.a"]
+    assert visible_services(harness) == ["home.a"]
+    harness.set(rows_of([namespace("a", "{}")]) | rows_of([namespace("a", "{mesh: 'on'}")], "west"))
+    assert visible_services(harness) == ["west.a"]
 
 
 @pytest.mark.parametrize("run", range(8))
-def test_any_order_of_edits_leads_to_the_same_tables(seed: int, run: int) -> None:
-    chance = random.Random(f"{seed} {run}")
+def test_random_edits_lead_to_the_same_tables_as_a_fresh_start(seed: int, run: int) -> None:
+    rng = random.Random(f"{seed} {run}")
     slots = [
         [rows_of([namespace(n, labels)], c) for labels in ("{}", "{mesh: 'on'}", "{team: red}")]
         for n in "ab"
@@ -142,20 +153,20 @@ def test_any_order_of_edits_leads_to_the_same_tables(seed: int, run: int) -> Non
     slots += [[rows_of([service("s", n)], c)] for n in "ab" for c in ("Kubernetes", "west")] + [
         [rows_of([rule(n)])] for n in "ab"
     ]
-    meshes = ["{}", mesh(ON), mesh(ON, TEAMS), mesh("{}")]
-    live, text = World(), "{}"
-    have: list[Any] = [{} for _ in slots]
+    meshes = ["{}", mesh(MESH_ON), mesh(MESH_ON, TEAMS), mesh("{}")]
+    harness, text = World(), "{}"
+    current: list[Any] = [{} for _ in slots]
     for _ in range(40):
-        for index in chance.sample(range(len(slots)), chance.randint(0, 3)):
-            new = chance.choice([*slots[index], {}])
-            live.set(dict.fromkeys(have[index]) | new)
-            have[index] = new
-        if chance.random() < 0.3:
-            text = chance.choice(meshes)
-            set_mesh(live, text)
+        for index in rng.sample(range(len(slots)), rng.randint(0, 3)):
+            new = rng.choice([*slots[index], {}])
+            harness.set(dict.fromkeys(current[index]) | new)
+            current[index] = new
+        if rng.random() < 0.3:
+            text = rng.choice(meshes)
+            set_mesh(harness, text)
         scratch = World(text)
-        scratch.set({key: row for rows in have for key, row in rows.items()})
-        assert everything(live) == everything(scratch)
+        scratch.set({key: row for rows in current for key, row in rows.items()})
+        assert all_rows(harness) == all_rows(scratch)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +181,7 @@ def test_any_order_of_edits_leads_to_the_same_tables(seed: int, run: int) -> Non
         ("{matchExpressions: [{operator: Exists}]}", "discoverySelectors[0].matchExpressions[0].key"),
     ],
 )
-def test_a_selector_that_cannot_be_understood_is_refused(selector: str, path: str) -> None:
+def test_invalid_selector_is_rejected(selector: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(mesh(selector))])
     assert config is None
     assert [p.path for p in problems] == [path]

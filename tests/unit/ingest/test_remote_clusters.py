@@ -1,4 +1,4 @@
-"""Other clusters by Secrets: they join, change their credentials, break and leave while the control plane runs."""
+"""Remote clusters from Secrets: join, credential changes, failure and removal at run time."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def service(name: str) -> dict[str, Any]:
 
 
 class Clusters:
-    """An own cluster with Secrets, two others, and what is read from these."""
+    """A config cluster with Secrets, two remote clusters, and the tables filled from them."""
 
-    def __init__(self, own: ApiServer, west: ApiServer, east: ApiServer, deadline: float = 20.0) -> None:
-        self.own, self.west, self.east = own, west, east
+    def __init__(self, home: ApiServer, west: ApiServer, east: ApiServer, deadline: float = 20.0) -> None:
+        self.home, self.west, self.east = home, west, east
         self.mesh, self.clock, self.problems, self.metrics = (
             Mesh(),
             VirtualClock(),
@@ -55,30 +55,30 @@ class Clusters:
         )
         self.edits = 0
         self._batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self._committed)
-        self._ledger, self._choose = Ledger(self.problems), random.Random(1)
-        self.client = client_of(own)
+        self._ledger, self._rng = Ledger(self.problems), random.Random(1)
+        self.client = client_of(home)
         options = Options("Kubernetes", "istio-system", deadline=deadline)
-        self.remote = RemoteClusters(
-            self.client, options, self._join, self.problems, pace(), self._choose, self.metrics
-        )
+        self.remote = RemoteClusters(self.client, options, self.join, self.problems, pace(), self._rng, self.metrics)
 
     def _committed(self, commit: Any) -> None:
         self.edits += len(commit.edits)
 
-    def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
+    def join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
         client = ApiClient(credentials, timeouts=PATIENCE)
         origin = DocumentOrigin(cluster, own=False)
-        source = KubeSource(client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, pace(), self._choose)
-        return RemoteCluster(client, source, pace(), self._choose, self.metrics.cluster_status)
+        source = KubeSource(client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, pace(), self._rng)
+        return RemoteCluster(client, source, pace(), self._rng, self.metrics.cluster_status)
 
     def secret(self, name: str, **clusters: Any) -> None:
-        """Writes a Secret; each cluster is a server, a kubeconfig, or bytes that are none."""
+        """Write a Secret that maps each cluster to a server, a kubeconfig or invalid bytes."""
         metadata = {"name": name, "namespace": "istio-system", "labels": {"istio/multiCluster": "true"}}
         data = {cluster: base64.b64encode(_text(access)).decode() for cluster, access in clusters.items()}
-        self.own.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+        self.home.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 
-    def drop(self, name: str) -> None:
-        self.own.delete({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "istio-system"}})
+    def delete_secret(self, name: str) -> None:
+        self.home.delete(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "istio-system"}}
+        )
 
     def services(self) -> set[str]:
         self.clock.advance(1)
@@ -96,113 +96,113 @@ def _text(access: Any) -> bytes:
 
 @pytest.fixture
 async def servers() -> AsyncIterator[list[ApiServer]]:
-    made = [ApiServer() for _ in range(3)]
-    for server, name in zip(made, ("own", "a", "b"), strict=True):
+    api_servers = [ApiServer() for _ in range(3)]
+    for server, name in zip(api_servers, ("home", "a", "b"), strict=True):
         server.put(service(name))
         await server.start()
-    yield made
-    for server in made:
+    yield api_servers
+    for server in api_servers:
         await server.stop()
 
 
 @contextlib.asynccontextmanager
-async def reading(it: Clusters) -> AsyncIterator[Clusters]:
-    await it.remote.start()
+async def reading(clusters: Clusters) -> AsyncIterator[Clusters]:
+    await clusters.remote.start()
     try:
         async with asyncio.timeout(20):
-            await it.remote.synced()
-        yield it
+            await clusters.remote.synced()
+        yield clusters
     finally:
-        await it.remote.stop()
-        await it.client.close()
+        await clusters.remote.stop()
+        await clusters.client.close()
 
 
 async def test_clusters_join_and_leave(servers: list[ApiServer]) -> None:
-    it = Clusters(*servers)
-    it.secret("one", west=it.west)
-    async with reading(it):
-        assert it.services() == {"west/a"}
+    clusters = Clusters(*servers)
+    clusters.secret("one", west=clusters.west)
+    async with reading(clusters):
+        assert clusters.services() == {"west/a"}
         synced = 'istiod_remote_cluster_sync_status{cluster="west",cluster_type="remote",status="synced"} 1'
-        await until(lambda: it.metric(synced))
-        it.secret("two", east=it.east, Kubernetes=it.own)
-        await until(lambda: it.services() == {"west/a", "east/b"})
-        assert it.metric('istiod_managed_clusters{cluster_type="remote"} 2')
-        it.west.put(service("c"))
-        await until(lambda: it.services() == {"west/a", "west/c", "east/b"})
-        it.drop("one")
-        await until(lambda: it.services() == {"east/b"})
-        assert it.metric('istiod_remote_cluster_sync_status{cluster="west",cluster_type="remote",status="closed"} 1')
-        assert it.metric('remote_cluster_secret_events_total{event="delete"} 1')
+        await until(lambda: clusters.metric(synced))
+        clusters.secret("two", east=clusters.east, Kubernetes=clusters.home)
+        await until(lambda: clusters.services() == {"west/a", "east/b"})
+        assert clusters.metric('istiod_managed_clusters{cluster_type="remote"} 2')
+        clusters.west.put(service("c"))
+        await until(lambda: clusters.services() == {"west/a", "west/c", "east/b"})
+        clusters.delete_secret("one")
+        await until(lambda: clusters.services() == {"east/b"})
+        assert clusters.metric(
+            'istiod_remote_cluster_sync_status{cluster="west",cluster_type="remote",status="closed"} 1'
+        )
+        assert clusters.metric('remote_cluster_secret_events_total{event="delete"} 1')
 
 
-async def test_other_credentials_are_taken_without_an_edit_and_the_old_ones_used_until_then(
+async def test_rotated_credentials_apply_without_edits(
     servers: list[ApiServer],
 ) -> None:
-    it = Clusters(*servers)
-    it.secret("one", west=it.west)
-    async with reading(it):
-        assert it.services() == {"west/a"}
-        before = it.edits
-        it.west.tokens.service_account("istio-system", "reader", "other")
-        it.secret("one", west=kubeconfig(it.west, "unknown"))
-        await until(lambda: "unknown" in it.remote.clusters["west"].kubeconfig.decode())
-        it.west.faults.end_watches("abort")
-        it.west.put(service("c"))
-        await until(lambda: it.services() == {"west/a", "west/c"}, 5)
-        it.secret("one", west=kubeconfig(it.west, "other"))
-        await until(lambda: "other" in it.remote.clusters["west"].kubeconfig.decode())
-        it.west.tokens.by_value[ADMIN] = it.west.tokens.by_value[ADMIN]._replace(expired=True)
-        it.west.faults.end_watches("abort")
-        it.west.put(service("d"))
-        await until(lambda: it.services() == {"west/a", "west/c", "west/d"})
-        assert it.edits == before + 2
+    clusters = Clusters(*servers)
+    clusters.secret("one", west=clusters.west)
+    async with reading(clusters):
+        assert clusters.services() == {"west/a"}
+        before = clusters.edits
+        clusters.west.tokens.service_account("istio-system", "reader", "other")
+        clusters.secret("one", west=kubeconfig(clusters.west, "unknown"))
+        await until(lambda: "unknown" in clusters.remote.clusters["west"].kubeconfig.decode())
+        clusters.west.faults.end_watches("abort")
+        clusters.west.put(service("c"))
+        await until(lambda: clusters.services() == {"west/a", "west/c"}, 5)
+        clusters.secret("one", west=kubeconfig(clusters.west, "other"))
+        await until(lambda: "other" in clusters.remote.clusters["west"].kubeconfig.decode())
+        clusters.west.tokens.by_value[ADMIN] = clusters.west.tokens.by_value[ADMIN]._replace(expired=True)
+        clusters.west.faults.end_watches("abort")
+        clusters.west.put(service("d"))
+        await until(lambda: clusters.services() == {"west/a", "west/c", "west/d"})
+        assert clusters.edits == before + 2
 
 
-async def test_a_cluster_that_moves_to_another_server_has_what_is_there(servers: list[ApiServer]) -> None:
-    it = Clusters(*servers)
-    it.secret("one", west=it.west)
-    async with reading(it):
-        it.secret("one", west=it.east)
-        await until(lambda: it.services() == {"west/b"})
+async def test_cluster_can_move_to_another_server(servers: list[ApiServer]) -> None:
+    clusters = Clusters(*servers)
+    clusters.secret("one", west=clusters.west)
+    async with reading(clusters):
+        clusters.secret("one", west=clusters.east)
+        await until(lambda: clusters.services() == {"west/b"})
 
 
 @pytest.mark.parametrize("broken", [b"{", b"5", b"users: 5", b"clusters: [{name: a, cluster: 5}]", b"{}"])
-async def test_a_kubeconfig_that_cannot_be_used_is_told_of_and_changes_nothing(
-    servers: list[ApiServer], broken: bytes
-) -> None:
-    it = Clusters(*servers)
-    it.secret("one", west=it.west, east=broken)
-    async with reading(it):
-        assert it.services() == {"west/a"}
-        assert [(p.code, p.path) for p in it.problems] == [("bad-kubeconfig", "data[east]")]
-        it.secret("one", west=broken, east=it.east)
-        await until(lambda: it.services() == {"west/a", "east/b"})
-        assert [(p.code, p.path) for p in it.problems] == [("bad-kubeconfig", "data[west]")]
-        it.drop("one")
-        await until(lambda: not it.services())
-        assert list(it.problems) == []
+async def test_unusable_kubeconfig_is_reported_and_ignored(servers: list[ApiServer], broken: bytes) -> None:
+    clusters = Clusters(*servers)
+    clusters.secret("one", west=clusters.west, east=broken)
+    async with reading(clusters):
+        assert clusters.services() == {"west/a"}
+        assert [(p.code, p.path) for p in clusters.problems] == [("bad-kubeconfig", "data[east]")]
+        clusters.secret("one", west=broken, east=clusters.east)
+        await until(lambda: clusters.services() == {"west/a", "east/b"})
+        assert [(p.code, p.path) for p in clusters.problems] == [("bad-kubeconfig", "data[west]")]
+        clusters.delete_secret("one")
+        await until(lambda: not clusters.services())
+        assert list(clusters.problems) == []
 
 
-async def test_of_two_secrets_the_first_has_a_cluster_until_it_goes(servers: list[ApiServer]) -> None:
-    it = Clusters(*servers)
-    it.secret("b", west=it.west)
-    async with reading(it):
-        it.secret("a", west=it.east)
-        await until(lambda: len(it.remote._secrets) == 2)
-        assert it.services() == {"west/a"}
-        it.drop("b")
-        await until(lambda: it.services() == {"west/b"})
+async def test_first_secret_owns_a_cluster_until_deleted(servers: list[ApiServer]) -> None:
+    clusters = Clusters(*servers)
+    clusters.secret("b", west=clusters.west)
+    async with reading(clusters):
+        clusters.secret("a", west=clusters.east)
+        await until(lambda: len(clusters.remote._secrets) == 2)
+        assert clusters.services() == {"west/a"}
+        clusters.delete_secret("b")
+        await until(lambda: clusters.services() == {"west/b"})
 
 
-async def test_a_cluster_that_does_not_answer_is_waited_for_only_so_long(servers: list[ApiServer]) -> None:
-    it = Clusters(*servers, deadline=0.05)
-    await it.west.stop()
-    it.secret("one", west=it.west, east=it.east)
-    async with reading(it):
-        assert it.metric('remote_cluster_sync_timeouts_total{cluster="west"} 1')
-        await until(lambda: it.services() == {"east/b"})
-        await it.west.start()
-        await until(lambda: it.services() == {"west/a", "east/b"})
+async def test_start_does_not_wait_for_an_unreachable_cluster_past_the_deadline(servers: list[ApiServer]) -> None:
+    clusters = Clusters(*servers, deadline=0.05)
+    await clusters.west.stop()
+    clusters.secret("one", west=clusters.west, east=clusters.east)
+    async with reading(clusters):
+        assert clusters.metric('remote_cluster_sync_timeouts_total{cluster="west"} 1')
+        await until(lambda: clusters.services() == {"east/b"})
+        await clusters.west.start()
+        await until(lambda: clusters.services() == {"west/a", "east/b"})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_a_cluster_that_does_not_answer_is_waited_for_only_so_long(servers
         ("clusters", "insecureSkipTLSVerify", "insecure-skip-tls-verify", True),
     ],
 )
-async def test_what_runs_programs_or_reads_files_is_refused_unless_it_is_allowed(
+async def test_kubeconfig_options_that_run_programs_or_read_files_must_be_allowed(
     section: str, option: str, field: str, value: Any
 ) -> None:
     plain: dict[str, Any] = kubeconfig(ApiServer())

@@ -1,4 +1,4 @@
-"""What nodes of the graph keep and compare never changes under them: configuration, what is derived from it, and settings are frozen."""
+"""Immutability and defaults of configuration, mesh model and settings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import pilot.mesh
 import pilot.settings
 from pilot.config.base import Int32, Int64, Strict, UInt32, UInt64
 
-OWN_DEFAULTS = ("MeshConfig", "ProxyConfig")
+STRUCTS_WITH_OTHER_DEFAULTS = ("MeshConfig", "ProxyConfig")
 
 
 def classes(package: str, path: list[str]) -> Iterator[type]:
-    for found in pkgutil.walk_packages(path, f"{package}."):
-        if not found.name.endswith("__main__"):
-            module = importlib.import_module(found.name)
+    for module_info in pkgutil.walk_packages(path, f"{package}."):
+        if not module_info.name.endswith("__main__"):
+            module = importlib.import_module(module_info.name)
             yield from (
                 value
                 for value in vars(module).values()
@@ -32,44 +32,46 @@ def classes(package: str, path: list[str]) -> Iterator[type]:
             )
 
 
-def structs_of_the_model() -> list[type]:
-    """Return the structs of what users write and of what follows from it."""
-    found = [*classes("pilot.config", pilot.config.__path__), *classes("pilot.mesh", pilot.mesh.__path__)]
-    return sorted((kind for kind in found if issubclass(kind, msgspec.Struct)), key=lambda kind: kind.__name__)
+def model_structs() -> list[type]:
+    """Return the structs of configuration and of the mesh model."""
+    model_classes = [*classes("pilot.config", pilot.config.__path__), *classes("pilot.mesh", pilot.mesh.__path__)]
+    return sorted((cls for cls in model_classes if issubclass(cls, msgspec.Struct)), key=lambda cls: cls.__name__)
 
 
-def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
-    structs: list[Any] = structs_of_the_model()
+def test_model_structs_are_frozen() -> None:
+    structs: list[Any] = model_structs()
     assert len(structs) >= 350
-    assert [f"{kind.__module__}.{kind.__name__}" for kind in structs if not kind.__struct_config__.frozen] == []
+    assert [f"{cls.__module__}.{cls.__name__}" for cls in structs if not cls.__struct_config__.frozen] == []
 
 
 def test_settings_are_frozen() -> None:
     sections: list[Any] = [
-        kind for kind in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(kind)
+        cls for cls in classes("pilot.settings", pilot.settings.__path__) if dataclasses.is_dataclass(cls)
     ]
     assert len(sections) >= 20
-    assert [kind.__name__ for kind in sections if not kind.__dataclass_params__.frozen] == []
+    assert [cls.__name__ for cls in sections if not cls.__dataclass_params__.frozen] == []
 
 
-def test_what_a_message_of_istio_does_not_say_is_what_protobuf_takes_it_for() -> None:
-    found = classes("pilot.config", pilot.config.__path__)
-    messages = [kind for kind in found if issubclass(kind, Strict) and kind.__name__ not in OWN_DEFAULTS]
-    others = []
-    for kind in messages:
-        for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+def test_istio_messages_have_protobuf_defaults() -> None:
+    config_classes = classes("pilot.config", pilot.config.__path__)
+    messages = [
+        cls for cls in config_classes if issubclass(cls, Strict) and cls.__name__ not in STRUCTS_WITH_OTHER_DEFAULTS
+    ]
+    other_defaults = []
+    for cls in messages:
+        for field in msgspec.inspect.type_info(cls).fields:  # type: ignore[attr-defined]
             default = field.default
             if (
                 isinstance(default, int | float | str)
                 and not isinstance(field.type, msgspec.inspect.LiteralType)
                 and default
             ):
-                others.append(f"{kind.__name__}.{field.name} {default!r}")
+                other_defaults.append(f"{cls.__name__}.{field.name} {default!r}")
     assert len(messages) > 150
-    assert others == []
+    assert other_defaults == []
 
 
-ASSUMED = """
+DEFAULTS = """
 AddressFamiliesFacet.ipv4=True BackendObjectReference.kind=Service BackendRef.kind=Service BackendRef.weight=1 ContainerPort.protocol=TCP
 EgressListener.capture_mode=DEFAULT Endpoint.health=Healthy Endpoint.tls_mode=disabled EndpointPickerRef.kind=Service
 EndpointPickerRef.failure_mode=FailClose EndpointPort.protocol=TCP EndpointSlice.address_type=IPv4 ExtensionReaderFacet.fetched=True
@@ -99,24 +101,24 @@ WorkloadMtls.mode=PERMISSIVE XBackend.protocol=HTTP
 """
 
 
-def test_what_is_taken_for_said_where_nobody_says_it() -> None:
-    """Fields that have a default other than protobuf's: of Kubernetes, of the Gateway API, of the mesh config, and of what proxies are."""
-    found: list[str] = []
-    for kind in structs_of_the_model():
-        if not issubclass(kind, Strict) or kind.__name__ in OWN_DEFAULTS:
-            said = ((field.name, field.default) for field in msgspec.structs.fields(kind))
-            found += [
-                f"{kind.__name__}.{name}={default}"
-                for name, default in said
+def test_other_defaults() -> None:
+    """Kubernetes, the Gateway API, the mesh config and proxies have defaults other than those of protobuf."""
+    actual: list[str] = []
+    for cls in model_structs():
+        if not issubclass(cls, Strict) or cls.__name__ in STRUCTS_WITH_OTHER_DEFAULTS:
+            defaults = ((field.name, field.default) for field in msgspec.structs.fields(cls))
+            actual += [
+                f"{cls.__name__}.{name}={default}"
+                for name, default in defaults
                 if isinstance(default, int | float | str) and default
             ]
-    assert found == ASSUMED.split()
+    assert actual == DEFAULTS.split()
 
 
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [(Int32, -(2**31), 2**31 - 1), (Int64, -(2**63), 2**63 - 1), (UInt32, 0, 2**32 - 1), (UInt64, 0, None)],
 )
-def test_numbers_have_the_bounds_of_protobuf(kind: Any, low: int, high: int | None) -> None:
+def test_integer_bounds(kind: Any, low: int, high: int | None) -> None:
     bounds = msgspec.inspect.type_info(kind)
     assert (bounds.ge, bounds.le) == (low, high)  # type: ignore[attr-defined]

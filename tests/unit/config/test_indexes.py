@@ -1,4 +1,4 @@
-"""Under which buckets rows of tables are found again."""
+"""Index functions of tables."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ RULE, ROUTES = (GroupKind("networking.istio.io", kind) for kind in ("Destination
 
 
 @pytest.mark.parametrize(
-    ("hosts", "found"), [((), ()), (("a.b", "c.*"), ()), (("a.b", "*.c"), (True,)), (("*",), (True,))]
+    ("hosts", "expected"), [((), ()), (("a.b", "c.*"), ()), (("a.b", "*.c"), (True,)), (("*",), (True,))]
 )
-def test_objects_of_wildcard_hosts_are_found_by_that(hosts: tuple[str, ...], found: tuple[bool, ...]) -> None:
-    assert has_wildcard(KEY, Object(ROUTES, "shop", "a", VirtualService(hosts=hosts))) == found
+def test_wildcard_host_index(hosts: tuple[str, ...], expected: tuple[bool, ...]) -> None:
+    assert has_wildcard(KEY, Object(ROUTES, "shop", "a", VirtualService(hosts=hosts))) == expected
 
 
-@pytest.mark.parametrize(("host", "found"), [("a.b", ()), ("*.b", ("shop",)), ("*", ("shop",))])
-def test_rules_of_wildcard_hosts_are_found_by_their_namespace(host: str, found: tuple[str, ...]) -> None:
-    assert wildcard_rules(KEY, Object(RULE, "shop", "a", DestinationRule(host=host))) == found
+@pytest.mark.parametrize(("host", "expected"), [("a.b", ()), ("*.b", ("shop",)), ("*", ("shop",))])
+def test_wildcard_rule_index(host: str, expected: tuple[str, ...]) -> None:
+    assert wildcard_rules(KEY, Object(RULE, "shop", "a", DestinationRule(host=host))) == expected
 
 
-@pytest.mark.parametrize(("names", "found"), [((), set()), (("*",), set()), ((".", "b", "c"), {"b", "c"})])
-def test_objects_are_found_by_the_namespaces_that_they_are_exported_to_by_name(
-    names: tuple[str, ...], found: set[str]
-) -> None:
-    assert exported_by_name(KEY, Object(RULE, "shop", "a", DestinationRule(host="a.b", export_to=names))) == found
+@pytest.mark.parametrize(("names", "expected"), [((), set()), (("*",), set()), ((".", "b", "c"), {"b", "c"})])
+def test_export_namespace_index(names: tuple[str, ...], expected: set[str]) -> None:
+    assert exported_by_name(KEY, Object(RULE, "shop", "a", DestinationRule(host="a.b", export_to=names))) == expected
 
 
-def test_objects_are_found_by_what_they_delegate_to() -> None:
+def test_delegate_index() -> None:
     http = (
         HTTPRoute(delegate=Delegate(name="b", namespace="other")),
         HTTPRoute(),

@@ -1,4 +1,4 @@
-"""What the text of a problem says, and what is known of it for programs."""
+"""Text and plain data of problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.config.problem import ObjectRef, Problem, Severity, below, each, erro
 
 RULE = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "shop", "web")
 CLASS = ObjectRef(GroupKind("gateway.networking.k8s.io", "GatewayClass"), "", "istio")
-NAMED = f"{GroupKind(NETWORKING, 'DestinationRule')} shop/web"
+RULE_TEXT = f"{GroupKind(NETWORKING, 'DestinationRule')} shop/web"
 
 
 @pytest.mark.parametrize(
@@ -17,23 +17,23 @@ NAMED = f"{GroupKind(NETWORKING, 'DestinationRule')} shop/web"
     [
         (Problem(code="c", message="m"), "error c: m"),
         (Problem(code="c", path="a.b", message="m"), "error c: a.b: m"),
-        (Problem(code="c", object=RULE, message="m", severity=Severity.WARNING), f"warning c: {NAMED}: m"),
+        (Problem(code="c", object=RULE, message="m", severity=Severity.WARNING), f"warning c: {RULE_TEXT}: m"),
         (
             Problem(code="c", object=RULE, path="spec.host", message="m", file="a.yaml", line=7),
-            f"a.yaml:7: error c: {NAMED} spec.host: m",
+            f"a.yaml:7: error c: {RULE_TEXT} spec.host: m",
         ),
         (Problem(code="c", message="m", file="a.yaml", severity=Severity.NOTICE), "a.yaml: notice c: m"),
         (Problem(code="c", object=CLASS, message="m"), f"error c: {CLASS.kind} istio: m"),
     ],
 )
-def test_the_text_of_a_problem(problem: Problem, text: str) -> None:
+def test_problem_text(problem: Problem, text: str) -> None:
     assert str(problem) == text
 
 
-def test_what_is_known_of_a_problem_is_there_without_what_is_not() -> None:
+def test_plain_problem_omits_empty_fields() -> None:
     assert plain_problem(Problem(code="c", message="m")) == {"severity": "error", "code": "c", "message": "m"}
-    whole = Problem(code="c", object=RULE, path="spec", message="m", severity=Severity.WARNING, file="a.yaml", line=3)
-    assert plain_problem(whole) == {
+    problem = Problem(code="c", object=RULE, path="spec", message="m", severity=Severity.WARNING, file="a.yaml", line=3)
+    assert plain_problem(problem) == {
         "severity": "warning",
         "code": "c",
         "group": NETWORKING,
@@ -47,9 +47,9 @@ def test_what_is_known_of_a_problem_is_there_without_what_is_not() -> None:
     }
 
 
-def test_paths_are_completed_from_the_inside() -> None:
-    found = [error("c", "", "m"), warning("c", "x", "m"), error("c", "[0].y", "m")]
-    assert [(p.path, p.severity) for p in below("spec", found)] == [
+def test_paths_are_prefixed() -> None:
+    problems = [error("c", "", "m"), warning("c", "x", "m"), error("c", "[0].y", "m")]
+    assert [(p.path, p.severity) for p in below("spec", problems)] == [
         ("spec", Severity.ERROR),
         ("spec.x", Severity.WARNING),
         ("spec[0].y", Severity.ERROR),

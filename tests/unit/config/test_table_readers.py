@@ -1,4 +1,4 @@
-"""Derivations read kinds through `Kind`, which adds derived objects, and every other table in one module."""
+"""Rules for reading tables: derivations read kinds through `Kind`, and every other table in one module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READERS = {
     "nacks": "mesh/tables/nacks.py",
     "authority_roots": "mesh/tables/trust.py",
 }
-"""The only module that reads each table that holds no kind."""
+"""Tables that do not belong to a kind, and the only module that may read each."""
 
 
 def reads(source: str) -> Iterator[tuple[str, int]]:
@@ -42,17 +42,17 @@ def reads_below(*folders: str) -> set[tuple[str, str]]:
     return {(name, f"{path.relative_to(ROOT)}") for path in files for name, _ in reads(path.read_text())}
 
 
-def test_derivations_read_tables_in_one_module_each_and_kinds_through_the_kind() -> None:
+def test_each_table_is_read_in_one_module() -> None:
     assert {name for name, value in vars(Mesh()).items() if isinstance(value, Table)} == set(READERS)
     assert reads_below("mesh", "envoy") == set(READERS.items())
 
 
-def test_every_form_of_a_read_is_recognised() -> None:
+def test_all_forms_of_reads_are_recognised() -> None:
     source = "def f(db: Mesh) -> None:\n    db.mesh.get(key)\n    GATEWAY.table(db).get(key)\n    db.tables['Pod']"
     assert set(reads(source)) == {("mesh", 2), ("table", 3), ("tables", 4)}
 
 
-def test_kinds_have_their_sources_as_soon_as_a_database_can_be_made() -> None:
+def test_kinds_have_their_sources() -> None:
     names = {kind.id.name for kind in CATALOGUE if kind.sources}
     assert names == {"VirtualService", "Gateway", "DestinationRule", "ServiceEntry", "TrafficExtension"}
     assert [source.rows.__name__ for source in VIRTUAL_SERVICE.sources] == [
@@ -63,14 +63,14 @@ def test_kinds_have_their_sources_as_soon_as_a_database_can_be_made() -> None:
     assert [source.rows.__name__ for source in GATEWAY.sources] == ["gateways_of_listeners", "gateways_of_ingresses"]
 
 
-def test_a_source_that_comes_after_a_database_is_an_error() -> None:
+def test_source_cannot_be_added_after_a_database_exists() -> None:
     Mesh()
     with pytest.raises(RuntimeError, match="a database already exists"):
         SIDECAR.add_source(lambda db: {})
     assert SIDECAR.sources == ()
 
 
-def test_a_source_is_read_only_where_it_is_enabled() -> None:
+def test_disabled_source_is_not_read() -> None:
     db = Mesh()
     SERVICE_ENTRY.all_keys(db)
     assert {node.fn.__name__ for node in db.live_nodes()} == {"every networking.istio.io/ServiceEntry"}

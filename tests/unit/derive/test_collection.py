@@ -13,7 +13,7 @@ Row = tuple[str, int]
 
 
 class World(Database):
-    """`words` are rows of the collection; of each pair in `pairs` two rows follow."""
+    """A database where `words` holds rows of the collection and each pair in `pairs` yields two more."""
 
     def __init__(self, pairs: int = 3) -> None:
         super().__init__()
@@ -60,8 +60,8 @@ words: Collection[str, Row] = Collection("word", "word")
 words.add_source(rows_of_pairs)
 words.add_source(spare_rows)
 only_table: Collection[str, Row] = Collection("word", "word")
-switched_off: Collection[str, Row] = Collection("word", "word")
-switched_off.add_source(rows_of_pairs, enabled=lambda db: False)
+disabled_source: Collection[str, Row] = Collection("word", "word")
+disabled_source.add_source(rows_of_pairs, enabled=lambda db: False)
 
 
 @derived
@@ -102,7 +102,7 @@ def refresh(db: World, nodes: dict[str, Any]) -> list[str]:
     return sorted(db.ran)
 
 
-def test_the_rows_are_those_of_the_table_and_of_every_source_in_this_rank() -> None:
+def test_table_rows_precede_source_rows_in_order() -> None:
     db = World()
     db.commit([(db.words, "w", ("above", 1)), (db.words, "p1/r", ("own", 1))])
     assert words.get(db, "w") == ("above", 1)
@@ -114,7 +114,7 @@ def test_the_rows_are_those_of_the_table_and_of_every_source_in_this_rank() -> N
     assert words.all_keys(db) == ("p0/l", "p0/r", "p1/l", "p1/r", "p2/l", "p2/r", "spare", "w")
 
 
-def test_a_bucket_holds_keys_of_all_sources_sorted_but_not_of_rows_that_another_stands_before() -> None:
+def test_bucket_keys_are_sorted_without_shadowed_rows() -> None:
     db = World()
     db.commit([(db.words, "p1/r", ("own", 1)), (db.words, "p1/la", ("above", 1))])
     assert words.keys(db, "initial", "a") == ("p0/l", "p1/l", "p1/la", "p2/l")
@@ -123,7 +123,7 @@ def test_a_bucket_holds_keys_of_all_sources_sorted_but_not_of_rows_that_another_
     assert words.keys(db, "initial", "z") == ()
 
 
-def test_the_buckets_of_an_index_are_those_that_hold_a_row_of_any_source() -> None:
+def test_index_buckets_cover_all_sources() -> None:
     db = World(1)
     nodes = watch_all(db)
     assert nodes["initials"].value == ("a", "b", "s") == words.buckets(db, "initial")
@@ -136,7 +136,7 @@ def test_the_buckets_of_an_index_are_those_that_hold_a_row_of_any_source() -> No
     assert nodes["initials"].value == ("c", "s", "z")
 
 
-def test_a_change_of_one_derived_row_reaches_the_readers_of_that_row_only() -> None:
+def test_derived_row_change_reaches_only_its_readers() -> None:
     db = World()
     nodes = watch_all(db)
     assert set(db.set(db.pairs, "p1", (("a9", 1), ("b1", 1)))) == {nodes["p1/l"]}
@@ -144,7 +144,7 @@ def test_a_change_of_one_derived_row_reaches_the_readers_of_that_row_only() -> N
     assert nodes["p1/l"].value == ("a9", 1)
 
 
-def test_a_derived_row_that_moves_reaches_the_two_buckets() -> None:
+def test_derived_row_that_changes_bucket_reaches_both_buckets() -> None:
     db = World()
     nodes = watch_all(db)
     assert set(db.set(db.pairs, "p1", (("a1", 1), ("s1", 1)))) == {nodes["p1/r"], nodes["b"], nodes["s"]}
@@ -153,7 +153,7 @@ def test_a_derived_row_that_moves_reaches_the_two_buckets() -> None:
     assert nodes["s"].value == ("p1/r", "spare")
 
 
-def test_a_derived_row_that_comes_or_goes_reaches_the_list_of_keys() -> None:
+def test_added_or_removed_derived_row_reaches_the_key_list() -> None:
     db = World()
     nodes = watch_all(db)
     db.set(db.pairs, "p1", None)
@@ -164,7 +164,7 @@ def test_a_derived_row_that_comes_or_goes_reaches_the_list_of_keys() -> None:
     assert nodes["a"].value == ("p0/l", "p1/l", "p2/l")
 
 
-def test_a_row_of_the_table_that_comes_before_a_derived_one_reaches_its_readers() -> None:
+def test_table_row_that_shadows_a_derived_row_reaches_its_readers() -> None:
     db = World()
     nodes = watch_all(db)
     db.set(db.words, "p1/l", ("zero", 1))
@@ -178,7 +178,7 @@ def test_a_row_of_the_table_that_comes_before_a_derived_one_reaches_its_readers(
     assert nodes["a"].value == ("p0/l", "p1/l", "p2/l")
 
 
-def test_derived_rows_that_come_out_equal_reach_nobody() -> None:
+def test_equal_derived_rows_reach_no_reader() -> None:
     db = World()
     nodes = watch_all(db)
     rows = rows_of_pairs(db)
@@ -188,7 +188,7 @@ def test_derived_rows_that_come_out_equal_reach_nobody() -> None:
     assert rows_of_pairs(db) == rows
 
 
-def test_a_row_that_another_source_has_as_well_reaches_nobody_when_the_first_loses_it() -> None:
+def test_equal_row_of_the_next_source_reaches_no_reader() -> None:
     db = World()
     nodes = watch_all(db)
     db.set(db.pairs, "p0", (("spare", 0.0), ("b0", 0)))  # an equal row, but another object
@@ -197,7 +197,7 @@ def test_a_row_that_another_source_has_as_well_reaches_nobody_when_the_first_los
     assert nodes["p0/l"].value == words.get(db, "p0/l") == ("spare", 0)
 
 
-def test_rows_are_held_against_those_before_also_where_others_came_between() -> None:
+def test_touch_changed_compares_with_any_earlier_rows() -> None:
     db = World()
     nodes = watch_all(db)
     rows = next(node for node in db.live_nodes() if str(node.fn) == "derived words")
@@ -205,33 +205,33 @@ def test_rows_are_held_against_those_before_also_where_others_came_between() -> 
     db.set(db.pairs, "p1", (("c1", 1), ("b1", 1)))
     db.set(db.pairs, "p2", (("a2", 3), ("b2", 2)))
     refresh(db, nodes)
-    reached = {node.args for node in words.touch_changed(db, before, rows.value)}
-    assert reached == {("p1/l",), ("initial", "a"), ("initial", "c"), ("initial",)}  # that of p2/l has no node
+    touched = {node.args for node in words.touch_changed(db, before, rows.value)}
+    assert touched == {("p1/l",), ("initial", "a"), ("initial", "c"), ("initial",)}  # that of p2/l has no node
     assert {node.args for node in words.touch_changed(db, rows.value, rows.value)} == set()
 
 
 @derived
-def left_of_pair(db: World, key: str) -> Row | None:
+def first_of_pair(db: World, key: str) -> Row | None:
     pair = db.pairs.get(key)
     return None if pair is None else pair[0]
 
 
-lefts_of_pairs: Gather[str, [], Row] = Gather("lefts of pairs", pair_keys, left_of_pair)
-lefts: Collection[str, Row] = Collection("left", "word")
-lefts.add_source(lefts_of_pairs)
+firsts_of_pairs: Gather[str, [], Row] = Gather("lefts of pairs", pair_keys, first_of_pair)
+firsts: Collection[str, Row] = Collection("left", "word")
+firsts.add_source(firsts_of_pairs)
 
 
-def test_all_that_a_gather_changed_since_the_rows_were_read_is_in_them() -> None:
+def test_all_gather_changes_since_the_last_read_are_included() -> None:
     db = World()
-    node = db.watch(lefts_of_pairs)
-    assert [lefts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("a1", 1), ("a2", 2)]
+    node = db.watch(firsts_of_pairs)
+    assert [firsts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("a1", 1), ("a2", 2)]
     for key in ("p1", "p2"):
         db.set(db.pairs, key, (("new", 9), ("b", 9)))
         db.refresh(node)
-    assert [lefts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("new", 9), ("new", 9)]
+    assert [firsts.get(db, f"p{i}") for i in range(3)] == [("a0", 0), ("new", 9), ("new", 9)]
 
 
-def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
+def test_one_derived_row_change_reruns_one_reader() -> None:
     db = World(500)
     runs: list[str] = []
     nodes = [db.watch(row, f"p{i}/{side}") for i in range(500) for side in "lr"]
@@ -244,7 +244,7 @@ def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
     )
 
 
-def test_a_source_that_fails_fails_its_readers_until_it_is_well_again() -> None:
+def test_failing_source_fails_its_readers_until_it_recovers() -> None:
     db = World()
     nodes = watch_all(db)
     db.set(db.pairs, "p1", (("bad", 0), ("b1", 1)))
@@ -257,7 +257,7 @@ def test_a_source_that_fails_fails_its_readers_until_it_is_well_again() -> None:
     assert nodes["p1/l"].value == ("a1", 2)
 
 
-def test_a_source_that_failed_from_the_start_is_read_when_it_is_well() -> None:
+def test_source_that_failed_initially_is_read_after_recovery() -> None:
     db = World()
     db.set(db.pairs, "p1", (("bad", 0), ("b1", 1)))
     node = db.watch(row, "p0/l")
@@ -267,7 +267,7 @@ def test_a_source_that_failed_from_the_start_is_read_when_it_is_well() -> None:
     assert (node.value, node.error) == (("a0", 0), None)
 
 
-def test_a_row_of_the_table_is_read_though_a_source_fails() -> None:
+def test_table_row_is_readable_if_a_source_fails() -> None:
     db = World()
     db.commit([(db.words, "w", ("above", 1)), (db.pairs, "p1", (("bad", 0), ("b1", 1)))])
     assert words.get(db, "w") == ("above", 1)
@@ -275,8 +275,8 @@ def test_a_row_of_the_table_is_read_though_a_source_fails() -> None:
         words.get(db, "p0/l")
 
 
-@pytest.mark.parametrize("collection", [only_table, switched_off])
-def test_without_sources_the_reads_are_the_tables_own(collection: Collection[str, Row]) -> None:
+@pytest.mark.parametrize("collection", [only_table, disabled_source])
+def test_reads_without_sources_use_only_the_table(collection: Collection[str, Row]) -> None:
     db = World()
     db.commit([(db.words, "w", ("above", 1))])
     assert collection.get(db, "w") == ("above", 1)
@@ -286,7 +286,7 @@ def test_without_sources_the_reads_are_the_tables_own(collection: Collection[str
     assert len(db) == 3
 
 
-def test_what_nobody_reads_is_freed_with_the_derived_rows() -> None:
+def test_unread_nodes_are_freed() -> None:
     db = World()
     nodes = watch_all(db)
     for node in nodes.values():
@@ -295,13 +295,13 @@ def test_what_nobody_reads_is_freed_with_the_derived_rows() -> None:
     assert len(db) == 0
 
 
-def test_an_explanation_of_a_derived_row_names_what_it_was_derived_from() -> None:
+def test_explanation_of_a_derived_row() -> None:
     db = World()
     node = db.watch(row, "p1/r")
     assert [(reason.table, reason.key) for reason in explain(db, node).rows] == [("pair", "p1")]
     assert [(reason.table, reason.key) for reason in explain(db, db.watch(row, "none")).rows] == []
 
 
-def test_an_explanation_of_a_row_that_nobody_has_names_nothing() -> None:
+def test_explanation_of_a_missing_row_is_empty() -> None:
     db = World()
     assert explain(db, db.watch(row, "nobody's")) == ((), ())

@@ -1,4 +1,4 @@
-"""The incremental core: what runs again, what stops the wave, what is freed."""
+"""Incremental derivation: reruns, early cut-off and collection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def any_positive(db: World) -> bool:
 
 
 @derived
-def rounded(db: World, key: str) -> str:
+def positive_text(db: World, key: str) -> str:
     return f"{key}: {any_positive(db)}"
 
 
@@ -30,7 +30,7 @@ def odd(db: World) -> tuple[str, ...]:
     return db.numbers.keys("parity", 1)
 
 
-def test_equal_result_stops_the_wave() -> None:
+def test_equal_result_stops_propagation() -> None:
     db = World()
     node = db.watch(sentence, "n00002")
     assert node.value == "n00002 is +"
@@ -40,31 +40,31 @@ def test_equal_result_stops_the_wave() -> None:
     assert node.changed_at == 1
 
 
-def test_a_hub_that_comes_out_equal_shields_its_readers() -> None:
+def test_equal_hub_value_does_not_reach_its_readers() -> None:
     db = World()
-    node = db.watch(rounded, "n00002")
+    node = db.watch(positive_text, "n00002")
     assert db.set("n00001", 2) == []
-    assert [ran.partition("(")[0] for ran in db.ran] == ["number", "number", "any_positive"]
+    assert [run_names.partition("(")[0] for run_names in db.ran] == ["number", "number", "any_positive"]
     assert not node.stale
     assert db.commit([(db.numbers, key, 0) for key in ("n00001", "n00002")]) == [node]
     db.refresh(node)
     assert node.value == "n00002: False"
 
 
-def test_an_unrelated_row_reaches_nothing() -> None:
+def test_unrelated_row_reaches_nothing() -> None:
     db = World()
     db.watch(sentence, "n00002")
     assert db.set("n00001", 5) == []
     assert db.ran == []
 
 
-def test_an_equal_row_is_no_change() -> None:
+def test_equal_row_is_no_change() -> None:
     db = World()
     db.watch(sentence, "n00002")
     assert db.set("n00002", 2) == []
 
 
-def test_an_absent_row_is_a_read() -> None:
+def test_missing_row_is_a_dependency() -> None:
     db = World()
     node = db.watch(sentence, "later")
     assert db.set("later", 5) == [node]
@@ -72,7 +72,7 @@ def test_an_absent_row_is_a_read() -> None:
     assert node.value == "later is +"
 
 
-def test_an_index_bucket_changes_with_its_members_only() -> None:
+def test_index_bucket_changes_only_with_its_members() -> None:
     db = World()
     node = db.watch(odd)
     assert db.set("n00001", 3) == []
@@ -81,7 +81,7 @@ def test_an_index_bucket_changes_with_its_members_only() -> None:
     assert node.value == ()
 
 
-def test_the_buckets_of_an_index_change_with_the_first_and_the_last_row_of_one() -> None:
+def test_index_buckets_change_with_first_and_last_row() -> None:
     db = World(0)
     watched = db.watch(parities)
     assert parities(db) == ()
@@ -94,7 +94,7 @@ def test_the_buckets_of_an_index_change_with_the_first_and_the_last_row_of_one()
     assert parities(db) == (0,)
 
 
-def test_a_wide_gather_runs_one_item_for_one_row() -> None:
+def test_gather_reruns_only_the_changed_item() -> None:
     db = World(10_000)
     node = db.watch(numbers)
     before = node.value
@@ -106,7 +106,7 @@ def test_a_wide_gather_runs_one_item_for_one_row() -> None:
     assert node.value == {**before, "n00077": 5}
 
 
-def test_a_gather_whose_items_stay_equal_does_not_change() -> None:
+def test_gather_with_equal_items_does_not_change() -> None:
     db = World()
     signs = Gather("signs", keys, sign)
     node = db.watch(signs)
@@ -116,7 +116,7 @@ def test_a_gather_whose_items_stay_equal_does_not_change() -> None:
     assert node.value is before
 
 
-def test_a_gather_keeps_the_order_of_its_keys() -> None:
+def test_gather_keeps_key_order() -> None:
     db = World()
     node = db.watch(numbers)
     db.set("n000005", 9)
@@ -124,12 +124,12 @@ def test_a_gather_keeps_the_order_of_its_keys() -> None:
     assert list(node.value) == ["n00000", "n000005", "n00001", "n00002"]
 
 
-def test_arguments_go_by_position() -> None:
+def test_keyword_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match="keyword argument"):
         sentence(World(), key="n00001")
 
 
-def test_reads_from_outside_are_freed() -> None:
+def test_unwatched_reads_are_freed() -> None:
     db = World()
     assert sentence(db, "n00001") == "n00001 is +"
     assert numbers(db) == {"n00000": 0, "n00001": 1, "n00002": 2}
@@ -137,12 +137,12 @@ def test_reads_from_outside_are_freed() -> None:
     assert len(db) == 0
 
 
-def test_what_is_freed_in_steps_may_be_read_and_changed_in_between() -> None:
+def test_reads_and_commits_between_collection_steps() -> None:
     db = World()
     watched = db.watch(sentence, "n00001")
     numbers(db)
     sentence(db, "n00002")
-    every, steps = len(db), 0
+    initial_size, steps = len(db), 0
     while db.collect_some(1):
         steps += 1
         if steps == 3:
@@ -152,13 +152,13 @@ def test_what_is_freed_in_steps_may_be_read_and_changed_in_between() -> None:
             db.refresh(watched)
     assert steps > 6
     assert watched.value == "n00001 is -"
-    assert len(db) < every
+    assert len(db) < initial_size
     assert db.collect() == 0
     assert numbers(db) == {"n00000": 0, "n00001": -1, "n00002": 2}
     assert sentence(db, "n00002") == "n00002 is +"
 
 
-def test_an_item_that_a_gather_no_longer_lists_is_freed() -> None:
+def test_removed_gather_item_is_freed() -> None:
     db = World()
     node = db.watch(numbers)
     db.set("n00001", None)
@@ -167,7 +167,7 @@ def test_an_item_that_a_gather_no_longer_lists_is_freed() -> None:
     assert db.collect() == 2  # the item and its row
 
 
-def test_a_node_is_once_among_the_readers_of_what_it_reads_again() -> None:
+def test_node_is_registered_once_as_reader() -> None:
     db = World()
     node = db.watch(sentence, "n00001")
     for value in (-1, 1, -1):
@@ -186,11 +186,11 @@ def total_or_sign(db: World) -> str:
     return f"total {total(db)}" if number(db, "n00000") == 0 else sign(db, "n00001")
 
 
-def ran(db: World) -> list[str]:
+def run_names(db: World) -> list[str]:
     return [run.partition("(")[0] for run in db.ran]
 
 
-def test_what_nobody_reads_any_more_is_not_brought_up_to_date_while_it_waits() -> None:
+def test_unread_hub_is_not_refreshed() -> None:
     db = World()
     node = db.watch(total_or_sign)
     db.set("n00000", 1)
@@ -203,7 +203,7 @@ def test_what_nobody_reads_any_more_is_not_brought_up_to_date_while_it_waits() -
     assert db.collect() == 0
 
 
-def test_a_hub_that_a_reader_of_what_changed_reads_is_asked_before_its_reader() -> None:
+def test_hub_is_refreshed_before_its_reader() -> None:
     db = World()
     node = db.watch(total_or_sign)
     assert db.commit([(db.numbers, "n00000", 1), (db.numbers, "n00001", 0)]) == [node]
@@ -211,7 +211,7 @@ def test_a_hub_that_a_reader_of_what_changed_reads_is_asked_before_its_reader() 
     assert node.value == "-"
 
 
-def test_what_is_read_again_before_it_is_freed_is_verified_and_not_run() -> None:
+def test_node_reread_before_collection_is_verified_without_a_run() -> None:
     db = World()
     node = db.watch(total_or_sign)
     db.set("n00000", 1)
@@ -220,7 +220,7 @@ def test_what_is_read_again_before_it_is_freed_is_verified_and_not_run() -> None
     db.set("n00000", 0)
     db.refresh(node)
     assert node.value == "total 3"
-    assert ran(db) == [
+    assert run_names(db) == [
         "number",
         "number",
         "total",
@@ -229,10 +229,10 @@ def test_what_is_read_again_before_it_is_freed_is_verified_and_not_run() -> None
     db.ran.clear()
     assert total(db) == 3
     assert db.ran == []
-    assert db.collect() == 1  # the sign, which no longer counts; total reads what it read
+    assert db.collect() == 1  # the sign, which is no longer read; total still reads the others
 
 
-def test_a_value_that_is_read_from_outside_is_not_computed_again_after_other_changes() -> None:
+def test_unwatched_value_survives_unrelated_changes() -> None:
     db = World()
     assert sentence(db, "n00001") == "n00001 is +"
     db.set("n00002", 9)
@@ -240,10 +240,10 @@ def test_a_value_that_is_read_from_outside_is_not_computed_again_after_other_cha
     assert db.ran == []
     db.set("n00001", -1)
     assert sentence(db, "n00001") == "n00001 is -"
-    assert ran(db) == ["number", "number", "sign", "sentence"]
+    assert run_names(db) == ["number", "number", "sign", "sentence"]
 
 
-def test_a_gather_that_is_read_from_outside_runs_the_items_that_changed() -> None:
+def test_unwatched_gather_reruns_changed_items() -> None:
     db = World()
     assert numbers(db) == {"n00000": 0, "n00001": 1, "n00002": 2}
     db.commit([(db.numbers, "n00001", 5), (db.numbers, "n00002", None)])
@@ -252,7 +252,7 @@ def test_a_gather_that_is_read_from_outside_runs_the_items_that_changed() -> Non
     assert "number('n00000',)" not in db.ran
 
 
-def test_a_held_node_is_kept_and_followed_when_its_watcher_goes() -> None:
+def test_held_node_survives_its_watcher() -> None:
     db = World()
     node = db.watch(sentence, "n00001")
     db.hold(node)
@@ -263,7 +263,7 @@ def test_a_held_node_is_kept_and_followed_when_its_watcher_goes() -> None:
     assert db.collect() == len(db.ran) + 4
 
 
-def test_a_node_that_waits_to_be_freed_can_be_held_again() -> None:
+def test_node_pending_collection_can_be_held_again() -> None:
     db = World()
     node = db.watch(sentence, "n00001")
     db.unwatch(node)
@@ -274,13 +274,13 @@ def test_a_node_that_waits_to_be_freed_can_be_held_again() -> None:
     assert db.set("n00001", 1) == [node]
 
 
-def test_the_row_of_a_deleted_key_is_gone_from_every_list_of_keys() -> None:
+def test_deleted_row_leaves_every_key_list() -> None:
     db = World()
-    listed, odds = db.watch(keys), db.watch(odd)
-    assert set(db.set("n00001", None)) == {listed, odds}
-    for node in (listed, odds):
+    key_list, odds = db.watch(keys), db.watch(odd)
+    assert set(db.set("n00001", None)) == {key_list, odds}
+    for node in (key_list, odds):
         db.refresh(node)
-    assert (listed.value, odds.value) == (("n00000", "n00002"), ())
+    assert (key_list.value, odds.value) == (("n00000", "n00002"), ())
     assert "n00001" not in dict(db.numbers.rows())
 
 
@@ -292,7 +292,7 @@ def falling(db: World) -> tuple[str, ...]:
 by_size: Gather[str, [], str] = Gather("by_size", falling, sign)
 
 
-def test_a_gather_whose_keys_only_change_their_order_is_another_value() -> None:
+def test_gather_key_order_is_part_of_its_value() -> None:
     db = World()
     node = db.watch(by_size)
     before = node.value
@@ -304,7 +304,7 @@ def test_a_gather_whose_keys_only_change_their_order_is_another_value() -> None:
     assert node.changed_at == db.revision
 
 
-def test_a_watched_node_is_reported_once_until_it_is_refreshed() -> None:
+def test_watched_node_is_reported_once_until_refreshed() -> None:
     db = World()
     node = db.watch(sentence, "n00001")
     assert db.set("n00001", 4) == [node]
@@ -313,7 +313,7 @@ def test_a_watched_node_is_reported_once_until_it_is_refreshed() -> None:
     assert db.set("n00001", 6) == [node]
 
 
-def test_a_derivation_cannot_write() -> None:
+def test_derivation_cannot_write() -> None:
     @derived
     def writes(db: World) -> list[Any]:
         return db.commit([])
@@ -323,45 +323,45 @@ def test_a_derivation_cannot_write() -> None:
         writes(db)
 
 
-looked_up: Lookup[str, [frozenset[str]], int] = Lookup("looked_up", number)
+number_lookup: Lookup[str, [frozenset[str]], int] = Lookup("looked_up", number)
 
 
-def test_lookups_share_the_items_of_keys_that_they_have_in_common() -> None:
+def test_lookups_share_items_of_common_keys() -> None:
     world = World()
     world.ran.clear()
-    one, two = (
-        world.watch(looked_up, frozenset({"n00000", "n00001"})),
-        world.watch(looked_up, frozenset({"n00001", "n00002", "n00009"})),
+    first, second = (
+        world.watch(number_lookup, frozenset({"n00000", "n00001"})),
+        world.watch(number_lookup, frozenset({"n00001", "n00002", "n00009"})),
     )
-    assert (one.value, two.value) == ({"n00000": 0, "n00001": 1}, {"n00001": 1, "n00002": 2})
+    assert (first.value, second.value) == ({"n00000": 0, "n00001": 1}, {"n00001": 1, "n00002": 2})
     assert world.ran.count("number('n00001',)") == 2, "its row and its item once"
-    assert set(world.set("n00001", 5)) == {one, two}
-    world.refresh(two)
-    assert world.set("n00009", 9) == [two]
-    world.refresh(two)
-    assert (list(two.value), two.value["n00009"]) == (["n00001", "n00002", "n00009"], 9)
+    assert set(world.set("n00001", 5)) == {first, second}
+    world.refresh(second)
+    assert world.set("n00009", 9) == [second]
+    world.refresh(second)
+    assert (list(second.value), second.value["n00009"]) == (["n00001", "n00002", "n00009"], 9)
     nodes = len(world)
-    world.unwatch(two)
+    world.unwatch(second)
     world.collect()
     assert world.set("n00002", 7) == []
     assert len(world) < nodes
-    world.refresh(one)
-    assert one.value == {"n00000": 0, "n00001": 5}
+    world.refresh(first)
+    assert first.value == {"n00000": 0, "n00001": 5}
 
 
 @derived
 def ranks(db: World) -> dict[str, int]:
-    found = {key: number(db, key) or 0 for key in db.numbers.all_keys()}
-    return dict.fromkeys(sorted(found, key=lambda key: found[key]), 0)
+    values = {key: number(db, key) or 0 for key in db.numbers.all_keys()}
+    return dict.fromkeys(sorted(values, key=lambda key: values[key]), 0)
 
 
 @derived
-def in_line(db: World) -> str:
+def ordered_keys(db: World) -> str:
     return " ".join(ranks(db))
 
 
-def test_a_mapping_in_another_order_is_another_value() -> None:
+def test_mapping_order_is_part_of_its_value() -> None:
     world = World()
-    node = world.watch(in_line)
+    node = world.watch(ordered_keys)
     assert world.set("n00000", 9) == [node]
-    assert in_line(world) == "n00001 n00002 n00000"
+    assert ordered_keys(world) == "n00001 n00002 n00000"

@@ -1,4 +1,4 @@
-"""The core's explanations: which rows a value was read from, and the way to them."""
+"""Explanations: the rows that a value was derived from, with their paths."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def rate(db: Shop, name: str) -> int:
 @derived
 def price(db: Shop, name: str) -> tuple[str, int] | None:
     every_good(db)
-    found = db.goods.get(name)
-    return None if found is None else (name, found * rate(db, name))
+    amount = db.goods.get(name)
+    return None if amount is None else (name, amount * rate(db, name))
 
 
 prices: Gather[str, [], tuple[str, int]] = Gather("prices", keys=every_good, item=price)
 
 
 @derived
-def list_of(db: Shop) -> tuple[tuple[str, int], ...]:
+def price_list(db: Shop) -> tuple[tuple[str, int], ...]:
     return tuple(prices(db).values())
 
 
@@ -47,23 +47,23 @@ def shop() -> Shop:
 
 
 def rows(db: Shop, fn: object, *args: str) -> list[tuple[str, object]]:
-    found = explain(db, db.watch(fn, *args))  # type: ignore[arg-type]
-    return [(reason.table, reason.key) for reason in found.rows]
+    explanation = explain(db, db.watch(fn, *args))  # type: ignore[arg-type]
+    return [(reason.table, reason.key) for reason in explanation.rows]
 
 
-def test_rows_and_their_ways() -> None:
+def test_rows_with_their_paths() -> None:
     db = shop()
-    found = explain(db, db.watch(price, "tea"))
-    assert [(r.table, r.key, r.row) for r in found.rows] == [("Good", "tea", 2), ("Rate", "default", 3)]
-    assert [[str(node.fn) for node in r.path] for r in found.rows] == [["price"], ["price", "rate"]]
+    explanation = explain(db, db.watch(price, "tea"))
+    assert [(r.table, r.key, r.row) for r in explanation.rows] == [("Good", "tea", 2), ("Rate", "default", 3)]
+    assert [[str(node.fn) for node in r.path] for r in explanation.rows] == [["price"], ["price", "rate"]]
 
 
-def test_it_stops_at_hubs_and_names_them() -> None:
+def test_explanation_stops_at_hubs() -> None:
     db = shop()
     assert [str(node.fn) for node in explain(db, db.watch(price, "tea")).lists] == ["every_good"]
 
 
-def test_a_list_of_keys_that_is_read_itself_is_named_too() -> None:
+def test_key_list_that_is_read_directly() -> None:
     db = shop()
 
     @derived
@@ -73,19 +73,19 @@ def test_a_list_of_keys_that_is_read_itself_is_named_too() -> None:
     assert [str(node.fn) for node in explain(db, db.watch(first_of_a_price)).lists] == ["Good by"]
 
 
-def test_absent_rows_are_left_out() -> None:
+def test_missing_rows_are_omitted() -> None:
     db = shop()
     assert ("Rate", "tea") not in rows(db, price, "tea")
     assert ("Rate", "ham") in rows(db, price, "ham")
 
 
-def test_a_value_that_joins_items_is_made_of_all_of_them() -> None:
-    assert {key for _, key in rows(shop(), list_of)} == {"tea", "ham", "default"}
+def test_gather_is_explained_by_all_items() -> None:
+    assert {key for _, key in rows(shop(), price_list)} == {"tea", "ham", "default"}
 
 
-def test_a_part_is_made_of_what_its_item_is_made_of() -> None:
+def test_part_is_explained_by_its_item() -> None:
     db = shop()
-    node = db.watch(list_of)
+    node = db.watch(price_list)
     ham = next(value for value in node.value if value[0] == "ham")
     assert [(r.table, r.key) for r in explain(db, node, ham).rows] == [("Good", "ham"), ("Rate", "ham")]
 
@@ -102,34 +102,34 @@ class Labels(Database):
 
 
 @hub
-def is_shown(db: Labels, label: Label) -> bool:
+def is_visible(db: Labels, label: Label) -> bool:
     return db.labels.get(label) is True
 
 
 @hub
-def shown_labels(db: Labels) -> tuple[Label, ...]:
-    return tuple(label for label in db.labels.all_keys() if db.labels.get(label) and is_shown(db, label))
+def visible_labels(db: Labels) -> tuple[Label, ...]:
+    return tuple(label for label in db.labels.all_keys() if db.labels.get(label) and is_visible(db, label))
 
 
 @derived
-def text_of(db: Labels, label: Label) -> list[str]:
+def label_text(db: Labels, label: Label) -> list[str]:
     return [label.name]
 
 
-texts: Gather[Label, [], list[str]] = Gather("texts", keys=shown_labels, item=text_of)
+texts: Gather[Label, [], list[str]] = Gather("texts", keys=visible_labels, item=label_text)
 
 
-def test_what_the_name_of_a_part_stands_for_where_keys_are_listed_counts_too() -> None:
+def test_part_is_explained_by_the_row_of_its_key() -> None:
     db = Labels()
     node = db.watch(texts)
-    found = explain(db, node, node.value[Label("ham")])
-    assert [(r.table, r.key) for r in found.rows] == [("Label", Label("ham"))]
-    assert found.lists == ()
+    explanation = explain(db, node, node.value[Label("ham")])
+    assert [(r.table, r.key) for r in explanation.rows] == [("Label", Label("ham"))]
+    assert explanation.lists == ()
 
 
-def test_the_origin_of_a_value() -> None:
+def test_origin_of_a_value() -> None:
     db = shop()
-    node = db.watch(list_of)
+    node = db.watch(price_list)
     ham = next(value for value in node.value if value[0] == "ham")
     assert find_origin(node, ham) is db.find_node(price, "ham")
     assert find_origin(node, node.value) is node

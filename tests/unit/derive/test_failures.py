@@ -1,4 +1,4 @@
-"""The incremental core: what fails, what goes in circles, and who is told."""
+"""Incremental derivation: failures and cycles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilot.derive import UNSET, CycleError, Gather, derived, hub
 from testing.mesh.number_derivations import World, keys, number, numbers, sentence, sign
 
 
-def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> None:
+def test_failing_item_keeps_its_last_good_value() -> None:
     db = World()
     node = db.watch(numbers)
     db.commit([(db.numbers, "n00001", 13), (db.numbers, "n00002", 4), (db.numbers, "n00003", 13)])
@@ -20,7 +20,7 @@ def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> 
     assert node.value["n00003"] == 5
 
 
-def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
+def test_failure_is_memoised_and_the_root_keeps_its_value() -> None:
     db = World()
     node = db.watch(sentence, "n00002")
     db.set("n00002", 13)
@@ -37,7 +37,7 @@ def test_a_failure_is_memoised_and_the_root_keeps_its_last_good_value() -> None:
     assert (node.value, node.error) == ("n00002 is -", None)
 
 
-def test_a_failure_that_is_read_often_gathers_no_tracebacks() -> None:
+def test_repeated_reads_of_a_failure_do_not_grow_its_traceback() -> None:
     db = World()
     node = db.watch(sentence, "n00002")
     db.set("n00002", 13)
@@ -50,7 +50,7 @@ def test_a_failure_that_is_read_often_gathers_no_tracebacks() -> None:
     assert len(depths) == 1
 
 
-def test_the_first_run_of_a_root_may_fail() -> None:
+def test_root_can_fail_on_its_first_run() -> None:
     db = World()
     db.set("n00001", 13)
     node = db.watch(number, "n00001")
@@ -68,7 +68,7 @@ def pong(db: World, key: str) -> int:
     return ping(db, key) + 1
 
 
-def test_a_cycle_is_an_error_that_goes_away_and_leaves_nothing() -> None:
+def test_cycle_is_an_error_that_can_recover() -> None:
     db = World()
     node = db.watch(ping, "n00001")
     assert isinstance(node.error, CycleError)
@@ -83,30 +83,30 @@ def test_a_cycle_is_an_error_that_goes_away_and_leaves_nothing() -> None:
     assert len(db) == 0
 
 
-def test_what_a_circle_read_is_freed_after_it() -> None:
+def test_dependencies_of_a_cycle_are_freed() -> None:
     db = World()
-    circle, inner = db.watch(ping, "n00001"), db.watch(number, "n00001")
-    db.unwatch(circle)
+    cycle, dependency = db.watch(ping, "n00001"), db.watch(number, "n00001")
+    db.unwatch(cycle)
     db.collect()
-    assert not inner.stale
-    db.unwatch(inner)
+    assert not dependency.stale
+    db.unwatch(dependency)
     db.collect()
     assert len(db) == 0
 
 
 @derived
-def round_(db: World, key: str) -> str:
-    return around(db, key)
+def cycle_start(db: World, key: str) -> str:
+    return cycle_end(db, key)
 
 
 @derived
-def around(db: World, key: str) -> str:
-    return sign(db, key) + round_(db, key)
+def cycle_end(db: World, key: str) -> str:
+    return sign(db, key) + cycle_start(db, key)
 
 
-def test_a_circle_stays_one_when_what_it_reads_comes_out_equal() -> None:
+def test_cycle_persists_when_its_inputs_stay_equal() -> None:
     db = World()
-    node = db.watch(round_, "n00001")
+    node = db.watch(cycle_start, "n00001")
     db.set("n00001", 2)
     db.refresh(node)
     assert isinstance(node.error, CycleError)
@@ -122,7 +122,7 @@ def lucky_keys(db: World) -> tuple[str, ...]:
 signs_of_lucky: Gather[str, [], str] = Gather("signs of lucky", lucky_keys, sign)
 
 
-def test_a_gather_whose_keys_failed_from_the_start_has_the_items_that_were_there_before() -> None:
+def test_gather_recovers_from_initially_failing_keys() -> None:
     db = World()
     db.set("n00000", 13)
     db.watch(sign, "n00001")
@@ -150,7 +150,7 @@ def second_failure(db: World) -> int:
     return any_failing(db)
 
 
-def test_a_failure_counts_once_however_often_a_commit_comes_by() -> None:
+def test_failure_is_counted_once() -> None:
     db = World()
     db.watch(first_failure)
     db.set("n00001", 7)
@@ -172,14 +172,14 @@ def position(db: World) -> str:
 
 @hub
 def last_number(db: World) -> int:
-    """A commit that deletes the last row comes by here first: the row is gone, and what `position` reads is not looked at yet."""
+    """A commit that deletes the last row reaches this hub first, before `position` is refreshed."""
     value = db.numbers.get(position(db))
     if value is None or value == 7:
         raise ValueError(f"the last number is {value}")
     return value
 
 
-def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
+def test_transient_failure_within_a_commit_is_not_reported() -> None:
     db = World()
     node = db.watch(last_number)
     db.set("n00004", 4)
@@ -187,36 +187,36 @@ def test_what_a_commit_sees_half_way_is_no_failure_of_anybody() -> None:
     assert node.value == 4
     runs = db.runs
     db.set("n00004", None)
-    assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
+    assert db.ran.count(f"{last_number}()") == 2, "no intermediate state was observed"
     assert db.runs > runs
     assert (node.value, node.error) == (2, None)
     assert (db.reports, db.failures) == ([], 0)
 
 
-def test_of_two_failures_in_a_commit_the_one_that_stays_is_told() -> None:
+def test_only_the_final_failure_of_a_commit_is_reported() -> None:
     db = World()
     db.watch(last_number)
     db.commit([(db.numbers, "n00002", 7), (db.numbers, "n00004", 4)])
     assert db.reports == []
     db.set("n00004", None)
-    assert db.ran.count(f"{last_number}()") == 2, "nothing was seen half way"
+    assert db.ran.count(f"{last_number}()") == 2, "no intermediate state was observed"
     assert (db.reports, db.failures) == (["last_number: the last number is 7"], 1)
 
 
 @derived
-def may_turn(db: World) -> int:
-    return turns_back(db) if db.numbers.get("n00001") == 7 else 0
+def optional_cycle(db: World) -> int:
+    return cycle_partner(db) if db.numbers.get("n00001") == 7 else 0
 
 
 @derived
-def turns_back(db: World) -> int:
-    return may_turn(db) + 1
+def cycle_partner(db: World) -> int:
+    return optional_cycle(db) + 1
 
 
-def test_a_circle_that_an_edit_closes_is_an_error_of_all_that_are_in_it() -> None:
-    """The second is asked while the first runs, and has to be verified by it."""
+def test_new_cycle_is_an_error_of_all_its_nodes() -> None:
+    """The second node is read while the first runs, which must verify it."""
     db = World()
-    first, second = db.watch(may_turn), db.watch(turns_back)
+    first, second = db.watch(optional_cycle), db.watch(cycle_partner)
     assert (first.value, second.value) == (0, 1)
     db.set("n00001", 7)
     db.refresh(first)

@@ -1,4 +1,4 @@
-"""What was derived for objects that are gone again is freed by one sweep, while all proxies stay connected."""
+"""Nodes derived for removed objects are freed by one sweep while proxies stay connected."""
 
 from __future__ import annotations
 
@@ -68,38 +68,38 @@ def mesh_with_proxies() -> tuple[World, list[str]]:
     return world, [world.connect(p) for p in PROXIES]
 
 
-def sizes_around(world: World, ids: list[str], objects: Rows, at_once: int) -> tuple[int, int, int]:
-    """The number of nodes before the objects come, while the last are there, and when they have gone; each after one sweep."""
+def node_counts(world: World, ids: list[str], objects: Rows, batch_size: int) -> tuple[int, int, int]:
+    """Return the node counts before the objects are added, with the last batch, and after their removal."""
     contents = [world.resources(node_id) for node_id in ids]
-    before, most = world.sweep(), 0
+    before, peak = world.sweep(), 0
     rows = list(objects.items())
-    for start in range(0, len(rows), at_once):
-        part = dict(rows[start : start + at_once])
+    for start in range(0, len(rows), batch_size):
+        part = dict(rows[start : start + batch_size])
         world.set(part)
         assert [world.resources(node_id) for node_id in ids] != contents
-        most = world.sweep()
+        peak = world.sweep()
         world.set(dict.fromkeys(part))
         assert [world.resources(node_id) for node_id in ids] == contents
-    return before, most, world.sweep()
+    return before, peak, world.sweep()
 
 
-def test_fifty_services_that_came_and_went_leave_nothing() -> None:
+def test_removed_services_leave_no_nodes() -> None:
     world, ids = mesh_with_proxies()
     services = rows_of(parse_objects("---".join(SERVICE.format(number) for number in range(1, 51))))
-    before, most, after = sizes_around(world, ids, services, len(services))
-    assert most > before + 50 * 20
+    before, peak, after = node_counts(world, ids, services, len(services))
+    assert peak > before + 50 * 20
     assert after == before
 
 
-def test_hosts_that_come_and_go_leave_nothing() -> None:
+def test_removed_hosts_leave_no_nodes() -> None:
     world, ids = mesh_with_proxies()
     hosts = rows_of(parse_objects("---".join(HOST.format(number) for number in range(120))))
-    before, most, after = sizes_around(world, ids, hosts, 20)
-    assert most > before
+    before, peak, after = node_counts(world, ids, hosts, 20)
+    assert peak > before
     assert after == before
 
 
-def test_what_was_derived_for_a_service_that_is_gone_is_not_derived_again_by_other_changes() -> None:
+def test_nodes_of_removed_services_are_not_rerun() -> None:
     world, ids = mesh_with_proxies()
     services = rows_of(parse_objects("---".join(SERVICE.format(number) for number in range(1, 11))))
     world.set(services)
@@ -108,11 +108,11 @@ def test_what_was_derived_for_a_service_that_is_gone_is_not_derived_again_by_oth
     world.set(dict.fromkeys(services))
     for node_id in ids:
         world.resources(node_id)
-    waiting = len(world.mesh)
+    size = len(world.mesh)
     runs: list[str] = []
     world.mesh.on_run = lambda node: runs.append(repr(node))
     world.apply(HOME.replace("port: 80}", "port: 81}"))
     for node_id in ids:
         world.resources(node_id)
     assert not [run for run in runs if any(f"'s{number}" in run for number in range(1, 11))]
-    assert world.sweep() < waiting
+    assert world.sweep() < size

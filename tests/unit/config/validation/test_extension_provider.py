@@ -1,4 +1,4 @@
-"""Extension providers of the mesh config that Envoy could not be told of: each has its problem, and the mesh config counts all the same."""
+"""Invalid extension providers and log formats. Each is reported, and the rest of the mesh config applies."""
 
 from __future__ import annotations
 
@@ -7,45 +7,57 @@ import yaml
 
 from pilot.ingest.mesh_config import decode_mesh_config
 
-AT = "service: a.b, port: 80"
-TO = f"{{{AT}}}"
+COLLECTOR = "service: a.b, port: 80"
+COLLECTOR_MAP = f"{{{COLLECTOR}}}"
 ROWS = [
-    ("name: '', zipkin: " + TO, "missing-field", "name"),
+    ("name: '', zipkin: " + COLLECTOR_MAP, "missing-field", "name"),
     ("name: x, zipkin: {port: 80}", "bad-host", "zipkin.service"),
     ("name: x, zipkin: {service: /a, port: 80}", "bad-host", "zipkin.service"),
     ("name: x, zipkin: {service: a/b/c, port: 80}", "bad-host", "zipkin.service"),
     ("name: x, zipkin: {service: a.b}", "bad-port", "zipkin.port"),
     ("name: x, datadog: {service: a.b, port: 70000}", "bad-port", "datadog.port"),
     ("name: x, skywalking: {service: a.b, port: 0}", "bad-port", "skywalking.port"),
-    (f"name: x, zipkin: {{{AT}, path: v2}}", "bad-path", "zipkin.path"),
-    (f"name: x, zipkin: {{{AT}, path: '/a b'}}", "bad-path", "zipkin.path"),
-    (f"name: x, zipkin: {{{AT}, timeout: 0s}}", "bad-duration", "zipkin.timeout"),
-    (f"name: x, zipkin: {{{AT}, headers: [{{name: 'a b', value: c}}]}}", "bad-header-name", "zipkin.headers[0].name"),
+    (f"name: x, zipkin: {{{COLLECTOR}, path: v2}}", "bad-path", "zipkin.path"),
+    (f"name: x, zipkin: {{{COLLECTOR}, path: '/a b'}}", "bad-path", "zipkin.path"),
+    (f"name: x, zipkin: {{{COLLECTOR}, timeout: 0s}}", "bad-duration", "zipkin.timeout"),
     (
-        f'name: x, zipkin: {{{AT}, headers: [{{name: a, value: "b\\nc"}}]}}',
+        f"name: x, zipkin: {{{COLLECTOR}, headers: [{{name: 'a b', value: c}}]}}",
+        "bad-header-name",
+        "zipkin.headers[0].name",
+    ),
+    (
+        f'name: x, zipkin: {{{COLLECTOR}, headers: [{{name: a, value: "b\\nc"}}]}}',
         "bad-header-value",
         "zipkin.headers[0].value",
     ),
-    (f"name: x, zipkin: {{{AT}, headers: [{{name: a, envName: ''}}]}}", "missing-field", "zipkin.headers[0].envName"),
-    (f"name: x, opentelemetry: {{{AT}, http: {{path: /a}}, grpc: {{}}}}", "exclusive-fields", "opentelemetry.grpc"),
-    (f"name: x, opentelemetry: {{{AT}, http: {{path: '/a b'}}}}", "bad-path", "opentelemetry.http.path"),
     (
-        f"name: x, opentelemetry: {{{AT}, http: {{path: /a, timeout: -1s}}}}",
+        f"name: x, zipkin: {{{COLLECTOR}, headers: [{{name: a, envName: ''}}]}}",
+        "missing-field",
+        "zipkin.headers[0].envName",
+    ),
+    (
+        f"name: x, opentelemetry: {{{COLLECTOR}, http: {{path: /a}}, grpc: {{}}}}",
+        "exclusive-fields",
+        "opentelemetry.grpc",
+    ),
+    (f"name: x, opentelemetry: {{{COLLECTOR}, http: {{path: '/a b'}}}}", "bad-path", "opentelemetry.http.path"),
+    (
+        f"name: x, opentelemetry: {{{COLLECTOR}, http: {{path: /a, timeout: -1s}}}}",
         "bad-duration",
         "opentelemetry.http.timeout",
     ),
     (
-        f"name: x, opentelemetry: {{{AT}, grpc: {{initialMetadata: [{{name: ''}}]}}}}",
+        f"name: x, opentelemetry: {{{COLLECTOR}, grpc: {{initialMetadata: [{{name: ''}}]}}}}",
         "bad-header-name",
         "opentelemetry.grpc.initialMetadata[0].name",
     ),
     (
-        f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{tenant: a}}}}",
+        f"name: x, opentelemetry: {{{COLLECTOR}, dynatraceSampler: {{tenant: a}}}}",
         "missing-field",
         "opentelemetry.dynatraceSampler.httpService",
     ),
     (
-        f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{httpService: {{{AT}}}}}}}",
+        f"name: x, opentelemetry: {{{COLLECTOR}, dynatraceSampler: {{httpService: {{{COLLECTOR}}}}}}}",
         "missing-field",
         "opentelemetry.dynatraceSampler.httpService.http",
     ),
@@ -56,19 +68,23 @@ ROWS = [
         "bad-format",
         "envoyFileAccessLog.logFormat.labels[a][b][0]",
     ),
-    (f"name: x, envoyOtelAls: {{{AT}, logFormat: {{text: '%X%'}}}}", "bad-format", "envoyOtelAls.logFormat.text"),
     (
-        f"name: x, envoyOtelAls: {{{AT}, logFormat: {{labels: {{a: 1}}}}}}",
+        f"name: x, envoyOtelAls: {{{COLLECTOR}, logFormat: {{text: '%X%'}}}}",
+        "bad-format",
+        "envoyOtelAls.logFormat.text",
+    ),
+    (
+        f"name: x, envoyOtelAls: {{{COLLECTOR}, logFormat: {{labels: {{a: 1}}}}}}",
         "bad-format",
         "envoyOtelAls.logFormat.labels[a]",
     ),
     (
-        f"name: x, envoyHttpAls: {{{AT}, additionalRequestHeadersToLog: ['']}}",
+        f"name: x, envoyHttpAls: {{{COLLECTOR}, additionalRequestHeadersToLog: ['']}}",
         "bad-header-name",
         "envoyHttpAls.additionalRequestHeadersToLog[0]",
     ),
     (
-        f"name: x, envoyTcpAls: {{{AT}, filterStateObjectsToLog: ['']}}",
+        f"name: x, envoyTcpAls: {{{COLLECTOR}, filterStateObjectsToLog: ['']}}",
         "missing-field",
         "envoyTcpAls.filterStateObjectsToLog[0]",
     ),
@@ -76,7 +92,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("provider", "code", "path"), ROWS, ids=[f"{path} {code}" for _, code, path in ROWS])
-def test_a_provider_is_told_of_and_the_mesh_config_counts(provider: str, code: str, path: str) -> None:
+def test_invalid_provider_is_reported_and_mesh_config_applies(provider: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config(
         [yaml.safe_load(f"{{trustDomain: td, extensionProviders: [{{{provider}}}]}}")]
     )
@@ -93,7 +109,7 @@ def test_a_provider_is_told_of_and_the_mesh_config_counts(provider: str, code: s
         ('{accessLogFile: /a, accessLogEncoding: JSON, accessLogFormat: \'{"a": "%NEVER%"}\'}', "accessLogFormat[a]"),
     ],
 )
-def test_a_wrong_format_of_the_mesh_is_told_of(text: str, path: str) -> None:
+def test_invalid_access_log_format_is_reported(text: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is not None
     assert [(p.code, p.path) for p in problems] == [("bad-format", path)]

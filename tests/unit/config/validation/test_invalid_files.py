@@ -1,4 +1,4 @@
-"""Mistakes in configuration files. Each is reported at its place and leaves the other objects in force."""
+"""Invalid objects in configuration files. Each is reported with its path and leaves the other objects in force."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(folder: pathlib.Path) -> tuple[Mesh, ProblemStore]:
     return mesh, problems
 
 
-def test_a_mistake_is_reported_and_its_neighbours_stay_in_force(tmp_path: pathlib.Path) -> None:
+def test_invalid_object_is_reported_and_others_stay_in_force(tmp_path: pathlib.Path) -> None:
     with Rows() as rows:
         for bad in BAD_OBJECTS:
             with rows.row(bad.name):
@@ -64,6 +64,6 @@ def check_beside_valid_objects(bad: Bad, folder: pathlib.Path) -> None:
         assert problem.object[1:] == ("shop", "bad")
 
 
-def test_there_are_enough_of_them() -> None:
+def test_number_of_invalid_objects() -> None:
     assert len(BAD_OBJECTS) >= 100
     assert len({bad.name for bad in BAD_OBJECTS}) == len(BAD_OBJECTS)

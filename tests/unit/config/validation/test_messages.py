@@ -1,4 +1,4 @@
-"""What is said of values that are just wrong, word for word, and that nothing is said of those beside them."""
+"""Messages for values just outside of the valid range."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
 
 
-def told(kind: str, spec: str, api: str = "networking.istio.io/v1") -> list[str]:
+def messages_for(kind: str, spec: str, api: str = "networking.istio.io/v1") -> list[str]:
     plain: dict[str, Any] = {"apiVersion": api, "kind": kind, "metadata": {"name": "a", "namespace": "shop"}}
     plain |= {"spec": yaml.safe_load(spec)} if "istio.io" in api else yaml.safe_load(spec)
     return [f"{p.severity} {p.path}: {p.message}" for p in decode_document(plain).problems]
 
 
 def route(more: str = "", destination: str = "host: a") -> list[str]:
-    return told("VirtualService", f"{{hosts: [a], http: [{{route: [{{destination: {{{destination}}}}}]{more}}}]}}")
+    return messages_for(
+        "VirtualService", f"{{hosts: [a], http: [{{route: [{{destination: {{{destination}}}}}]{more}}}]}}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,11 +35,11 @@ def route(more: str = "", destination: str = "host: a") -> list[str]:
         (", cipherSuites: [AES128-SHA]", []),
     ],
 )
-def test_an_old_tls_needs_cipher_suites(suites: str, expected: list[str]) -> None:
-    for version, found in (("TLSV1_0", expected), ("TLSV1_1", expected), ("TLSV1_2", [])):
+def test_old_tls_versions_need_cipher_suites(suites: str, expected: list[str]) -> None:
+    for version, messages in (("TLSV1_0", expected), ("TLSV1_1", expected), ("TLSV1_2", [])):
         tls = f"{{mode: SIMPLE, credentialName: c, minProtocolVersion: {version}{suites}}}"
         server = f"{{port: {{number: 443, name: tls, protocol: TLS}}, hosts: [a.com], tls: {tls}}}"
-        assert told("Gateway", f"{{selector: {{a: b}}, servers: [{server}]}}") == found
+        assert messages_for("Gateway", f"{{selector: {{a: b}}, servers: [{server}]}}") == messages
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,11 @@ def test_an_old_tls_needs_cipher_suites(suites: str, expected: list[str]) -> Non
         ("configmap://shop/", ["'configmap://shop/' does not name a ConfigMap"]),
     ],
 )
-def test_a_config_map_with_roots_is_of_the_own_namespace(name: str, expected: list[str]) -> None:
-    found = told("DestinationRule", f"{{host: a, trafficPolicy: {{tls: {{mode: SIMPLE, credentialName: '{name}'}}}}}}")
-    assert found == [f"error spec.trafficPolicy.tls.credentialName: {message}" for message in expected]
+def test_config_map_credential_is_in_the_object_namespace(name: str, expected: list[str]) -> None:
+    messages = messages_for(
+        "DestinationRule", f"{{host: a, trafficPolicy: {{tls: {{mode: SIMPLE, credentialName: '{name}'}}}}}}"
+    )
+    assert messages == [f"error spec.trafficPolicy.tls.credentialName: {message}" for message in expected]
 
 
 @pytest.mark.parametrize(
@@ -70,28 +74,28 @@ def test_a_config_map_with_roots_is_of_the_own_namespace(name: str, expected: li
         ("host: a, subset: a-b, port: {number: 80}", []),
     ],
 )
-def test_a_destination_is_named_rightly(destination: str, expected: list[str]) -> None:
+def test_destination_names(destination: str, expected: list[str]) -> None:
     assert route(destination=destination) == expected
 
 
-@pytest.mark.parametrize(("last", "fine"), [(1, True), (2, False)])
-def test_the_weights_of_destinations_sum_up_to_32_bits(last: int, fine: bool) -> None:
+@pytest.mark.parametrize(("last", "valid"), [(1, True), (2, False)])
+def test_sum_of_weights(last: int, valid: bool) -> None:
     weights = ", ".join(
         f"{{destination: {{host: a{i}}}, weight: {weight}}}" for i, weight in enumerate((2**31 - 1, 2**31 - 1, last))
     )
-    assert told("VirtualService", f"{{hosts: [a], http: [{{route: [{weights}]}}]}}") == (
-        [] if fine else ["error spec.http[0].route: the weights add up to more than 4294967295"]
+    assert messages_for("VirtualService", f"{{hosts: [a], http: [{{route: [{weights}]}}]}}") == (
+        [] if valid else ["error spec.http[0].route: the weights add up to more than 4294967295"]
     )
 
 
-def test_the_host_of_a_request_is_set_once() -> None:
-    twice = ["error spec.http[0].headers.request: the host of the request is set more than once"]
-    one, other = "headers: {request: {set: {Host: b.com}}}", "rewrite: {authority: b.com}"
-    assert route(f", {one}") == route(f", {other}") == route(f", {one}, rewrite: {{uri: /a}}") == []
+def test_request_host_is_set_once() -> None:
+    messages = ["error spec.http[0].headers.request: the host of the request is set more than once"]
+    header, rewrite = "headers: {request: {set: {Host: b.com}}}", "rewrite: {authority: b.com}"
+    assert route(f", {header}") == route(f", {rewrite}") == route(f", {header}, rewrite: {{uri: /a}}") == []
     assert (
-        route(f", {one}, {other}")
+        route(f", {header}, {rewrite}")
         == route(", headers: {request: {set: {Host: b.com}, add: {':authority': c.com}}}")
-        == twice
+        == messages
     )
 
 
@@ -109,37 +113,39 @@ def test_the_host_of_a_request_is_set_once() -> None:
         ),
     ],
 )
-def test_what_else_a_route_says_is_right(more: str, expected: list[str]) -> None:
+def test_match_and_rewrite_fields(more: str, expected: list[str]) -> None:
     assert route(f", {more}") == [f"error spec.http[0].{line}" for line in expected]
 
 
-def test_an_expression_of_a_rewrite_is_one() -> None:
-    (found,) = route(", rewrite: {uriRegexRewrite: {match: '(', rewrite: /b}}")
-    assert found.startswith("error spec.http[0].rewrite.uriRegexRewrite.match: ")
+def test_rewrite_regex() -> None:
+    (message,) = route(", rewrite: {uriRegexRewrite: {match: '(', rewrite: /b}}")
+    assert message.startswith("error spec.http[0].rewrite.uriRegexRewrite.match: ")
 
 
 @pytest.mark.parametrize(
-    ("size", "fine"), [(0, False), (1, False), (2, True), (5_000_011, False), (4_999_999, True), (65_536, False)]
+    ("size", "valid"), [(0, False), (1, False), (2, True), (5_000_011, False), (4_999_999, True), (65_536, False)]
 )
-def test_the_table_of_maglev_has_a_prime_size(size: int, fine: bool) -> None:
+def test_maglev_table_size_is_prime(size: int, valid: bool) -> None:
     hashing = f"consistentHash: {{useSourceIp: true, maglev: {{tableSize: {size}}}}}"
-    found = told("DestinationRule", f"{{host: a, trafficPolicy: {{loadBalancer: {{{hashing}}}}}}}")
+    messages = messages_for("DestinationRule", f"{{host: a, trafficPolicy: {{loadBalancer: {{{hashing}}}}}}}")
     place = "error spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize"
-    assert found == ([] if fine else [f"{place}: {size} is not a prime number below 5000011"])
+    assert messages == ([] if valid else [f"{place}: {size} is not a prime number below 5000011"])
 
 
-@pytest.mark.parametrize(("length", "fine"), [(1024, True), (1025, False)])
-def test_a_version_of_a_proxy_that_is_matched_has_at_most_1024_characters(length: int, fine: bool) -> None:
+@pytest.mark.parametrize(("length", "valid"), [(1024, True), (1025, False)])
+def test_proxy_version_match_length(length: int, valid: bool) -> None:
     match = f"{{proxy: {{proxyVersion: {'v' * length}}}}}"
     patch = f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: REMOVE}}}}"
-    expected = "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 1024 characters; matches no proxy"
-    assert told("EnvoyFilter", f"{{configPatches: [{patch}]}}", "networking.istio.io/v1alpha3") == (
-        [] if fine else [expected]
+    expected = (
+        "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 1024 characters, so it matches no proxy"
+    )
+    assert messages_for("EnvoyFilter", f"{{configPatches: [{patch}]}}", "networking.istio.io/v1alpha3") == (
+        [] if valid else [expected]
     )
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "overlap"),
+    ("first", "second", "overlap"),
     [
         ("", "", True),
         ("CLIENT", "SERVER", False),
@@ -150,50 +156,58 @@ def test_a_version_of_a_proxy_that_is_matched_has_at_most_1024_characters(length
         ("CLIENT_AND_SERVER", "CLIENT_AND_SERVER", True),
     ],
 )
-def test_two_entries_for_spans_of_one_mode_are_told_of(one: str, other: str, overlap: bool) -> None:
+def test_overlapping_tracing_modes_are_reported(first: str, second: str, overlap: bool) -> None:
     entries = ", ".join(
-        f"{{randomSamplingPercentage: 1{f', match: {{mode: {mode}}}' if mode else ''}}}" for mode in (one, other)
+        f"{{randomSamplingPercentage: 1{f', match: {{mode: {mode}}}' if mode else ''}}}" for mode in (first, second)
     )
     expected = ["warning spec.tracing[0]: a later entry for the same mode overrides this one"] if overlap else []
-    assert told("Telemetry", f"{{tracing: [{entries}]}}", "telemetry.istio.io/v1") == expected
+    assert messages_for("Telemetry", f"{{tracing: [{entries}]}}", "telemetry.istio.io/v1") == expected
 
 
 @pytest.mark.parametrize(
-    ("block", "fine"),
+    ("block", "valid"),
     [("10.0.0.0/32", True), ("10.0.0.0/33", False), ("fd00::/128", True), ("fd00::/129", False), ("a/8", False)],
 )
-def test_the_length_of_a_block_of_addresses_is_that_of_its_family(block: str, fine: bool) -> None:
-    found = told(
+def test_cidr_prefix_length(block: str, valid: bool) -> None:
+    messages = messages_for(
         "ServiceEntry",
         f"{{hosts: [a.com], addresses: ['{block}'], ports: [{{number: 80, name: tcp, protocol: TCP}}], resolution: NONE}}",
     )
-    assert found == ([] if fine else [f"error spec.addresses[0]: '{block}' is not a CIDR range"])
+    assert messages == ([] if valid else [f"error spec.addresses[0]: '{block}' is not a CIDR range"])
 
 
-@pytest.mark.parametrize(("length", "fine"), [(107, True), (108, False)])
-def test_the_path_of_a_unix_socket_has_at_most_107_bytes(length: int, fine: bool) -> None:
+@pytest.mark.parametrize(("length", "valid"), [(107, True), (108, False)])
+def test_unix_socket_path_length(length: int, valid: bool) -> None:
     address = f"unix:///{'a' * (length - 1)}"
     spec = f"{{hosts: [a.com], ports: [{{number: 80, name: tcp, protocol: TCP}}], resolution: STATIC, endpoints: [{{address: '{address}'}}]}}"
-    assert told("ServiceEntry", spec) == ([] if fine else ["error spec.endpoints[0].address: longer than 107 bytes"])
+    assert messages_for("ServiceEntry", spec) == (
+        [] if valid else ["error spec.endpoints[0].address: must be at most 107 bytes"]
+    )
 
 
-def test_the_type_of_addresses_of_a_slice() -> None:
+def test_endpoint_slice_address_type() -> None:
     expected = ["error addressType: 'IPv5': expected IPv4, IPv6 or FQDN"]
     assert (
-        told("EndpointSlice", "{addressType: IPv5, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1") == expected
+        messages_for("EndpointSlice", "{addressType: IPv5, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1")
+        == expected
     )
-    assert told("EndpointSlice", "{addressType: FQDN, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1") == []
-    wrong = ["error endpoints[0].addresses[0]: 'x' is not an IP address"]
-    assert told("EndpointSlice", "{addressType: IPv4, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1") == wrong
+    assert (
+        messages_for("EndpointSlice", "{addressType: FQDN, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1") == []
+    )
+    invalid_address = ["error endpoints[0].addresses[0]: 'x' is not an IP address"]
+    assert (
+        messages_for("EndpointSlice", "{addressType: IPv4, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1")
+        == invalid_address
+    )
 
 
-# -- of a mesh -------------------------------------------------------------------------------------------------------------
+# -- mesh config -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("port", "fine"), [(0, False), (1, True), (65535, True), (65536, False)])
-def test_the_port_of_an_address_in_the_mesh_config(port: int, fine: bool) -> None:
+@pytest.mark.parametrize(("port", "valid"), [(0, False), (1, True), (65535, True), (65536, False)])
+def test_statsd_address_port(port: int, valid: bool) -> None:
     _, problems = decode_mesh_config([yaml.safe_load(f"{{defaultConfig: {{statsdUdpAddress: 'a.com:{port}'}}}}")])
-    expected = [] if fine else [("defaultConfig.statsdUdpAddress", f"'a.com:{port}': expected host:port")]
+    expected = [] if valid else [("defaultConfig.statsdUdpAddress", f"'a.com:{port}': expected host:port")]
     assert [(p.path, p.message) for p in problems if p.code != "no-effect"] == expected
 
 
@@ -209,7 +223,7 @@ def test_the_port_of_an_address_in_the_mesh_config(port: int, fine: bool) -> Non
         ("globalDownstreamConnectionLimit", 1),
     ],
 )
-def test_the_least_limits_of_connections(field: str, least: int) -> None:
+def test_connection_limit_minimums(field: str, least: int) -> None:
     for number in (least, least - 1):
         _, problems = decode_mesh_config([{"defaultConfig": {"connectionSettings": {field: number}}}])
         expected = [] if number == least else [f"defaultConfig.connectionSettings.{field}"]
@@ -228,7 +242,7 @@ def test_the_least_limits_of_connections(field: str, least: int) -> None:
         ("registryServiceName: a.b", []),
     ],
 )
-def test_the_gateway_of_a_network_is_named_rightly(gateway: str, expected: list[tuple[str, str]]) -> None:
+def test_network_gateway_names(gateway: str, expected: list[tuple[str, str]]) -> None:
     _, problems = decode_mesh_networks(
         yaml.safe_load(f"{{networks: {{n: {{gateways: [{{{gateway}, port: 15443}}]}}}}}}")
     )

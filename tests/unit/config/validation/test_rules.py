@@ -1,4 +1,4 @@
-"""Which hosts of a ServiceEntry, VirtualService or DestinationRule are right, and what is said of the others."""
+"""Validation of hosts of ServiceEntries, VirtualServices and DestinationRules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST = ".".join((LABEL,) * 4)  # 255 characters
         f"*{LONGEST[1:]}",
     ],
 )
-def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str) -> None:
+def test_valid_hosts(host: str) -> None:
     assert tuple(check_host("hosts[0]", host)) == ()
 
 
@@ -43,8 +43,8 @@ def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str
     ("host", "message"),
     [
         ("", "a name is required"),
-        (f"{LONGEST}b", "longer than 255 characters"),
-        (f"{LONGEST}.", "longer than 255 characters"),
+        (f"{LONGEST}b", "must be at most 255 characters"),
+        (f"{LONGEST}.", "must be at most 255 characters"),
         *(
             (f"a.{text}", f"'a.{text}' is not a domain name: the last label is a number")
             for text in ("1", "b.22", "é.٣")
@@ -65,5 +65,5 @@ def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str
         ("a..", "'a..' is not a domain name: invalid label ''"),
     ],
 )
-def test_what_is_wrong_with_a_host_is_said(host: str, message: str) -> None:
+def test_invalid_hosts(host: str, message: str) -> None:
     assert tuple(check_host("hosts[0]", host)) == (error("bad-host", "hosts[0]", message),)

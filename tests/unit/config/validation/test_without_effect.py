@@ -19,7 +19,7 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from testing.rows import Rows
 
 ROOT = pathlib.Path(pilot.__file__).parent
-# Fields of messages that DestinationRules have too, where the same rules hold; and what only tells another field's meaning.
+# Fields that also exist in DestinationRules, where they take effect.
 ELSEWHERE = {("OutlierDetection", "consecutive_errors")}
 
 
@@ -31,18 +31,18 @@ def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def reachable(
-    struct: type[msgspec.Struct], seen: set[type[msgspec.Struct]]
+    struct: type[msgspec.Struct], visited: set[type[msgspec.Struct]]
 ) -> Iterator[tuple[type[msgspec.Struct], str]]:
-    """The fields of a message and of the messages in it, but for those in a field that has no effect as a whole."""
-    if struct in seen:
+    """Yield the fields of a message and of its nested messages, except below fields without effect."""
+    if struct in visited:
         return
-    seen.add(struct)
+    visited.add(struct)
     hints = typing.get_type_hints(struct)
     for field in msgspec.structs.fields(struct):
         yield struct, field.name
         if field.name not in WITHOUT_EFFECT.get(struct, {}):
             for inner in structs(hints[field.name]):
-                yield from reachable(inner, seen)
+                yield from reachable(inner, visited)
 
 
 FIELDS = list(reachable(MeshConfig, set()))
@@ -52,18 +52,18 @@ NAMES_READ = {
     if not path.is_relative_to(ROOT / "config")
     for name in re.findall(r"(?<=[.\"])\w+", path.read_text())
 }
-"""Names of attributes, and words in quotation marks, in the code outside of the structs and their validation."""
+"""Attribute names and quoted words in the code outside of pilot/config."""
 
 
-def test_every_field_is_read_or_reported_to_have_no_effect() -> None:
+def test_every_field_is_read_or_has_no_effect() -> None:
     with Rows() as rows:
         for struct, field in FIELDS:
             with rows.row(f"{struct.__name__}.{field}"):
-                listed = field in WITHOUT_EFFECT.get(struct, {}) or (struct.__name__, field) in ELSEWHERE
-                assert listed or field in NAMES_READ, "read the field or list it in WITHOUT_EFFECT"
+                is_listed = field in WITHOUT_EFFECT.get(struct, {}) or (struct.__name__, field) in ELSEWHERE
+                assert is_listed or field in NAMES_READ, "read the field or list it in WITHOUT_EFFECT"
 
 
-def test_only_fields_that_there_are_are_listed() -> None:
+def test_listed_fields_exist() -> None:
     for struct, fields in WITHOUT_EFFECT.items():
         assert fields.keys() <= {f.name for f in msgspec.structs.fields(struct)}
 
@@ -84,13 +84,13 @@ def test_only_fields_that_there_are_are_listed() -> None:
         ),
     ],
 )
-def test_who_sets_a_field_without_effect_is_told(text: str, path: str) -> None:
+def test_field_without_effect_is_reported(text: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is not None
     assert [(p.code, p.path, str(p.severity)) for p in problems] == [("no-effect", path, "warning")]
 
 
-def test_the_defaults_and_what_has_an_effect_are_not_remarked_upon() -> None:
+def test_effective_fields_have_no_problems() -> None:
     assert decode_mesh_config([])[1] == []
     text = "{trustDomain: x.com, defaultConfig: {proxyHeaders: {server: {disabled: true}}}, ingressClass: istio, enableTracing: false}"
     assert decode_mesh_config([yaml.safe_load(text)])[1] == []

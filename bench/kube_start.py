@@ -139,7 +139,7 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
             hosts = [
                 f"outbound|{port}||app-{n}.ns-{n % 20}.svc.cluster.local" for n in range(services) for port in (80, 81)
             ]
-            await client.ask("eds", *hosts)
+            await client.request("eds", *hosts)
             await client.call.read()
             while not all_have_addresses(servers.servers[0]):
                 await asyncio.sleep(0.2)

@@ -210,7 +210,7 @@ async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
                 f"10.128.{number % namespaces}.{number // namespaces + 1}",
             )
             await connect(fleet, str(number), of, delta=number % 10 == 9)
-        await fleet.quiet(3.0)
+        await fleet.wait_until_idle(3.0)
         pipe.send("connected")
         while (path := await asyncio.to_thread(pipe.recv)) is not None:
             pipe.send(
@@ -224,9 +224,9 @@ async def connect(fleet: Fleet, slot: str, of: Proxy, delta: bool) -> None:
     """Connect a proxy and waits for its clusters; again where its stream was ended, as those of slow readers are."""
     while True:
         await fleet.connect(slot, of, delta)
-        follower = fleet.followers[slot]
-        while not follower.have[CDS]:
-            if follower.ended:
+        client = fleet.clients[slot]
+        while not client.resources[CDS]:
+            if client.ended:
                 break
             await asyncio.sleep(0.05)
         else:
@@ -321,7 +321,7 @@ async def ask_all(options: argparse.Namespace, plane: ControlPlane, watch: Watch
 
 def look_at_health(plane: ControlPlane) -> Callable[[], Any]:
     loop = asyncio.get_running_loop()
-    return lambda: asyncio.run_coroutine_threadsafe(plane._health.look(), loop).result()
+    return lambda: asyncio.run_coroutine_threadsafe(plane._health.run_checks(), loop).result()
 
 
 def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, limit: float) -> bool:

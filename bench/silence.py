@@ -34,10 +34,10 @@ class Port(Listening):
 
 async def ask(port: int, variant: str, kind: str, names: int) -> None:
     async with Client(Port(port), variant) as client:
-        await client.ask(
+        await client.request(
             kind, "a", *(f"outbound|80||nobody-{number}.default.svc.cluster.local" for number in range(names - 1))
         )
-        response = await client.take()
+        response = await client.receive()
         assert response.type_url == BY_SHORT_NAME[kind]
 
 

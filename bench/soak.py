@@ -136,7 +136,7 @@ async def soak(work: pathlib.Path, rng: random.Random, minutes: float, edits: in
         nodes = await settled_nodes(mesh)
         by_derivation = await nodes_by_derivation(mesh)
         print(
-            f"{len(mesh.fleet.followers)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes",
+            f"{len(mesh.fleet.clients)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes",
             *first,
             flush=True,
         )

@@ -88,7 +88,7 @@ async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watc
                 due = time.monotonic() + 1
                 await plane.sink.apply(of.event(EVENTS[number % len(EVENTS)], serial + number)[0])
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await plane.fleet.quiet(1)
+            await plane.fleet.wait_until_idle(1)
             costs.append(plane.process.cpu() - before)
     finally:
         await plane.close()

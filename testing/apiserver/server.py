@@ -53,7 +53,7 @@ class ApiServer:
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
         self.webhooks, self.forwards = Webhooks(self.store), PortForwards()
         self.writes = Writes(self.store, [default, self.webhooks.mutate, enforce, self.webhooks.validate])
-        self.store.on_change.append(self._apply_definition)
+        self.store.on_change.append(self.apply_definition)
         self._runner: web.AppRunner | None = None
 
     # -- without HTTP --------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class ApiServer:
 
     # -- effects of objects --------------------------------------------------------------------------------------------
 
-    def _apply_definition(self, resource: tuple[str, str], event: Event) -> None:
+    def apply_definition(self, resource: tuple[str, str], event: Event) -> None:
         """Serve the resources of CustomResourceDefinitions, and empty a deleted namespace."""
         if resource == CRDS and event.after is not None:
             self.resources.add(resource_of_crd(event.after.plain))

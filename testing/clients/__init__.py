@@ -1,1 +1,1 @@
-"""Clients: proxies, agents and workloads."""
+"""Clients of control planes and sidecars: proxies, agents and workloads."""

@@ -1,4 +1,4 @@
-"""The ADS server in this process, over a plan that a test controls, and a client that only moves messages."""
+"""An in-process ADS server with resources that tests set, and a client for single messages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ DEFAULT_SETTINGS = ServeSettings()
 
 
 def open_channel(address: str) -> Any:
-    """Return a channel of its own. The stubs of grpc know less of it than it has, so it has no type."""
+    """Return a channel with its own connection. It has no type, because the stubs of grpc lack some of its methods."""
     return grpc.aio.insecure_channel(address, options=OPTIONS)
 
 
 @derived
 def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
-    """Return the contents of the row "type/scope" of the table `mesh`, by name. A content "fail" raises as a bug does."""
+    """Return the resources of the row "type/scope" of the table `mesh`, by name. The content "fail" raises an error."""
     contents: dict[str, str] = db.mesh.get(f"{short_type}/{scope}") or {}
     if "fail" in contents.values():
         raise ZeroDivisionError(short_type)
@@ -50,7 +50,10 @@ def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
 
 @derived
 def plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """What all share, and clusters of the proxy's own namespace, or of the one that the row "instead/namespace" names."""
+    """Return the plan of a proxy: shared resources, and the clusters of its namespace.
+
+    The row "instead/namespace" names another namespace to take the clusters from.
+    """
     proxy = db.proxies.get(node_id)
     if proxy is None:
         return ProxyPlan({})
@@ -66,16 +69,16 @@ def plan(db: Mesh, node_id: str) -> ProxyPlan:
     )
 
 
-async def shown(caller: Caller) -> Sequence[str]:
-    """The identities of the header "shows"; "forged" is refused."""
-    found = caller.header("shows")
-    if found == "forged":
-        raise IdentityError("nobody signed it")
-    return found.split(",") if found else ()
+async def header_identities(caller: Caller) -> Sequence[str]:
+    """Return the identities in the header "identities". The value "forged" is rejected."""
+    identities = caller.header("identities")
+    if identities == "forged":
+        raise IdentityError("forged")
+    return identities.split(",") if identities else ()
 
 
 class Server:
-    """A running server. `set` changes the world."""
+    """A running ADS server. `set` changes its resources."""
 
     def __init__(
         self,
@@ -98,12 +101,13 @@ class Server:
         self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 
-    def set(self, where: str, **contents: str) -> int:
-        """Row "type/scope"; the number of proxies that it concerns."""
-        key = where if "/" in where else f"{where}/all"
+    def set(self, row: str, **contents: str) -> int:
+        """Set the row "type/scope", and return the number of affected proxies."""
+        key = row if "/" in row else f"{row}/all"
         return self.discovery.wake(self.db.commit([(self.db.mesh, key, contents)]), {"config": 1})
 
     def metric(self, line: str) -> bool:
+        """Return whether the metrics contain a line."""
         return line in self.metrics.exposition().decode().splitlines()
 
     async def eventually(self, check: Any) -> None:
@@ -123,23 +127,25 @@ async def serving(**options: Any) -> AsyncIterator[Server]:
 
 
 class Listening(Protocol):
-    """What a client connects to."""
+    """A server to connect to."""
 
     @property
     def port(self) -> int: ...
 
 
 class Client:
-    """One stream. `ask` sends a request, `take` awaits a response."""
+    """One stream. `request` sends a request, `receive` awaits a response."""
 
     def __init__(
-        self, server: Listening, variant: str = "delta", node_id: str = NODE, shows: str = "", **metadata: Any
+        self, server: Listening, variant: str = "delta", node_id: str = NODE, identities: str = "", **metadata: Any
     ) -> None:
-        """`shows`: what the caller shows of itself, in the header "shows"."""
+        """`identities` is sent in the header of that name."""
         self.delta, self.node_id, self.metadata = variant == "delta", node_id, metadata
         self.channel = open_channel(f"127.0.0.1:{server.port}")
         method = "DeltaAggregatedResources" if self.delta else "StreamAggregatedResources"
-        self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")(metadata=(("shows", shows),) if shows else ())
+        self.call = self.channel.stream_stream(f"/{SERVICE}/{method}")(
+            metadata=(("identities", identities),) if identities else ()
+        )
         self.first = True
 
     async def __aenter__(self) -> Self:
@@ -149,9 +155,10 @@ class Client:
         self.call.cancel()
         await self.channel.close()
 
-    async def ask(self, kind: str, *names: str, nonce: str = "") -> None:
-        make: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
-        request = make(type_url=BY_SHORT_NAME.get(kind, kind), response_nonce=nonce)
+    async def request(self, kind: str, *names: str, nonce: str = "") -> None:
+        """Send a subscription or, with a nonce, an acknowledgement."""
+        message_type: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
+        request = message_type(type_url=BY_SHORT_NAME.get(kind, kind), response_nonce=nonce)
         (request.resource_names_subscribe if self.delta else request.resource_names).extend(names)
         if self.first:
             request.node.id = self.node_id
@@ -160,20 +167,20 @@ class Client:
         await self.call.write(request.SerializeToString())
 
     async def nack(self, kind: str, nonce: str, message: str) -> None:
-        """Refuse a response."""
-        make: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
-        request = make(type_url=BY_SHORT_NAME[kind], response_nonce=nonce)
+        """Reject a response."""
+        message_type: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
+        request = message_type(type_url=BY_SHORT_NAME[kind], response_nonce=nonce)
         request.error_detail.code, request.error_detail.message = 13, message
         await self.call.write(request.SerializeToString())
 
     async def unsubscribe(self, kind: str, *names: str, nonce: str = "") -> None:
-        """Delta: want some names no longer."""
+        """Unsubscribe from names, on a delta stream."""
         request = discovery_pb2.DeltaDiscoveryRequest(
             type_url=BY_SHORT_NAME[kind], response_nonce=nonce, resource_names_unsubscribe=names
         )
         await self.call.write(request.SerializeToString())
 
-    async def take(self) -> Any:
+    async def receive(self) -> Any:
         async with asyncio.timeout(SECONDS):
             data = await self.call.read()
         assert data is not EOF, "the stream has ended"
@@ -181,11 +188,13 @@ class Client:
             data
         )
 
-    async def gets(self, kind: str, *names: str, removed: tuple[str, ...] = ()) -> str:
-        """The next response is this one; its nonce."""
-        response = await self.take()
-        got = [cluster_pb2.Cluster.FromString(getattr(r, "resource", r).value).name for r in response.resources]
-        assert (short_name(response.type_url), got, tuple(getattr(response, "removed_resources", ()))) == (
+    async def expect(self, kind: str, *names: str, removed: tuple[str, ...] = ()) -> str:
+        """Check the type and names of the next response, and return its nonce."""
+        response = await self.receive()
+        names_received = [
+            cluster_pb2.Cluster.FromString(getattr(r, "resource", r).value).name for r in response.resources
+        ]
+        assert (short_name(response.type_url), names_received, tuple(getattr(response, "removed_resources", ()))) == (
             kind,
             list(names),
             removed,
@@ -193,14 +202,14 @@ class Client:
         nonce: str = response.nonce
         return nonce
 
-    async def refused(self) -> tuple[grpc.StatusCode, str]:
-        """The status with which clusters are refused, perhaps before they have been asked for."""
+    async def rejection(self) -> tuple[grpc.StatusCode, str]:
+        """Return the status with which a request for clusters is rejected. The stream may end before the request."""
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self.ask("cds")
-        return await self.ends()
+            await self.request("cds")
+        return await self.end_status()
 
-    async def ends(self) -> tuple[grpc.StatusCode, str]:
-        """The status that the stream ends with, behind whatever comes before."""
+    async def end_status(self) -> tuple[grpc.StatusCode, str]:
+        """Return the status that the stream ends with, ignoring responses before it."""
         async with asyncio.timeout(SECONDS):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 while await self.call.read() is not EOF:

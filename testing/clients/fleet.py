@@ -1,4 +1,4 @@
-"""Proxies of a real control plane, over gRPC: each follows its stream as Envoy does, and knows what it has."""
+"""Proxies connected to a real control plane over gRPC. Each subscribes as Envoy does and keeps its resources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Content = dict[str, dict[str, bytes]]
 
 
 def envoy_node(proxy: Proxy) -> base_pb2.Node:
-    """The node that the proxy announces; `parse_node` makes the same proxy of it."""
+    """Return the node message of a proxy, which `parse_node` turns back into the same proxy."""
     node = base_pb2.Node(id=f"{proxy.type}~{proxy.ips[0]}~{proxy.id}~{proxy.dns_domain}")
     node.metadata.update(
         {
@@ -50,39 +50,39 @@ def envoy_node(proxy: Proxy) -> base_pb2.Node:
 
 
 def endpoint_names(clusters: Iterable[bytes]) -> set[str]:
-    """The names under which clusters ask for their endpoints."""
-    found = set()
+    """Return the names under which clusters request their endpoints."""
+    names = set()
     for data in clusters:
         cluster = cluster_pb2.Cluster.FromString(data)
         if cluster.type == cluster_pb2.Cluster.EDS:
-            found.add(cluster.eds_cluster_config.service_name or cluster.name)
-    return found
+            names.add(cluster.eds_cluster_config.service_name or cluster.name)
+    return names
 
 
 def route_names(listeners: Iterable[bytes]) -> set[str]:
-    """The route configurations that listeners ask for."""
-    found = set()
+    """Return the route configurations that listeners refer to."""
+    names = set()
     for data in listeners:
         listener = listener_pb2.Listener.FromString(data)
         for chain in (*listener.filter_chains, listener.default_filter_chain):
-            for part in chain.filters:
-                if part.typed_config.Is(hcm_pb2.HttpConnectionManager.DESCRIPTOR):
-                    manager = hcm_pb2.HttpConnectionManager.FromString(part.typed_config.value)
-                    found.add(manager.rds.route_config_name)
-    return found - {""}
+            for network_filter in chain.filters:
+                if network_filter.typed_config.Is(hcm_pb2.HttpConnectionManager.DESCRIPTOR):
+                    manager = hcm_pb2.HttpConnectionManager.FromString(network_filter.typed_config.value)
+                    names.add(manager.rds.route_config_name)
+    return names - {""}
 
 
-class Follower:
-    """One stream. `have` is what the proxy holds of what it asks for; `responses` counts those taken.
+class ProxyClient:
+    """The stream of one proxy. `resources` are the ones it is subscribed to, `responses` the number of responses.
 
-    A response that crossed the request that no longer asks for its resources leaves nothing behind, as in Envoy.
+    Resources that the proxy unsubscribed from while a response was under way are dropped, as in Envoy.
     """
 
     def __init__(self, address: str, proxy: Proxy, delta: bool) -> None:
         self.proxy, self.delta = proxy, delta
-        self.have: Content = {url: {} for url in TYPES}
+        self.resources: Content = {url: {} for url in TYPES}
         self.responses = 0
-        self._asked: dict[str, frozenset[str]] = {}
+        self._subscriptions: dict[str, frozenset[str]] = {}
         self._nonces: dict[str, str] = {}
         self._channel = open_channel(address)
         method = "DeltaAggregatedResources" if delta else "StreamAggregatedResources"
@@ -107,57 +107,57 @@ class Follower:
     async def _read(self) -> None:
         response_type: Any = discovery_pb2.DeltaDiscoveryResponse if self.delta else discovery_pb2.DiscoveryResponse
         try:
-            await self._ask(CDS, frozenset(), first=True)
-            await self._ask(LDS, frozenset())
+            await self._subscribe(CDS, frozenset(), first=True)
+            await self._subscribe(LDS, frozenset())
             while (data := await self._call.read()) is not EOF:
                 self.responses += 1
-                await self._take(response_type.FromString(data))
+                await self._apply(response_type.FromString(data))
         except grpc.RpcError:
-            return  # the stream has ended: `ended` says so
+            return  # the stream has ended, which `ended` reports
 
-    async def _take(self, response: Any) -> None:
-        url, have = response.type_url, self.have[response.type_url]
+    async def _apply(self, response: Any) -> None:
+        url, resources = response.type_url, self.resources[response.type_url]
         self._nonces[url] = response.nonce
         if self.delta:
-            given = {r.name: r.resource.value for r in response.resources}
+            received = {r.name: r.resource.value for r in response.resources}
             for name in response.removed_resources:
-                have.pop(name, None)
+                resources.pop(name, None)
         else:
-            given = {_name(url, any_.value): any_.value for any_ in response.resources}
+            received = {_name(url, any_.value): any_.value for any_ in response.resources}
             if url in WILDCARD:
-                have.clear()
-        asked = self._asked[url]
-        have.update((name, data) for name, data in given.items() if url in WILDCARD or name in asked)
+                resources.clear()
+        names = self._subscriptions[url]
+        resources.update((name, data) for name, data in received.items() if url in WILDCARD or name in names)
         await self._acknowledge(url)
         if url == CDS:
-            await self._ask(EDS, frozenset(endpoint_names(have.values())))
+            await self._subscribe(EDS, frozenset(endpoint_names(resources.values())))
         elif url == LDS:
-            await self._ask(RDS, frozenset(route_names(have.values())))
+            await self._subscribe(RDS, frozenset(route_names(resources.values())))
 
     async def _acknowledge(self, url: str) -> None:
         if self.delta:
             await self._write(discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=self._nonces[url]))
         else:
-            names = sorted(self._asked[url])
+            names = sorted(self._subscriptions[url])
             await self._write(
                 discovery_pb2.DiscoveryRequest(
                     type_url=url, response_nonce=self._nonces[url], version_info="1", resource_names=names
                 )
             )
 
-    async def _ask(self, url: str, names: frozenset[str], first: bool = False) -> None:
-        """Subscribe to these names of a type (none: to all of it), if they are others than before."""
-        before = self._asked.get(url)
+    async def _subscribe(self, url: str, names: frozenset[str], first: bool = False) -> None:
+        """Subscribe to these names of a type, or to all if there are none. Does nothing if they are unchanged."""
+        previous = self._subscriptions.get(url)
         wildcard = url in WILDCARD
-        if before == names or (before is None and not names and not wildcard):
+        if previous == names or (previous is None and not names and not wildcard):
             return
-        self._asked[url] = names
-        for gone in self.have[url].keys() - names if not wildcard else ():
-            del self.have[url][gone]
+        self._subscriptions[url] = names
+        for name in self.resources[url].keys() - names if not wildcard else ():
+            del self.resources[url][name]
         if self.delta:
             request = discovery_pb2.DeltaDiscoveryRequest(type_url=url)
-            request.resource_names_subscribe.extend(sorted(names - (before or frozenset())))
-            request.resource_names_unsubscribe.extend(sorted((before or frozenset()) - names))
+            request.resource_names_subscribe.extend(sorted(names - (previous or frozenset())))
+            request.resource_names_unsubscribe.extend(sorted((previous or frozenset()) - names))
         else:
             request = discovery_pb2.DiscoveryRequest(
                 type_url=url, response_nonce=self._nonces.get(url, ""), resource_names=sorted(names)
@@ -184,58 +184,65 @@ _MESSAGES: Mapping[str, Any] = {
 
 
 class Fleet:
-    """Followers of one control plane, by the name of their slot."""
+    """The clients of one control plane, by slot."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.followers: dict[str, Follower] = {}
+        self.clients: dict[str, ProxyClient] = {}
 
     async def connect(self, slot: str, proxy: Proxy, delta: bool) -> None:
         await self.disconnect(slot)
-        self.followers[slot] = Follower(self.address, proxy, delta)
+        self.clients[slot] = ProxyClient(self.address, proxy, delta)
 
     async def disconnect(self, slot: str) -> None:
-        if slot in self.followers:
-            await self.followers.pop(slot).stop()
+        if slot in self.clients:
+            await self.clients.pop(slot).stop()
 
     async def stop(self) -> None:
-        for slot in list(self.followers):
+        for slot in list(self.clients):
             await self.disconnect(slot)
 
     def content(self) -> dict[str, Content]:
-        return {slot: follower.have for slot, follower in self.followers.items()}
+        """Return the resources of all clients, by slot."""
+        return {slot: client.resources for slot, client in self.clients.items()}
 
     @property
     def responses(self) -> int:
-        return sum(follower.responses for follower in self.followers.values())
+        return sum(client.responses for client in self.clients.values())
 
-    async def quiet(self, seconds: float) -> None:
-        """Wait until no response has come for a while."""
+    async def wait_until_idle(self, seconds: float) -> None:
+        """Wait until no response has arrived for this many seconds."""
         before = -1
         while before != self.responses:
             before = self.responses
             await asyncio.sleep(seconds)
 
 
-def difference(got: Mapping[str, Content], want: Mapping[str, Content]) -> list[str]:
-    """What is not as a fresh start has it: "proxy, type, resource"."""
-    wrong = [f"{slot}: connected to one of the two only" for slot in got.keys() ^ want.keys()]
-    for slot in got.keys() & want.keys():
+def difference(actual: Mapping[str, Content], expected: Mapping[str, Content]) -> list[str]:
+    """Return the differences between two contents as lines "slot type resource: how"."""
+    lines = [f"{slot}: connected to one of the two only" for slot in actual.keys() ^ expected.keys()]
+    for slot in actual.keys() & expected.keys():
         for url in TYPES:
-            ours, fresh = got[slot][url], want[slot][url]
-            names = sorted(n for n in ours.keys() | fresh.keys() if ours.get(n) != fresh.get(n))
-            wrong += [
-                f"{slot} {url.rpartition('.')[2]} {name}: {_how(ours.get(name), fresh.get(name))}" for name in names
+            actual_resources, expected_resources = actual[slot][url], expected[slot][url]
+            names = sorted(
+                n
+                for n in actual_resources.keys() | expected_resources.keys()
+                if actual_resources.get(n) != expected_resources.get(n)
+            )
+            lines += [
+                f"{slot} {url.rpartition('.')[2]} {name}: {_verdict(actual_resources.get(name), expected_resources.get(name))}"
+                for name in names
             ]
-    return wrong
+    return lines
 
 
-def _how(got: bytes | None, want: bytes | None) -> str:
-    return "missing" if got is None else "surplus" if want is None else "differs"
+def _verdict(actual: bytes | None, expected: bytes | None) -> str:
+    return "missing" if actual is None else "surplus" if expected is None else "differs"
 
 
 @contextlib.asynccontextmanager
 async def fleet_of(address: str, proxies: Mapping[str, tuple[Proxy, bool]]) -> AsyncIterator[Fleet]:
+    """Connect proxies to a control plane while the block runs."""
     fleet = Fleet(address)
     for slot, (proxy, delta) in proxies.items():
         await fleet.connect(slot, proxy, delta)

@@ -1,11 +1,11 @@
-"""gRPC applications of a test, in a process of their own: xDS is set up once in a process, by its environment.
+"""gRPC applications for tests. xDS is configured by environment variables, so each runs in its own process.
 
-    python -m testing.clients.grpc_peer serve NAME=HOST:PORT…    servers without xDS; each answers with its name and what it was asked with
-    python -m testing.clients.grpc_peer xds NAME=HOST:PORT…      servers that take their listeners from xDS
-    python -m testing.clients.grpc_peer call                     a client: a line of JSON on standard input is a number of calls, and one answers it
+    python -m testing.clients.grpc_peer serve NAME=HOST:PORT…    servers without xDS that answer with their name
+    python -m testing.clients.grpc_peer xds NAME=HOST:PORT…      servers that get their listeners over xDS
+    python -m testing.clients.grpc_peer call                     a client that reads calls from standard input
 
-A call is {"target", "secure", "calls", "method", "headers", "timeout"}; its answer is {"names": {NAME: count}, "errors": {CODE: count}, "details",
-"attempts"}.
+A call is a line of JSON, {"target", "secure", "calls", "method", "headers", "timeout"}. Its answer is a line {"names":
+{NAME: count}, "errors": {CODE: count}, "details", "attempts"}.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ SERVICE = "test.Echo"
 
 
 class Echo(grpc.GenericRpcHandler):
-    """Answers every method. The header `fail` counts down refusals by request id, `sleep` is in seconds, for as long as somebody waits."""
+    """Answers every method with the server's name.
+
+    The header `fail` is the number of attempts per request id that fail first. The header `sleep` delays the answer by
+    seconds, as long as the call is active.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,9 +50,9 @@ class Echo(grpc.GenericRpcHandler):
         return self._name.encode()
 
 
-def serve(listening: list[str], xds: bool) -> None:
+def serve(listeners: list[str], xds: bool) -> None:
     servers = []
-    for item in listening:
+    for item in listeners:
         name, _, address = item.partition("=")
         server = grpc.server(futures.ThreadPoolExecutor(32), handlers=[Echo(name)], xds=xds)
         if xds:
@@ -64,25 +68,27 @@ def serve(listening: list[str], xds: bool) -> None:
 
 
 class Caller:
+    """Executes calls, over one channel per target."""
+
     def __init__(self) -> None:
         self._channels: dict[tuple[str, bool], grpc.Channel] = {}
         self._lock, self._ids = threading.Lock(), itertools.count()
 
-    def call(self, said: dict[str, Any]) -> dict[str, Any]:
+    def call(self, request: dict[str, Any]) -> dict[str, Any]:
         names: collections.Counter[str] = collections.Counter()
         errors: collections.Counter[str] = collections.Counter()
         details: str | None = ""
         attempts = ""
-        channel: Any = self._channel(said["target"], said.get("secure", False))
-        method = channel.unary_unary(f"/{SERVICE}/{said.get('method', 'Say')}")
-        for _ in range(said.get("calls", 1)):
-            headers = tuple((said.get("headers") or {}).items())
+        channel: Any = self._channel(request["target"], request.get("secure", False))
+        method = channel.unary_unary(f"/{SERVICE}/{request.get('method', 'Say')}")
+        for _ in range(request.get("calls", 1)):
+            headers = tuple((request.get("headers") or {}).items())
             try:
-                answer, call = method.with_call(
-                    b"", timeout=said.get("timeout", 10), metadata=(*headers, ("id", str(next(self._ids))))
+                answer, rpc = method.with_call(
+                    b"", timeout=request.get("timeout", 10), metadata=(*headers, ("id", str(next(self._ids))))
                 )
                 names[answer.decode()] += 1
-                attempts = dict(call.trailing_metadata() or ()).get("attempts", "")
+                attempts = dict(rpc.trailing_metadata() or ()).get("attempts", "")
             except grpc.RpcError as error:
                 errors[error.code().name] += 1
                 details = error.details()
@@ -90,16 +96,16 @@ class Caller:
 
     def _channel(self, target: str, secure: bool) -> grpc.Channel:
         with self._lock:
-            found = self._channels.get((target, secure))
-            if found is None:
+            channel = self._channels.get((target, secure))
+            if channel is None:
                 credentials = grpc.xds_channel_credentials() if secure else None
-                found = (
+                channel = (
                     grpc.secure_channel(target, credentials)
                     if credentials is not None
                     else grpc.insecure_channel(target)
                 )
-                self._channels[target, secure] = found
-            return found
+                self._channels[target, secure] = channel
+            return channel
 
 
 def main(arguments: list[str]) -> None:

@@ -1,11 +1,11 @@
-"""A session played by hand: lines of what a proxy asks and of what changes, and lines of what it is then sent.
+"""Scripts of xDS sessions: requests and changes, each followed by the responses.
 
-> eds a b @1        a request of a proxy: names, the nonce of the first response of that type (@0 for one never sent, none for "")
+> eds a b @1        a request: names, and the nonce of the first response of that type (@0 is unknown, none means "")
 > eds +a -b =c *    delta: subscribe, unsubscribe, initial_resource_versions; a bare `*` or name is a subscription
 > cds @1 !5 text    a NACK of the first response
-~ cds a=2 b c-      the world: resource a has another content, b is there, c is gone
-! push | release    everything is owed again; what is held is owed
-! replan eds a      another plan, that has no a
+~ cds a=2 b c-      changes: resource a has new content, b exists, c is deleted
+! push | release    resend everything; release delayed responses
+! replan eds a      a new plan without a
 < eds a b -c        the next response: resources in order, removed names
 """
 
@@ -29,13 +29,16 @@ WARMS = "~"
 
 
 def resource(short_type: str, name: str, content: str = "1") -> Resource:
-    """A resource that says its content. A cluster whose name starts with a letter up to f waits for endpoints of its name."""
+    """Return a resource with a content. A cluster named a to f waits for the endpoints of the same name."""
     warms = name if short_type == "cds" and name[0] <= "f" else ""
     return Resource.of(BY_SHORT_NAME[short_type], cluster_pb2.Cluster(name=name, alt_stat_name=content), warms=warms)
 
 
-class World:
-    """Resources by type, and the present view of each type, as a plan of one group or, where a name says so (`x:name`), of several."""
+class ScriptedResources:
+    """Resources by type and the current view of each type.
+
+    The view is a plan of one group or, if names have a prefix (`group:name`), of several.
+    """
 
     def __init__(self) -> None:
         self._contents: dict[str, dict[str, str]] = {}
@@ -45,22 +48,22 @@ class World:
 
     def change(self, short_type: str, changes: Iterable[str]) -> None:
         contents = self._contents.setdefault(short_type, {})
-        touched = set()
+        groups = set()
         for change in changes:
             group = change.partition(":")[0] if ":" in change else ""
-            touched.add(group)
+            groups.add(group)
             if change.endswith("-"):
                 contents.pop(change[:-1], None)
             else:
                 name, _, content = change.partition("=")
                 contents[name] = content or contents.get(name, "1")
-        for group in sorted(touched):
+        for group in sorted(groups):
             self._snapshots[short_type, group] = Snapshot(self._group(short_type, group, contents))
         snapshots = tuple(s for (kind, _), s in sorted(self._snapshots.items()) if kind == short_type)
         self._views[BY_SHORT_NAME[short_type]] = TypeState(short_type, snapshots)
 
     def replan(self, short_type: str, *without: str) -> None:
-        """The same content, but for some names, through another plan."""
+        """Switch to another plan with the same content except for some names."""
         old = self._views[BY_SHORT_NAME[short_type]].union()
         self._views[BY_SHORT_NAME[short_type]] = TypeState(
             object(), (Snapshot(r for name, r in old.items() if name not in without),)
@@ -80,9 +83,9 @@ class World:
 
 
 class Stream:
-    """One session with its world."""
+    """A session and its resources."""
 
-    def __init__(self, session: Session, world: World) -> None:
+    def __init__(self, session: Session, world: ScriptedResources) -> None:
         self.session, self.world = session, world
         self.nonces: dict[str, list[str]] = {}
         self.received: list[Acknowledgement] = []
@@ -104,16 +107,16 @@ class Stream:
             case _:
                 raise ValueError(line)
 
-    def answers(self) -> list[str]:
-        """Everything that is due, as lines; taken as sent."""
+    def responses(self) -> list[str]:
+        """Return every due response as a line, and mark it as sent."""
         lines = []
-        while (answer := self.session.next_response(self.world.state)) is not None:
+        while (pending := self.session.next_response(self.world.state)) is not None:
             self._count += 1
-            kind = short_name(answer.type_url)
+            kind = short_name(pending.type_url)
             nonce = f"n{self._count}"
-            response = self.decode(self.session.encode(answer, "v1", nonce))
-            assert (response.nonce, response.type_url) == (nonce, answer.type_url)
-            self.session.mark_sent(answer, nonce, float(self._count))
+            response = self.decode(self.session.encode(pending, "v1", nonce))
+            assert (response.nonce, response.type_url) == (nonce, pending.type_url)
+            self.session.mark_sent(pending, nonce, float(self._count))
             self.nonces.setdefault(kind, []).append(nonce)
             lines.append(
                 " ".join(
@@ -158,17 +161,17 @@ class Stream:
 
 
 def play(session: Session, script: str) -> list[str]:
-    """The script as it really goes: every line of what happens, and after it the lines of what is sent then."""
-    stream, out = Stream(session, World()), []
+    """Return the script as it runs: each line that is no response, followed by the actual responses."""
+    stream, out = Stream(session, ScriptedResources()), []
     for line in filter(None, (raw.split("#")[0].strip() for raw in script.splitlines())):
         if not line.startswith("<"):
             stream.play(line)
-            out += [" ".join(line.split()), *stream.answers()]
+            out += [" ".join(line.split()), *stream.responses()]
     return out
 
 
-def written(script: str) -> list[str]:
-    """The script as it is written."""
+def normalize(script: str) -> list[str]:
+    """Return the lines of a script without comments and extra spaces."""
     return [" ".join(line.split()) for raw in script.splitlines() if (line := raw.split("#")[0].strip())]
 
 
@@ -180,4 +183,4 @@ def delta() -> DeltaSession:
     return DeltaSession(NameSets())
 
 
-__all__ = ["CLUSTER", "Stream", "World", "delta", "play", "resource", "sotw", "written"]
+__all__ = ["CLUSTER", "ScriptedResources", "Stream", "delta", "normalize", "play", "resource", "sotw"]

@@ -1,4 +1,4 @@
-"""A client of TLS, with a certificate of its own where it has one."""
+"""A TLS client, with or without a client certificate."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SECONDS = 10.0
 
 
 def client_context(
-    roots: bytes, own: Issued | None = None, alpn: tuple[str, ...] = ("http/1.1",), check_hostname: bool = True
+    roots: bytes, certificate: Issued | None = None, alpn: tuple[str, ...] = ("http/1.1",), check_hostname: bool = True
 ) -> ssl.SSLContext:
-    """TLS that verifies the server by these roots."""
+    """Return a TLS context that verifies the server against these roots."""
     context = ssl.create_default_context(cadata=roots.decode())
     context.check_hostname = check_hostname
     context.set_alpn_protocols(list(alpn))
-    if own is not None:
-        with tempfile.NamedTemporaryFile() as both:
-            pathlib.Path(both.name).write_bytes(own.chain + own.private_key)
-            context.load_cert_chain(both.name)
+    if certificate is not None:
+        with tempfile.NamedTemporaryFile() as file:
+            pathlib.Path(file.name).write_bytes(certificate.chain + certificate.private_key)
+            context.load_cert_chain(file.name)
     return context
 
 
 class Connection:
-    """One connection over TLS, for as many requests as one likes."""
+    """A persistent TLS connection."""
 
     def __init__(self, port: int, name: str, context: ssl.SSLContext) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Connection:
 
     @property
     def serial(self) -> int:
-        """The serial number of the server's certificate."""
+        """Return the serial number of the server's certificate."""
         der = self._socket.getpeercert(binary_form=True)
         assert der is not None
         return x509.load_der_x509_certificate(der).serial_number
@@ -73,8 +73,8 @@ def connected(port: int, name: str, context: ssl.SSLContext) -> Iterator[Connect
         connection.close()
 
 
-def refused(port: int, name: str, context: ssl.SSLContext) -> bool:
-    """Whether the server ends the connection, in the handshake or (TLS 1.3) when it has seen the client's certificate."""
+def is_rejected(port: int, name: str, context: ssl.SSLContext) -> bool:
+    """Return whether the server ends the connection in the handshake or, with TLS 1.3, after the client's certificate."""
     try:
         with connected(port, name, context) as connection:
             connection.ask()

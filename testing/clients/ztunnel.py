@@ -1,4 +1,4 @@
-"""What a ztunnel is told of a mesh, and a client that takes it over a session as ztunnel's does."""
+"""An ambient mesh with its ztunnel messages, and a client that subscribes as ztunnel does."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ TYPES = {ADDRESS: workload_pb2.Address, AUTHORIZATION: authorization_pb2.Authori
 
 
 def ambient(*objects: Plain, mesh_config: str = "", **environ: str) -> World:
-    """An ambient mesh of these objects."""
-    made = World(mesh_config, {**AMBIENT, **environ})
-    made.apply_objects(*objects)
-    return made
+    """Return an ambient mesh with these objects."""
+    world = World(mesh_config, {**AMBIENT, **environ})
+    world.apply_objects(*objects)
+    return world
 
 
 def ztunnel(world: World, node: str = "") -> str:
-    """The node id of a ztunnel that connects."""
+    """Connect a ztunnel, and return its node id."""
     return world.connect(proxy("ztunnel", f"ztunnel-{node or 'x'}", "istio-system", "10.9.9.9", NODE_NAME=node))
 
 
-def told(world: World, type_url: str = ADDRESS) -> dict[str, Any]:
-    """The messages of a type that a ztunnel gets, by name."""
+def messages(world: World, type_url: str = ADDRESS) -> dict[str, Any]:
+    """Return the messages of a type that a ztunnel receives, by name."""
     return decoded(world.resources(ztunnel(world)).get(type_url, {}))
 
 
 def decoded(resources: Mapping[str, Resource]) -> dict[str, Any]:
-    """Messages by name; of an address the workload or the service."""
+    """Return messages by name. An Address is unwrapped to its Workload or Service."""
     return {name: message(any_pb2.Any.FromString(resource.any)) for name, resource in resources.items()}
 
 
 def message(body: any_pb2.Any) -> Any:
-    made = TYPES[body.type_url].FromString(body.value)
-    return getattr(made, made.WhichOneof("type")) if body.type_url == ADDRESS else made
+    content = TYPES[body.type_url].FromString(body.value)
+    return getattr(content, content.WhichOneof("type")) if body.type_url == ADDRESS else content
 
 
 def workload(world: World, name: str) -> Any:
-    """The workload of that name, None where ztunnels are not told of it."""
+    """Return the workload with this name, or None if ztunnels do not receive it."""
     return next(
-        (one for one in told(world).values() if isinstance(one, workload_pb2.Workload) and one.name == name), None
+        (item for item in messages(world).values() if isinstance(item, workload_pb2.Workload) and item.name == name),
+        None,
     )
 
 
 class ZtunnelClient:
-    """A client that keeps what it was told, with versions, and says so when it comes back. With `on_demand` it is told of what it asks for by
-    name, else of everything.
+    """A client that keeps its resources and their versions, and announces them when it reconnects.
 
-    ztunnel subscribes to nothing by subscribing to "*" and taking that back in one request.
+    With `on_demand` it only requests resources by name. As ztunnel does, it then subscribes to "*" and unsubscribes
+    from it in one request.
     """
 
     def __init__(
         self, session: Session, on_demand: bool = False, types: tuple[str, ...] = (ADDRESS, AUTHORIZATION)
     ) -> None:
         self.types, self.on_demand = types, on_demand
-        self.have: dict[str, dict[str, bytes]] = {url: {} for url in types}
+        self.resources: dict[str, dict[str, bytes]] = {url: {} for url in types}
         self.versions: dict[str, dict[str, str]] = {url: {} for url in types}
         self.names: set[str] = set()
         self.aliases: dict[str, tuple[str, ...]] = {}
@@ -74,7 +75,7 @@ class ZtunnelClient:
         self.connect(session)
 
     def connect(self, session: Session) -> None:
-        """A new stream; what the old one gave stays."""
+        """Connect to a new stream, and keep the resources of the old one."""
         self.session = session
         self.inbox: deque[bytes] = deque()
         for url in self.types:
@@ -88,28 +89,30 @@ class ZtunnelClient:
                 request.initial_resource_versions[name] = version
             self.session.receive(request)
 
-    def ask(self, name: str) -> None:
-        """Want something on demand."""
+    def request(self, name: str) -> None:
+        """Request a resource by name."""
         self.names.add(name)
         self.session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=ADDRESS, resource_names_subscribe=[name]))
 
     def read(self) -> None:
-        """Take the next response, and acknowledge it."""
+        """Take the next response and acknowledge it."""
         response = discovery_pb2.DeltaDiscoveryResponse.FromString(self.inbox.popleft())
         url = response.type_url
         for name in response.removed_resources:
-            self.have[url].pop(name, None)
+            self.resources[url].pop(name, None)
             self.versions[url].pop(name, None)
             self.aliases.pop(name, None)
             self.answered.add(name)
-        for one in response.resources:
+        for item in response.resources:
             self.received += 1
-            self.have[url][one.name] = one.resource.value
-            self.versions[url][one.name] = one.version
-            self.aliases[one.name] = tuple(one.aliases)
-            self.answered |= {one.name, *one.aliases}
+            self.resources[url][item.name] = item.resource.value
+            self.versions[url][item.name] = item.version
+            self.aliases[item.name] = tuple(item.aliases)
+            self.answered |= {item.name, *item.aliases}
         self.session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=response.nonce))
 
-    def known(self) -> set[str]:
-        """The names that it asked for and has something of."""
-        return self.names & {name for held in self.have[ADDRESS] for name in (held, *self.aliases[held])}
+    def resolved_names(self) -> set[str]:
+        """Return the requested names for which the client has a resource."""
+        return self.names & {
+            alias for resource in self.resources[ADDRESS] for alias in (resource, *self.aliases[resource])
+        }

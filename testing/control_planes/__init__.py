@@ -1,1 +1,1 @@
-"""Control planes in this process, and their sources of configuration."""
+"""In-process control planes, and their sources of configuration."""

@@ -1,4 +1,4 @@
-"""A folder of configuration files, read into a mesh by a clock that the test moves."""
+"""A folder of configuration files that is read into a mesh, with a virtual clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from testing.mesh.clock import VirtualClock
 
 
 def service(name: str, port: int = 80, namespace: str = "shop") -> str:
+    """Return the YAML of a Service."""
     return f"apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
 
 
-class Files:
-    """`tell` is what the kernel's notification would do; `quiet` lets the debounce end."""
+class ConfigFolder:
+    """A folder and the mesh that it is read into.
+
+    `notify` stands for the kernel's file notifications; `settle` lets the debounce time pass.
+    """
 
     def __init__(self, folder: pathlib.Path, **options: Any) -> None:
         self.folder, self.mesh, self.problems, self.clock = folder, Mesh(), ProblemStore(lambda _: None), VirtualClock()
@@ -37,16 +41,16 @@ class Files:
         path.write_text(text)
         return path
 
-    def tell(self, *names: str) -> None:
+    def notify(self, *names: str) -> None:
         self.source.changed([str(self.folder / name) for name in names])
-        self.quiet()
+        self.settle()
 
-    def quiet(self) -> None:
+    def settle(self) -> None:
         self.clock.advance(0.2)
 
     @property
     def services(self) -> dict[str, int]:
-        """Port by name."""
+        """Return the port of each service, by name."""
         return {key.name: o.spec.ports[0].port for key, o in SERVICE.table(self.mesh).rows()}
 
     @property

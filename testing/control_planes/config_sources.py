@@ -1,4 +1,4 @@
-"""The sources of configuration as one test suite sees them: documents under a name, set and removed."""
+"""All sources of configuration behind one interface: named documents that are set and removed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from testing.control_planes.config_folder import Files
-from testing.control_planes.kube_config_source import KubeConfig
-from testing.control_planes.mcp_config_source import McpConfig
+from testing.control_planes.config_folder import ConfigFolder
+from testing.control_planes.kube_config_source import KubeConfigSource
+from testing.control_planes.mcp_config_source import McpConfigSource
 from testing.mesh.clock import VirtualClock
 
 Rows = dict[tuple[str, str, str], Object[Any]]
@@ -25,7 +25,7 @@ Rows = dict[tuple[str, str, str], Object[Any]]
 
 
 class Source(Protocol):
-    """`set` and `remove` take effect, debounced, before they return."""
+    """A source of configuration. `set` and `remove` have taken effect, after debouncing, when they return."""
 
     mesh: Mesh
     problems: ProblemStore
@@ -36,28 +36,28 @@ class Source(Protocol):
 
 
 def rows(mesh: Mesh) -> Rows:
-    """Every row of users' objects."""
+    """Return the rows of all configuration objects."""
     tables = [kind.table(mesh) for kind in mesh.catalogue]
     return {(table.name, key.namespace, key.name): row for table in tables for key, row in table.rows()}
 
 
-class FileConfig(Files):
-    """Documents as files."""
+class FileConfigSource(ConfigFolder):
+    """Reads documents from files."""
 
     def set(self, name: str, text: str) -> None:
         self.write(f"{name}.yaml", text)
-        self.tell(f"{name}.yaml")
+        self.notify(f"{name}.yaml")
 
     def remove(self, name: str) -> None:
         (self.folder / f"{name}.yaml").unlink()
-        self.tell(f"{name}.yaml")
+        self.notify(f"{name}.yaml")
 
 
-class MemoryConfig:
-    """Documents that somebody hands over, to a ledger that others may share."""
+class MemoryConfigSource:
+    """Takes documents directly. Several may share a ledger."""
 
-    def __init__(self, rank: int = 0, name: str = "memory", beside: MemoryConfig | None = None) -> None:
-        if beside is None:
+    def __init__(self, rank: int = 0, name: str = "memory", shared_with: MemoryConfigSource | None = None) -> None:
+        if shared_with is None:
             self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
             self.commits: list[Commit] = []
             self.batch = Batch(
@@ -65,8 +65,8 @@ class MemoryConfig:
             )
             self.ledger = Ledger(self.problems)
         else:
-            self.mesh, self.problems, self.clock = beside.mesh, beside.problems, beside.clock
-            self.commits, self.batch, self.ledger = beside.commits, beside.batch, beside.ledger
+            self.mesh, self.problems, self.clock = shared_with.mesh, shared_with.problems, shared_with.clock
+            self.commits, self.batch, self.ledger = shared_with.commits, shared_with.batch, shared_with.ledger
         self.source = self.ledger.source(rank, name)
 
     def set(self, name: str, text: str) -> None:
@@ -81,38 +81,41 @@ class MemoryConfig:
         self.clock.advance(1)
 
 
-class ObjectConfig(MemoryConfig):
-    """Objects one by one, as an API server gives them: each is put and dropped by its row. A name stands for some of them."""
+class ObjectConfigSource(MemoryConfigSource):
+    """Takes objects one by one, as from an API server. A name stands for a set of objects."""
 
-    def __init__(self, rank: int = 0, name: str = "objects", beside: MemoryConfig | None = None) -> None:
-        super().__init__(rank, name, beside)
+    def __init__(self, rank: int = 0, name: str = "objects", shared_with: MemoryConfigSource | None = None) -> None:
+        super().__init__(rank, name, shared_with)
         self._named: dict[str, set[Row]] = {}
 
     def set(self, name: str, text: str) -> None:
-        found = {
+        objects = {
             row: decoded
             for d in read_documents(text.encode(), "memory.yaml")
             for row, decoded in _row_of(decode_document(d.plain))
         }
-        gone = self._named.get(name, set()) - found.keys()
-        self._named[name] = set(found)
+        removed = self._named.get(name, set()) - objects.keys()
+        self._named[name] = set(objects)
         self._put(
-            [edit for row in sorted(gone) for edit in self.source.drop(row)]
-            + [e for row in found for e in self.source.put(row, found[row])]
+            [edit for row in sorted(removed) for edit in self.source.drop(row)]
+            + [e for row in objects for e in self.source.put(row, objects[row])]
         )
 
     def remove(self, name: str) -> None:
         self._put([edit for row in sorted(self._named.pop(name)) for edit in self.source.drop(row)])
 
     def list(self, text: str) -> None:
-        """Take everything at once, as after a reconnect."""
-        found = {
+        """Replace everything at once, as after a reconnect."""
+        objects = {
             row: decoded
             for d in read_documents(text.encode(), "memory.yaml")
             for row, decoded in _row_of(decode_document(d.plain))
         }
         self._put(
-            [*self.source.retain(found.keys()), *(edit for row in found for edit in self.source.put(row, found[row]))]
+            [
+                *self.source.retain(objects.keys()),
+                *(edit for row in objects for edit in self.source.put(row, objects[row])),
+            ]
         )
 
 
@@ -122,12 +125,18 @@ def _row_of(decoded: Decoded) -> list[tuple[Row, Decoded]]:
 
 def make(kind: str, folder: pathlib.Path) -> Source:
     if kind.startswith("kubernetes"):
-        return KubeConfig(streams=kind == "kubernetes streams")
+        return KubeConfigSource(streams=kind == "kubernetes streams")
     if kind == "mcp":
-        return McpConfig()
-    return FileConfig(folder) if kind == "files" else MemoryConfig() if kind == "memory" else ObjectConfig()
+        return McpConfigSource()
+    return (
+        FileConfigSource(folder)
+        if kind == "files"
+        else MemoryConfigSource()
+        if kind == "memory"
+        else ObjectConfigSource()
+    )
 
 
 KINDS = ("files", "memory", "objects", "kubernetes pages", "kubernetes streams", "mcp")
-OF_DOCUMENTS = ("files", "memory")
-"""The sources of which two documents can hold the same object."""
+DOCUMENT_SOURCES = ("files", "memory")
+"""The sources in which two documents can contain the same object."""

@@ -1,7 +1,8 @@
-"""Kubernetes as a source of configuration that the suite over all sources sees: documents are objects of an API server.
+"""Kubernetes as a source of configuration: documents are objects of an API server.
 
-It is the one of the tests, or a real one, which KUBECONFIG names. There the definitions of all kinds are put in place of those that it has, and
-objects are made and taken away in the namespaces `default` and `shop`: it should be a server that nobody needs.
+The API server is the one in `testing.apiserver` or a real one, which KUBECONFIG names. On a real one,
+CustomResourceDefinitions are replaced, and objects are created and deleted in the namespaces `default` and `shop`, so
+use a disposable cluster.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACE = GroupKind("", "Namespace")
 
 
-class KubeConfig:
-    """An API server, and a source that follows it, in an event loop of their own. A name stands for some objects."""
+class KubeConfigSource:
+    """An API server and a source that watches it, in a separate event loop. A name stands for a set of objects."""
 
     def __init__(self, streams: bool = False) -> None:
         self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
@@ -78,29 +79,29 @@ class KubeConfig:
         await source.synced()
 
     async def _define(self) -> None:
-        """Has all kinds defined, and waits until they are served."""
+        """Create the CustomResourceDefinitions of all kinds, and wait until they are served."""
         for plain in definitions():
             path = f"{DEFINITIONS}/{plain['metadata']['name']}"
             try:
-                there = json.loads(await self.client.call("GET", path))
+                current = json.loads(await self.client.call("GET", path))
             except NotFound:
                 await self.client.call("POST", DEFINITIONS, body=json.dumps(plain).encode())
             else:
-                if _says_less(plain["spec"], there["spec"]):
+                if _is_contained(plain["spec"], current["spec"]):
                     continue
-                metadata = {**plain["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+                metadata = {**plain["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
                 await self.client.call("PUT", path, body=json.dumps({**plain, "metadata": metadata}).encode())
         for kind in self.mesh.catalogue:
             for version in kind.versions:
                 await self._wait_for(collection_of(kind, version).path)
 
     async def _populate(self) -> None:
-        """Makes what objects need that controllers would make, where they do not run."""
-        await self._make("/api/v1/namespaces", "Namespace", "shop")
+        """Create the objects that controllers would create in a real cluster."""
+        await self._create("/api/v1/namespaces", "Namespace", "shop")
         for namespace in ("default", "shop"):
-            await self._make(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount", "default")
+            await self._create(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount", "default")
 
-    async def _make(self, collection: str, kind: str, name: str) -> None:
+    async def _create(self, collection: str, kind: str, name: str) -> None:
         with contextlib.suppress(Conflict):
             await self.client.call("POST", collection, body=_body({"apiVersion": "v1", "kind": kind}, {"name": name}))
 
@@ -114,10 +115,10 @@ class KubeConfig:
                     await asyncio.sleep(0.1)
 
     def set(self, name: str, text: str) -> None:
-        found = {self._row(plain): plain for plain in yaml.safe_load_all(text) if plain}
-        old = self._named.get(name, {})
-        self._named[name] = found
-        self._run(self._write(found, [(row, plain) for row, plain in old.items() if row not in found]))
+        objects = {self._row(plain): plain for plain in yaml.safe_load_all(text) if plain}
+        previous = self._named.get(name, {})
+        self._named[name] = objects
+        self._run(self._write(objects, [(row, plain) for row, plain in previous.items() if row not in objects]))
         self.clock.advance(1)
 
     def remove(self, name: str) -> None:
@@ -141,9 +142,9 @@ class KubeConfig:
 
     def _kind(self, plain: Plain) -> AnyKind:
         group = plain["apiVersion"].rpartition("/")[0] if "/" in plain["apiVersion"] else ""
-        read = self.mesh.catalogue.find(GroupKind(group, plain["kind"]))
-        assert read is not None
-        return read
+        kind = self.mesh.catalogue.find(GroupKind(group, plain["kind"]))
+        assert kind is not None
+        return kind
 
     def _row(self, plain: Plain) -> Row:
         kind = self._kind(plain)
@@ -151,37 +152,35 @@ class KubeConfig:
             plain["metadata"].get("namespace", "default") if kind.namespaced else "", plain["metadata"]["name"]
         )
 
-    async def _write(self, there: dict[Row, Plain], gone: list[tuple[Row, Plain]]) -> None:
-        """Writes objects as any client does, and waits until the source has received them."""
-        wanted: dict[Row, str] = {}
-        for row, plain in there.items():
-            wanted[row] = await self._put(row, plain)
-        for row, plain in gone:
+    async def _write(self, objects: dict[Row, Plain], deleted: list[tuple[Row, Plain]]) -> None:
+        """Write and delete objects as any client does, and wait until the source has received the changes."""
+        expected_versions: dict[Row, str] = {}
+        for row, plain in objects.items():
+            expected_versions[row] = await self._put(row, plain)
+        for row, plain in deleted:
             await self._delete(row, plain)
-            wanted[row] = ""
-        await until(lambda: all(self._received(row, version) for row, version in wanted.items()))
+            expected_versions[row] = ""
+        await until(lambda: all(self._received(row, version) for row, version in expected_versions.items()))
 
     async def _put(self, row: Row, plain: Plain) -> str:
-        """Creates or replaces an object, with its status; returns its resource version."""
+        """Create or replace an object with its status, and return its resource version."""
         collection = self._path(row, plain)
         path = f"{collection}/{row[1].name}"
         metadata = {k: v for k, v in plain["metadata"].items() if k not in ("resourceVersion", "uid", "managedFields")}
         try:
-            answer = await self.client.call("POST", collection, body=_body(plain, metadata))
+            response = await self.client.call("POST", collection, body=_body(plain, metadata))
         except Conflict:
-            answer = await self.client.call(
+            response = await self.client.call(
                 "PUT", path, body=_body(plain, metadata | _version(await self.client.call("GET", path)))
             )
         if "status" in plain:
-            answer = await self.client.call("PUT", f"{path}/status", body=_body(plain, metadata | _version(answer)))
-        return _version(answer)["resourceVersion"]
+            response = await self.client.call("PUT", f"{path}/status", body=_body(plain, metadata | _version(response)))
+        return _version(response)["resourceVersion"]
 
     async def _delete(self, row: Row, plain: Plain) -> None:
         path = f"{self._path(row, plain)}/{row[1].name}"
         await self.client.call("DELETE", path)
-        if (
-            row[0] == NAMESPACE and self._server is None
-        ):  # somebody has to say that nothing is in it, where no controller does
+        if row[0] == NAMESPACE and self._server is None:  # without a namespace controller, nothing else finalizes it
             body = {**json.loads(await self.client.call("GET", path)), "spec": {"finalizers": []}}
             await self.client.call("PUT", f"{path}/finalize", body=json.dumps(body).encode())
 
@@ -190,7 +189,7 @@ class KubeConfig:
         return f"{base}/namespaces/{row[1].namespace}/{plural}" if row[1].namespace else f"{base}/{plural}"
 
     def _received(self, row: Row, version: str) -> bool:
-        """Returns whether an object has been received in a version; "" stands for none."""
+        """Return whether the source has received this version of an object. "" means that it is deleted."""
         informer = self.source.watches[row[0]].informer
         return informer.versions.get(row[1], "") == version and not informer.receiving
 
@@ -199,16 +198,16 @@ def _body(plain: Plain, metadata: Mapping[str, Any]) -> bytes:
     return json.dumps({**plain, "metadata": metadata}, default=str).encode()
 
 
-def _version(answer: bytes) -> dict[str, str]:
-    return {"resourceVersion": json.loads(answer)["metadata"]["resourceVersion"]}
+def _version(response: bytes) -> dict[str, str]:
+    return {"resourceVersion": json.loads(response)["metadata"]["resourceVersion"]}
 
 
-def _says_less(wanted: Any, there: Any) -> bool:
-    """Returns whether all that is wanted is there, beside what the server has added."""
-    if isinstance(wanted, dict):
-        return isinstance(there, dict) and all(
-            key in there and _says_less(value, there[key]) for key, value in wanted.items()
+def _is_contained(expected: Any, actual: Any) -> bool:
+    """Return whether a value is contained in the actual one, ignoring fields that the server added."""
+    if isinstance(expected, dict):
+        return isinstance(actual, dict) and all(
+            key in actual and _is_contained(value, actual[key]) for key, value in expected.items()
         )
-    if isinstance(wanted, list):
-        return isinstance(there, list) and len(wanted) == len(there) and all(map(_says_less, wanted, there))
-    return bool(wanted == there)
+    if isinstance(expected, list):
+        return isinstance(actual, list) and len(expected) == len(actual) and all(map(_is_contained, expected, actual))
+    return bool(expected == actual)

@@ -1,4 +1,4 @@
-"""A whole control plane in this process, on the API server of the tests."""
+"""An in-process control plane that uses the API server of the tests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsA
 
 
 class Plane:
-    """A control plane in this process."""
+    """An in-process control plane."""
 
     def __init__(self, environ: Mapping[str, str], **flags: str) -> None:
-        given = {"ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
-        quick = {"PILOT_DEBOUNCE_AFTER": "1ms"}
+        arguments = {"ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+        defaults = {"PILOT_DEBOUNCE_AFTER": "1ms"}
         self.plane = ControlPlane(
-            load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings
+            load([f"--{name}={value}" for name, value in arguments.items()], {**defaults, **environ}).settings
         )
         self.task = asyncio.create_task(self.plane.run())
 
@@ -36,19 +36,19 @@ class Plane:
             return response.status
 
     async def clusters(self) -> set[str]:
-        """The outbound clusters of ServiceEntries that a new proxy gets."""
+        """Return the outbound clusters of ServiceEntries that a new proxy receives."""
         async with Client(self) as client:
-            await client.ask("cds")
-            names = {resource.name for resource in (await client.take()).resources}
+            await client.request("cds")
+            names = {resource.name for resource in (await client.receive()).resources}
         return {name.rpartition("|")[2].removesuffix(".example.com") for name in names if name.endswith(".example.com")}
 
 
 @contextlib.asynccontextmanager
 async def running(environ: Mapping[str, str] | None = None, **flags: str) -> AsyncIterator[Plane]:
-    it = Plane(environ or {}, **flags)
+    plane = Plane(environ or {}, **flags)
     try:
-        yield it
+        yield plane
     finally:
-        it.plane.end()
+        plane.plane.end()
         async with asyncio.timeout(30):
-            await it.task
+            await plane.task

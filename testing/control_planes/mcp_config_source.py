@@ -1,4 +1,4 @@
-"""A server of objects over xDS as a source of configuration that the suite over all sources sees."""
+"""An MCP server as a source of configuration."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from testing.kube.kube_access import until
 from testing.mesh.clock import VirtualClock
 from testing.servers.mcp_server import McpServer, name_of, type_of
 
-Named = dict[tuple[str, str], dict[str, Any]]
+ObjectsByName = dict[tuple[str, str], dict[str, Any]]
 
 
-class McpConfig:
-    """A server, and a source that follows it, in an event loop of their own. A name stands for some objects."""
+class McpConfigSource:
+    """A server and a source connected to it, in a separate event loop. A name stands for a set of objects."""
 
     def __init__(self) -> None:
         self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
         self.commits: list[Commit] = []
         self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append)
         self.server = McpServer()
-        self._named: dict[str, Named] = {}
+        self._named: dict[str, ObjectsByName] = {}
         self._runner = asyncio.Runner()
         self.run(self._start())
 
@@ -53,7 +53,7 @@ class McpConfig:
         client = McpClient("sidecar~127.0.0.1~istiod.istio-system~istio-system.svc.cluster.local", "istio-system")
         receive = self.source.receive
         self.stream = McpStream(
-            McpEndpoint(address, self._plain_text),
+            McpEndpoint(address, self._no_credentials),
             client,
             self.source.types,
             receive,
@@ -65,40 +65,46 @@ class McpConfig:
         await self.source.synced.wait()
         await until(lambda: self.server.settled(*self.source.types))
 
-    async def _plain_text(self) -> None:
+    async def _no_credentials(self) -> None:
         return None
 
     def set(self, name: str, text: str) -> None:
-        found = {
+        objects = {
             (str(type_of(plain)), name_of(plain)): plain
             for plain in map(self._preferred, yaml.safe_load_all(text))
             if plain
         }
-        old = self._named.get(name, {})
-        self._named[name] = found
-        self._send(found, {key: plain for key, plain in old.items() if key not in found})
+        previous = self._named.get(name, {})
+        self._named[name] = objects
+        self._send(objects, {key: plain for key, plain in previous.items() if key not in objects})
 
     def remove(self, name: str) -> None:
         self._send({}, self._named.pop(name))
 
     def _preferred(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """An object in the version that is asked for: a server has all of them in it."""
-        of = type_of(plain)
-        kind = self.mesh.catalogue.find(GroupKind(of.group, of.kind))
+        """Return the object in the version that the source requests."""
+        type_ = type_of(plain)
+        kind = self.mesh.catalogue.find(GroupKind(type_.group, type_.kind))
         assert kind is not None
-        return {**plain, "apiVersion": of._replace(version=kind.versions[0]).api_version}
+        return {**plain, "apiVersion": type_._replace(version=kind.versions[0]).api_version}
 
-    def _send(self, there: Named, gone: Named) -> None:
-        types = {self.server.put(plain) for plain in there.values()} | {
-            self.server.delete(plain) for plain in gone.values()
+    def _send(self, objects: ObjectsByName, deleted: ObjectsByName) -> None:
+        types = {self.server.put(plain) for plain in objects.values()} | {
+            self.server.delete(plain) for plain in deleted.values()
         }
         self.push(*types)
 
     def push(self, *types: str) -> None:
-        """Has the server send what it has of some types, and waits until it was taken."""
-        before = {of: self.server.sent[of] for of in types}
+        """Have the server push its objects of some types, and wait until they are received."""
+        previous = {type_: self.server.sent[type_] for type_ in types}
         self.server.push(*types)
-        self.run(until(lambda: self.server.settled(*types) and all(self.server.sent[of] != before[of] for of in types)))
+        self.run(
+            until(
+                lambda: (
+                    self.server.settled(*types) and all(self.server.sent[type_] != previous[type_] for type_ in types)
+                )
+            )
+        )
         self.clock.advance(1)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

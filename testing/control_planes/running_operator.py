@@ -1,4 +1,4 @@
-"""The operator at the API server of the tests, with the rights that its chart gives it and no others."""
+"""The operator connected to the API server of the tests, with exactly the permissions that its chart grants."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from testing.kube.installations import Plain, State, expected_of, few_definition
 from testing.kube.kube_access import Known, client_of, until
 
 TOKEN = "token-of-the-operator"
-OWN = "istio-operator"
-IMPATIENCE = RequestTimeouts(connect=3.0, response=3.0, watch=60.0)
-"""A server that stops in the moment of accepting a connection never answers on it."""
+OPERATOR_NAMESPACE = "istio-operator"
+SHORT_TIMEOUTS = RequestTimeouts(connect=3.0, response=3.0, watch=60.0)
+"""A server that stops while it accepts a connection never answers on it."""
 PACE = WatchOptions(Backoff(0.005, 0.05), watch_seconds=30)
-_CUSTOMS = ("install.istio.io", "istiooperators")
-APPLY_JSON = "application/merge-patch+json"
+_ISTIO_OPERATORS = ("install.istio.io", "istiooperators")
+MERGE_PATCH = "application/merge-patch+json"
 
 
 def operator_objects(watched: str, revision: str = "") -> list[Plain]:
-    """What the operator's chart installs."""
+    """Return the objects of the operator's chart."""
     values = {"watchedNamespaces": watched, "revision": revision}
-    return render(read_chart(installation_folder() / "charts" / "istio-operator"), values, OWN)
+    return render(read_chart(installation_folder() / "charts" / "istio-operator"), values, OPERATOR_NAMESPACE)
 
 
-class Operated:
-    """A server with namespaces, and an operator that watches some of them, "" for all. IstioOperators are told apart by namespace and name."""
+class OperatorCluster:
+    """An API server with namespaces, and an operator that watches some of them, or all if `watched` is ""."""
 
     def __init__(self, watched: str, *namespaces: str, revision: str = "") -> None:
         self.server = ApiServer()
         self.watched, self.revision = watched, revision
-        for name in (OWN, *namespaces):
+        for name in (OPERATOR_NAMESPACE, *namespaces):
             self.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for plain in operator_objects(watched, revision):
             self.server.put(plain)
         self.controllers = Controllers(self.server)
         account = "istio-operator" + (f"-{revision}" if revision else "")
-        self.server.tokens.service_account(OWN, account, TOKEN)
+        self.server.tokens.service_account(OPERATOR_NAMESPACE, account, TOKEN)
         self.server.tokens.authorizer = rbac_authorizer(self.server.store)
         self._running: asyncio.Task[None] | None = None
         self.operator: Operator | None = None
 
-    async def __aenter__(self) -> Operated:
+    async def __aenter__(self) -> OperatorCluster:
         await self.server.start()
-        self.user = client_of(self.server, IMPATIENCE)
+        self.user = client_of(self.server, SHORT_TIMEOUTS)
         await self.start()
         return self
 
@@ -70,26 +70,29 @@ class Operated:
         await self.server.stop()
 
     async def start(self, lease: str = "") -> None:
-        """Start the operator."""
         settings = OperatorSettings()
         watch = dataclasses.replace(
             settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s")
         )
         name = "istio-operator" + (f"-{self.revision}" if self.revision else "")
         replica = dataclasses.replace(
-            settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease
+            settings.replica,
+            address="127.0.0.1:0",
+            pod_namespace=OPERATOR_NAMESPACE,
+            deployment=name,
+            lease_namespace=lease,
         )
         self.operator = Operator(
             dataclasses.replace(settings, watch=watch, replica=replica),
             Known(self.server, TOKEN),
             PACE,
             0.005,
-            IMPATIENCE,
+            SHORT_TIMEOUTS,
         )
         self._running = asyncio.create_task(self.operator.run())
 
     async def stop(self) -> None:
-        """End the operator as SIGTERM does."""
+        """Stop the operator as SIGTERM does."""
         if self.operator is not None and self._running is not None:
             self.operator.stop()
             await self._running
@@ -98,7 +101,7 @@ class Operated:
     # -- IstioOperators ------------------------------------------------------------------------------------------------
 
     async def write(self, namespace: str, name: str, spec: Any, **metadata: Any) -> None:
-        """Write an IstioOperator as a user does, whatever goes wrong at the server meanwhile."""
+        """Create or update an IstioOperator as a user does, and retry until it succeeds."""
         body = {
             "apiVersion": KIND.api_version,
             "kind": KIND.name,
@@ -107,40 +110,40 @@ class Operated:
         }
         path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators"
         while True:
-            there = self.custom(namespace, name)
+            current = self.resource(namespace, name)
             try:
-                if there is None:
+                if current is None:
                     await self.user.call("POST", path, body=json.dumps(body).encode())
                 else:
-                    kept = {**there, "spec": spec, "metadata": {**there["metadata"], **metadata}}
-                    await self.user.call("PUT", f"{path}/{name}", body=json.dumps(kept).encode())
+                    updated = {**current, "spec": spec, "metadata": {**current["metadata"], **metadata}}
+                    await self.user.call("PUT", f"{path}/{name}", body=json.dumps(updated).encode())
                 return
             except KubeError:
                 await asyncio.sleep(0.01)
 
     async def remove(self, namespace: str, name: str) -> None:
-        """Delete an IstioOperator as a user does."""
+        """Delete an IstioOperator as a user does, and retry until it succeeds."""
         path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators/{name}"
-        while self.custom(namespace, name) is not None:
+        while self.resource(namespace, name) is not None:
             try:
                 await self.user.call("DELETE", path)
                 return
             except KubeError:
                 await asyncio.sleep(0.01)
 
-    def custom(self, namespace: str, name: str) -> Plain | None:
-        return self.server.get(*_CUSTOMS, namespace, name)
+    def resource(self, namespace: str, name: str) -> Plain | None:
+        return self.server.get(*_ISTIO_OPERATORS, namespace, name)
 
     def status(self, namespace: str, name: str) -> Plain:
-        """The status of an IstioOperator."""
-        found: Plain = (self.custom(namespace, name) or {}).get("status") or {}
-        return found
+        """Return the status of an IstioOperator."""
+        content: Plain = (self.resource(namespace, name) or {}).get("status") or {}
+        return content
 
-    async def is_healthy(self, namespace: str, name: str) -> None:
+    async def wait_until_healthy(self, namespace: str, name: str) -> None:
         """Wait until an IstioOperator is healthy."""
-        await self.has_status(namespace, name, "HEALTHY")
+        await self.wait_for_status(namespace, name, "HEALTHY")
 
-    async def has_status(self, namespace: str, name: str, status: str) -> None:
+    async def wait_for_status(self, namespace: str, name: str, status: str) -> None:
         """Wait until an IstioOperator has a status."""
         try:
             await until(lambda: self.status(namespace, name).get("status") == status, 60)
@@ -148,19 +151,19 @@ class Operated:
             raise AssertionError(f"{namespace}/{name} is not {status}: {self.status(namespace, name)}") from None
 
     def installed(self) -> State:
-        """The objects that the operator has installed."""
+        """Return the objects that the operator has installed."""
         return {
             name: plain
             for name, plain in state_of(self.server).items()
             if MANAGED in (plain["metadata"].get("labels") or {})
         }
 
-    async def change(self, plain: Plain, patch: Plain) -> None:
-        """Change an object as somebody does who should not."""
-        await self.user.call("PATCH", self._path(plain), body=json.dumps(patch).encode(), content_type=APPLY_JSON)
+    async def patch(self, plain: Plain, patch: Plain) -> None:
+        """Patch an installed object behind the operator's back."""
+        await self.user.call("PATCH", self._path(plain), body=json.dumps(patch).encode(), content_type=MERGE_PATCH)
 
-    async def take(self, plain: Plain) -> None:
-        """Delete an object as somebody does who should not."""
+    async def delete(self, plain: Plain) -> None:
+        """Delete an installed object behind the operator's back."""
         await self.user.call("DELETE", self._path(plain))
 
     def _path(self, plain: Plain) -> str:
@@ -168,17 +171,17 @@ class Operated:
         return f"{resource.path(plain['metadata'].get('namespace', ''), plain['apiVersion'].rpartition('/')[2])}/{plain['metadata']['name']}"
 
 
-def rendered(spec: Plain) -> Installation:
-    """The installation of a specification."""
+def render_spec(spec: Plain) -> Installation:
+    """Return the installation of a specification."""
     return render_installation({"metadata": {"name": "any"}, "spec": copy.deepcopy(spec)}, lambda _: None)
 
 
 def expected(namespace: str, name: str, spec: Plain) -> State:
-    """What an IstioOperator installs."""
-    return expected_of(rendered(spec), name, namespace, str(spec.get("revision") or "default"))
+    """Return the objects that an IstioOperator installs."""
+    return expected_of(render_spec(spec), name, namespace, str(spec.get("revision") or "default"))
 
 
-def light(spec: Plain) -> Plain:
-    """A specification with few definitions."""
+def with_few_crds(spec: Plain) -> Plain:
+    """Return a specification that excludes most CustomResourceDefinitions."""
     values = {**spec.get("values", {}), "base": {"excludedCRDs": few_definitions().split(",")}}
     return {**spec, "values": values}

@@ -1,4 +1,4 @@
-"""A whole control plane in this process, with its port with TLS, an authority, and keys for tokens."""
+"""An in-process control plane with a TLS port, a certificate authority and token keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
 from pilot.bootstrap import ControlPlane
 from pilot.settings.parse import load
-from testing.clients.secure_client import Shown, create_certificate, secure_channel
+from testing.clients.secure_client import ClientCertificate, create_certificate, secure_channel
 from testing.mesh.clock import VirtualClock
 from testing.security.certificates import DAY, csr, ec_key
 from testing.security.tokens import write_keys
@@ -29,6 +29,8 @@ WEB = "spiffe://cluster.local/ns/shop/sa/web"
 
 
 class Running(NamedTuple):
+    """A running control plane."""
+
     plane: ControlPlane
 
     @property
@@ -56,15 +58,17 @@ class Running(NamedTuple):
     def metrics(self) -> list[str]:
         return self.plane.metrics.exposition().decode().splitlines()
 
-    def shown(self, identity: str = WEB, *more: str, now: datetime.datetime | None = None) -> Shown:
-        """A certificate that our own authority has issued, whatever it says."""
+    def client_certificate(
+        self, identity: str = WEB, *more: str, now: datetime.datetime | None = None
+    ) -> ClientCertificate:
+        """Return a certificate with any identity, issued by the control plane's authority."""
         return issue(self.signer, identity, *more, now=now)
 
 
-def issue(signer: Signer, *identities: str, now: datetime.datetime | None = None) -> Shown:
-    """A certificate of the signer, whoever asks for it."""
+def issue(signer: Signer, *identities: str, now: datetime.datetime | None = None) -> ClientCertificate:
+    """Return a certificate issued by a signer."""
     leaf = signer.issue(decode_csr(csr(ec_key(51))), identities, DAY, now or datetime.datetime.now(datetime.UTC))
-    return Shown(certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)))
+    return ClientCertificate(certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)))
 
 
 @contextlib.asynccontextmanager
@@ -72,9 +76,9 @@ async def running(folder: pathlib.Path, environ: dict[str, str] | None = None, *
     config = folder / "config"
     config.mkdir(exist_ok=True)
     keys = write_keys(folder / "keys.json")
-    given = {"configDir": str(config), "tokenKeys": str(keys), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
-    arguments = ["--ctrlz_port=0", *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())]
-    plane = ControlPlane(load(arguments, environ or {}).settings, VirtualClock())
+    arguments = {"configDir": str(config), "tokenKeys": str(keys), **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+    words = ["--ctrlz_port=0", *(f"--{name.replace('_', '-')}={value}" for name, value in arguments.items())]
+    plane = ControlPlane(load(words, environ or {}).settings, VirtualClock())
     task = asyncio.create_task(plane.run())
     try:
         async with asyncio.timeout(30):
@@ -88,27 +92,29 @@ async def running(folder: pathlib.Path, environ: dict[str, str] | None = None, *
 
 
 class Plain(NamedTuple):
-    """A port without TLS."""
+    """A plaintext port."""
 
     port: int
 
 
-async def denied(it: Running, made: str = "", shown: Shown | None = None, **asked: Any) -> tuple[grpc.StatusCode, str]:
-    """What somebody is told who gets no certificate."""
-    async with secure_channel(it.port, it.root, shown) as channel:
+async def denial(
+    plane: Running, token: str = "", certificate: ClientCertificate | None = None, **options: Any
+) -> tuple[grpc.StatusCode, str]:
+    """Return the status with which a certificate request is rejected."""
+    async with secure_channel(plane.port, plane.root, certificate) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await create_certificate(channel, made, **asked)
+            await create_certificate(channel, token, **options)
     return caught.value.code(), caught.value.details() or ""
 
 
 async def served_certificate(port: int) -> x509.Certificate:
-    """What a handshake without a client certificate gets; it speaks h2."""
+    """Return the certificate served to clients without a certificate. The connection negotiates h2."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    found = writer.get_extra_info("ssl_object")
-    assert found.selected_alpn_protocol() == "h2"
+    tls = writer.get_extra_info("ssl_object")
+    assert tls.selected_alpn_protocol() == "h2"
     writer.close()
     del reader
-    return x509.load_der_x509_certificate(found.getpeercert(binary_form=True))
+    return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True))

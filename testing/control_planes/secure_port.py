@@ -1,6 +1,7 @@
-"""A control plane's port with TLS, as an agent meets it: the certificate service of `ca`, and ADS that a test answers.
+"""The TLS port of a control plane as an agent sees it: the certificate service, and an ADS service that tests
+implement.
 
-A caller's token is its SPIFFE identity, so that tests say who asks without a cluster.
+A caller's token is its SPIFFE identity.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ NAME = "istiod.istio-system.svc"
 ADS = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 METHODS = ("StreamAggregatedResources", "DeltaAggregatedResources")
 Stream = Callable[[Any], Awaitable[None]]
-"""Serves one stream of ADS: takes its gRPC context."""
+"""Serves one ADS stream, given its gRPC context."""
 
 
-class Counted:
-    """Counts what the certificate service says."""
+class CertificateCounts:
+    """Counts signed and rejected certificate requests."""
 
     def __init__(self) -> None:
         self.signed = self.refused = 0
         self.calls = Metrics().calls
 
     def csr_received(self) -> None:
-        """Nobody asks."""
+        """Received requests are not counted."""
 
     def csr_failed(self, code: str) -> None:
         self.refused += 1
@@ -51,7 +52,7 @@ class Counted:
 
 
 async def token_of(context: Any) -> list[str]:
-    """Return the identity that a caller's token says; Refused without one."""
+    """Return the identity in a caller's token. Raise CallerRefused if there is none."""
     for name, value in context.invocation_metadata():
         if name == "authorization" and value.startswith("Bearer spiffe://"):
             return [value.removeprefix("Bearer ")]
@@ -59,27 +60,27 @@ async def token_of(context: Any) -> list[str]:
 
 
 async def no_streams(context: Any) -> None:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "no configuration here")
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "ADS is not served")
 
 
-class SecureFront:
-    """`stream` serves ADS. `address` and `counted` are there after `start`; `root` is what clients verify it with."""
+class SecurePort:
+    """A TLS port. `stream` serves ADS, `address` is set by `start`, and `root` verifies the port."""
 
     def __init__(
-        self, signer: Signer, stream: Stream = no_streams, life: datetime.timedelta = datetime.timedelta(hours=1)
+        self, signer: Signer, stream: Stream = no_streams, lifetime: datetime.timedelta = datetime.timedelta(hours=1)
     ) -> None:
-        self.authority = Authority(signer, life, datetime.timedelta(days=90))
-        self.counted, self.stream, self.address = Counted(), stream, ""
+        self.authority = Authority(signer, lifetime, datetime.timedelta(days=90))
+        self.counts, self.stream, self.address = CertificateCounts(), stream, ""
         self.metadata: list[dict[str, str]] = []
         self._server: aio.Server | None = None
 
     async def start(self, host: str = "127.0.0.1") -> None:
         server = self._server = aio.server()
         handlers = {method: grpc.stream_stream_rpc_method_handler(self._serve) for method in METHODS}
-        certificates = CertificateService(self.authority.answer, token_of, self.counted).handlers()
+        certificates = CertificateService(self.authority.answer, token_of, self.counts).handlers()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(ADS, handlers), certificates))
         port = server.add_secure_port(
-            f"{host}:0", grpc.ssl_server_credentials([own_certificate(self.authority.signer)])
+            f"{host}:0", grpc.ssl_server_credentials([serving_certificate(self.authority.signer)])
         )
         await server.start()
         self.address = f"{host}:{port}"
@@ -89,7 +90,7 @@ class SecureFront:
             await self._server.stop(None)
 
     def write_root(self, folder: pathlib.Path) -> pathlib.Path:
-        """Return the file of roots that it wrote."""
+        """Write the root certificates to a folder, and return the path."""
         path = folder / "root-cert.pem"
         path.write_bytes(self.authority.signer.roots_pem)
         return path
@@ -99,8 +100,8 @@ class SecureFront:
         await self.stream(context)
 
 
-def own_certificate(signer: Signer) -> tuple[bytes, bytes]:
-    """Return the private key and the chain of the control plane itself."""
+def serving_certificate(signer: Signer) -> tuple[bytes, bytes]:
+    """Return the private key and the chain of the control plane's serving certificate."""
     key = ec_key(900)
     now = datetime.datetime.now(datetime.UTC)
     leaf = signer.issue(SigningRequest(key.public_key(), False), [NAME], datetime.timedelta(days=1), now)
@@ -109,8 +110,8 @@ def own_certificate(signer: Signer) -> tuple[bytes, bytes]:
 
 
 async def until(check: Callable[[], Any], seconds: float = 20) -> Any:
-    """Return the first true result of `check`, which is asked after each turn of the event loop; AssertionError after `seconds`."""
+    """Return the first true result of `check`, called repeatedly. Raise TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
-        while not (found := check()):
+        while not (result := check()):
             await asyncio.sleep(0.01)
-        return found
+        return result

@@ -298,7 +298,7 @@ CASES = (
         [mutual_tls("own", "STRICT", more=f", selector: {NAMED}")],
     ),
     ReadCase(
-        f"{VIEWS}/ambient/served.py selecting_entries ServiceEntry.get",
+        f"{VIEWS}/ambient/served_services.py selecting_entries ServiceEntry.get",
         mesh(held(ZTUNNEL), user("{app: named}"), selecting("other")),
         [selecting("named")],
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pilot.install.installation_labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION
 from pilot.kube.api_errors import KubeError
-from testing.control_planes.running_operator import Operated, expected
+from testing.control_planes.running_operator import OperatorCluster, expected
 from testing.kube.installations import SYSTEM, Plain, State
 from testing.kube.kube_access import until
 
@@ -54,7 +54,7 @@ def gateways(choose: random.Random, *namespaces: str) -> Plain:
 class Life:
     """`said` is what each IstioOperator says now, by namespace and name; None for one that is not there."""
 
-    def __init__(self, operated: Operated, choose: random.Random) -> None:
+    def __init__(self, operated: OperatorCluster, choose: random.Random) -> None:
         self._o, self._choose = operated, choose
         self.said: dict[tuple[str, str], Any] = {}
 
@@ -88,7 +88,7 @@ class Life:
             key = choose.choice(sorted(self.said))
             self.said[key] = None
             await self._o.remove(*key)
-            await until(lambda: self._o.custom(*key) is None, 60)
+            await until(lambda: self._o.resource(*key) is None, 60)
         elif draw < 0.75:
             await self._meddle()
         else:
@@ -105,12 +105,12 @@ class Life:
         try:
             match self._choose.randrange(4):
                 case 0:
-                    await self._o.take(plain)
+                    await self._o.delete(plain)
                 case 1:  # who takes off what says whose it is, while the operator restarts and its settings change, keeps the object
                     labels = sorted(plain["metadata"]["labels"].keys() - _OWNERSHIP)
-                    await self._o.change(plain, {"metadata": {"labels": {self._choose.choice(labels): None}}})
+                    await self._o.patch(plain, {"metadata": {"labels": {self._choose.choice(labels): None}}})
                 case 2:
-                    await self._o.change(plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}})
+                    await self._o.patch(plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}})
                 case _:
                     part = next(
                         (name for name in ("spec", "data", "rules", "subjects", "webhooks") if name in plain), ""
@@ -123,11 +123,11 @@ class Life:
                         else {}
                     )
                     if changed:
-                        await self._o.change(plain, {part: changed})
+                        await self._o.patch(plain, {part: changed})
                     elif part in ("rules", "subjects", "webhooks"):
-                        await self._o.change(plain, {part: []})
+                        await self._o.patch(plain, {part: []})
                     elif part == "data":
-                        await self._o.change(plain, {part: dict.fromkeys(plain[part], "changed")})
+                        await self._o.patch(plain, {part: dict.fromkeys(plain[part], "changed")})
         except KubeError:  # a fault has met this request
             pass
 
@@ -232,7 +232,7 @@ async def live(watched: str, edits: int, seed: int) -> int:
     """Lives through some edits; returns how many requests there were. AssertionError where something is not as it should be in the end, or an
     object of another namespace was touched."""
     choose = random.Random(seed)
-    async with Operated(watched, SYSTEM, *TEAMS, FOREIGN) as operated:
+    async with OperatorCluster(watched, SYSTEM, *TEAMS, FOREIGN) as operated:
         foreign = foreign_object()
         if not watched:  # who watches all namespaces prunes in all of them
             del foreign["metadata"]["labels"]

@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.metrics import Metrics
-from webhook.pod.json_patch import apply
 from webhook.defaults.injector_config import default_values, written_of
+from webhook.pod.json_patch import apply
 from webhook.server.application import Webhooks
 from webhook.server.injector import InjectionContext, Injector
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pilot.config.problem import Problem
-from pilot.debug.health import HealthFindings
+from pilot.debug.health import HealthChecker
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo
@@ -77,6 +77,6 @@ def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] 
 
 async def with_health(shown: Sources) -> Sources:
     """Return sources whose health was looked at."""
-    health = HealthFindings(shown.db, shown.fleet, list(shown.problems()))
-    await health.look()
-    return dataclasses.replace(shown, health=lambda: health.found)
+    health = HealthChecker(shown.db, shown.fleet, list(shown.problems()))
+    await health.run_checks()
+    return dataclasses.replace(shown, health=lambda: health.findings)

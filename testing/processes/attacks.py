@@ -256,7 +256,7 @@ async def wrong_node_ids(mesh: RealMesh, scale: float) -> list[str]:
         await nameless.ask(CDS, node=False)
         if (code := await nameless.status()) is not grpc.StatusCode.INVALID_ARGUMENT:
             wrong.append(f"a stream without a node ends with {code.name}")
-        for number, follower in enumerate(list(mesh.fleet.followers.values())):
+        for number, follower in enumerate(list(mesh.fleet.clients.values())):
             if follower.proxy.type == "sidecar":
                 impostor = Attacker(opened[1], number, node_id=envoy_node(follower.proxy).id)
                 impostor.node.metadata.update({"NAMESPACE": "elsewhere", "INSTANCE_IPS": follower.proxy.ips[0]})

@@ -156,7 +156,7 @@ class RealMesh:
         """What the proxies have otherwise than those of a fresh start have it; waits for both to come to rest."""
         async with self.fresh() as fresh:
             deadline = time.monotonic() + AGREE_SECONDS
-            await fresh.quiet(0.3)
+            await fresh.wait_until_idle(0.3)
             while wrong := compare(self.fleet, fresh):
                 if time.monotonic() > deadline:
                     return wrong
@@ -165,9 +165,7 @@ class RealMesh:
 
 
 def compare(live: Fleet, fresh: Fleet) -> list[str]:
-    ended = [
-        f"{slot}: its stream has ended" for fleet in (live, fresh) for slot, f in fleet.followers.items() if f.ended
-    ]
+    ended = [f"{slot}: its stream has ended" for fleet in (live, fresh) for slot, f in fleet.clients.items() if f.ended]
     return ended or difference(live.content(), fresh.content())
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from testing.clients.mesh_client import Ask, MeshClient
+from testing.clients.mesh_client import MeshClient, MeshRequest
 from testing.mesh.objects import Plain, make
 from testing.processes.agent_stub import Root
 from testing.processes.guarded_workload import Echo
@@ -70,18 +70,21 @@ class At(NamedTuple):
 
     def status(self, path: str = "/", host: str = "a.test", **headers: str) -> int:
         return self.edge.client.status(
-            self.port, Ask(by="", path=path, host=host, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            self.port,
+            MeshRequest(
+                identity="", path=path, host=host, headers={k.replace("_", "-"): v for k, v in headers.items()}
+            ),
         )
 
     def answer(self, path: str = "/") -> str:
-        return self.edge.client.answer(self.port, Ask(by="", path=path, host="a.test")).lower()
+        return self.edge.client.answer(self.port, MeshRequest(identity="", path=path, host="a.test")).lower()
 
     def connects(self, source: str = "127.0.0.1") -> bool:
-        return self.edge.client.connects(self.port, Ask(by="", tcp=True, source=source))
+        return self.edge.client.connects(self.port, MeshRequest(identity="", tcp=True, source=source))
 
     def says(self, source: str = "127.0.0.1") -> str:
         """What the server of a connection says."""
-        return self.edge.client.answer(self.port, Ask(by="", source=source))
+        return self.edge.client.answer(self.port, MeshRequest(identity="", source=source))
 
 
 class Case(NamedTuple):

@@ -14,9 +14,17 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded
-from testing.control_planes.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
-from testing.control_planes.kube_config_source import KubeConfig
-from testing.control_planes.mcp_config_source import McpConfig
+from testing.control_planes.config_sources import (
+    DOCUMENT_SOURCES,
+    KINDS,
+    MemoryConfigSource,
+    ObjectConfigSource,
+    Source,
+    make,
+    rows,
+)
+from testing.control_planes.kube_config_source import KubeConfigSource
+from testing.control_planes.mcp_config_source import McpConfigSource
 from testing.rows import Rows
 
 
@@ -24,11 +32,11 @@ from testing.rows import Rows
 def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Source]:
     made = make(request.param, tmp_path)
     yield made
-    if isinstance(made, KubeConfig | McpConfig):
+    if isinstance(made, KubeConfigSource | McpConfigSource):
         made.close()
 
 
-@pytest.fixture(params=OF_DOCUMENTS)
+@pytest.fixture(params=DOCUMENT_SOURCES)
 def documents(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
     return make(request.param, tmp_path)
 
@@ -144,10 +152,10 @@ def test_problems_go_with_their_source(source: Source) -> None:
     assert len(source.problems) == 0
 
 
-@pytest.mark.parametrize("kind", [MemoryConfig, ObjectConfig])
-def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[MemoryConfig]) -> None:
+@pytest.mark.parametrize("kind", [MemoryConfigSource, ObjectConfigSource])
+def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[MemoryConfigSource]) -> None:
     low = kind(rank=2, name="a")
-    high = kind(rank=1, name="z", beside=low)
+    high = kind(rank=1, name="z", shared_with=low)
     low.set("x", entry("a", 2) + "---\n" + entry("b", 2))
     assert ports(low) == {"a": 2, "b": 2}
     high.set("y", entry("a", 1))
@@ -163,16 +171,16 @@ def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[
 
 
 def test_sources_of_one_rank_go_by_their_names() -> None:
-    second = MemoryConfig(name="b")
-    first = MemoryConfig(name="a", beside=second)
+    second = MemoryConfigSource(name="b")
+    first = MemoryConfigSource(name="a", shared_with=second)
     second.set("x", entry("a", 2))
     first.set("y", entry("a", 1))
     assert ports(second) == {"a": 1}
 
 
 def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
-    source = ObjectConfig()
-    other = MemoryConfig(rank=1, beside=source)
+    source = ObjectConfigSource()
+    other = MemoryConfigSource(rank=1, shared_with=source)
     other.set("x", entry("b", 9))
     source.set("x", entry("a", 1) + "---\n" + entry("b", 1) + "---\n" + entry("c", 0))
     assert (ports(source), len(source.problems)) == ({"a": 1, "b": 1}, 2)
@@ -182,7 +190,7 @@ def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
 
 
 def test_a_single_object_that_is_not_read_any_more_goes() -> None:
-    source = ObjectConfig()
+    source = ObjectConfigSource()
     source.set("x", entry("a", 1))
     row = (SERVICE_ENTRY.table_name, next(key for key, _ in SERVICE_ENTRY.table(source.mesh).rows()))
     source.batch.put(source.source.put(row, Decoded()))
@@ -191,7 +199,7 @@ def test_a_single_object_that_is_not_read_any_more_goes() -> None:
     assert source.source.retain([]) == source.source.drop(row) == []
 
 
-@pytest.mark.parametrize("kind", OF_DOCUMENTS)
+@pytest.mark.parametrize("kind", DOCUMENT_SOURCES)
 def test_whatever_happened_before_does_not_show(kind: str, seed: int, tmp_path: pathlib.Path) -> None:
     """After random edits of right objects, the rows and problems are those of a source that only ever saw the last state."""
     chance = random.Random(seed)

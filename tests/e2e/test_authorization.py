@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from testing.clients.mesh_client import Ask
+from testing.clients.mesh_client import MeshRequest
 from testing.processes.guarded_workload import Guarded, Policy
 
 TD = "spiffe://cluster.local/ns"
@@ -24,8 +24,8 @@ class Case(NamedTuple):
 
     name: str
     policies: tuple[Policy, ...]
-    passes: tuple[Ask, ...]
-    fails: tuple[Ask, ...]
+    passes: tuple[MeshRequest, ...]
+    fails: tuple[MeshRequest, ...]
     annotations: Mapping[str, str] = {}
 
 
@@ -49,13 +49,15 @@ def when(key: str, fields: str) -> str:
     return f"[{{when: [{{key: '{key}', {fields}}}]}}]"
 
 
-def tcp(by: str = WEB, **how: str) -> Ask:
-    return Ask(by=by, tcp=True, **how)  # type: ignore[arg-type]
+def tcp(by: str = WEB, **how: str) -> MeshRequest:
+    return MeshRequest(identity=by, tcp=True, **how)  # type: ignore[arg-type]
 
 
-def get(path: str = "/", by: str = WEB, **headers: str) -> Ask:
+def get(path: str = "/", by: str = WEB, **headers: str) -> MeshRequest:
     """A request; `sni=\"other\"` stands for one to the second port of HTTP."""
-    return Ask(by=by, path=path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    return MeshRequest(
+        identity=by, path=path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
 
 
 CASES = [
@@ -289,7 +291,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         found.stop()
 
 
-def passes(books: Guarded, ask: Ask) -> bool:
+def passes(books: Guarded, ask: MeshRequest) -> bool:
     """Whether an ask gets to the workload: `sni` other stands for its second port of HTTP."""
     if ask.tcp:
         return books.client.connects(books.tcp, ask)
@@ -300,7 +302,7 @@ def passes(books: Guarded, ask: Ask) -> bool:
 _UNUSUAL = frozenset("%#\\.")  # what Envoy changes of a path, or refuses
 
 
-def said(books: Guarded, ask: Ask) -> bool:
+def said(books: Guarded, ask: MeshRequest) -> bool:
     """Whether the control plane says that an ask gets through."""
     other = ask.headers.get("sni") == "other"
     question = {
@@ -309,11 +311,11 @@ def said(books: Guarded, ask: Ask) -> bool:
         "path": ask.path.replace("//", "/"),
         "host": ask.host,
         "headers": dict(ask.headers),
-        "principal": ask.by,
+        "principal": ask.identity,
         "ip": ask.source,
         "toIp": "127.0.0.1",
         "port": books.tcp if ask.tcp else books.other if other else books.http,
-        "sni": ask.sni if ask.by else "",
+        "sni": ask.sni if ask.identity else "",
         "remoteIp": ask.headers.get("x-forwarded-for", ""),
     }
     query = urllib.parse.urlencode({"proxyID": "books-0.shop", "request": json.dumps(question)})

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from testing.clients.mesh_client import Ask, MeshClient
+from testing.clients.mesh_client import MeshClient, MeshRequest
 from testing.mesh.objects import Plain, make
 from testing.processes.agent_stub import Root
 from testing.processes.guarded_workload import Echo
@@ -107,16 +107,20 @@ class Edge:
         eventually(active, 30, f"policies of {mark} in Envoy: {self.envoy.tail(5)}")
 
     def status(self, path: str = "/", host: str = "a.test", source: str = "127.0.0.1", **headers: str) -> int:
-        return self.client.status(self.http, Ask(by="", path=path, host=host, source=source, headers=headers))
+        return self.client.status(
+            self.http, MeshRequest(identity="", path=path, host=host, source=source, headers=headers)
+        )
 
     def answered(self, **claims: object) -> str:
         """The server that a request with a token of these claims gets to."""
         token = self.issuer.token(claims, time.time())
-        answer = self.client.answer(self.http, Ask(by="", host="a.test", headers={"Authorization": f"Bearer {token}"}))
+        answer = self.client.answer(
+            self.http, MeshRequest(identity="", host="a.test", headers={"Authorization": f"Bearer {token}"})
+        )
         return str(json.loads(answer.partition("\r\n\r\n")[2])["backend"])
 
     def connects(self, source: str = "127.0.0.1") -> bool:
-        return self.client.connects(self.tcp, Ask(by="", tcp=True, source=source))
+        return self.client.connects(self.tcp, MeshRequest(identity="", tcp=True, source=source))
 
     def stop(self) -> None:
         self.envoy.stop()

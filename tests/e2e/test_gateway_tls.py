@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from testing.clients.tls_client import client_context, connected, refused
+from testing.clients.tls_client import client_context, connected, is_rejected
 from testing.mesh.objects import make
 from testing.processes.agent_stub import Agent, Root
 from testing.processes.process import ControlPlane, Envoy, Proof, eventually, free_port
@@ -103,7 +103,7 @@ class Edge:
             return connection.serial
 
     def refuses(self, mode: str, context: ssl.SSLContext) -> bool:
-        return refused(self.ports[mode], HOST, context)
+        return is_rejected(self.ports[mode], HOST, context)
 
     def stop(self) -> None:
         self.envoy.stop()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.clients.mesh_client import Ask
+from testing.clients.mesh_client import MeshRequest
 from testing.processes.guarded_workload import Guarded
 from testing.processes.process import ControlPlane, eventually
 from testing.servers.key_servers import Issuer, StaticServer
@@ -39,7 +39,7 @@ class Tokens:
 
     def status(self, token: str = "", path: str = "/", **headers: str) -> int:
         said = {"Authorization": f"Bearer {token}"} if token else {}
-        return self.books.client.status(self.books.http, Ask(path=path, headers={**said, **headers}))
+        return self.books.client.status(self.books.http, MeshRequest(path=path, headers={**said, **headers}))
 
     def forwarded(self, token: str, **headers: str) -> dict[str, str]:
         """The headers that the workload sees of a request that passes."""

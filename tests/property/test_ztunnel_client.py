@@ -90,7 +90,7 @@ class Game:
         self.discovery.wake(mesh.commit(edits), {"config": 1})
 
     def ask(self) -> None:
-        self.chance.choice([player for player in self.players if player.client.on_demand]).client.ask(
+        self.chance.choice([player for player in self.players if player.client.on_demand]).client.request(
             self.chance.choice(NAMES)
         )
 
@@ -102,17 +102,17 @@ class Game:
             player.settle()
             fresh = Player(self, player.number, player.client.on_demand)
             for name in player.connection.session.subscriptions[ADDRESS].requested.all:
-                fresh.client.ask(name)
+                fresh.client.request(name)
             fresh.settle()
-            assert player.client.have == fresh.client.have
+            assert player.client.resources == fresh.client.resources
             assert player.client.versions == fresh.client.versions
-            assert player.client.known() == {
+            assert player.client.resolved_names() == {
                 name for name in player.client.names if resolve_name(self.world.mesh, name)
             }
             assert player.client.names <= player.client.answered
             fresh.close()
         assert self.world.failures == []
-        assert {url: self.players[0].client.have[url] for url in (ADDRESS, AUTHORIZATION)} == self.from_scratch()
+        assert {url: self.players[0].client.resources[url] for url in (ADDRESS, AUTHORIZATION)} == self.from_scratch()
 
     def from_scratch(self) -> dict[str, dict[str, bytes]]:
         """What a ztunnel gets of a mesh that has these objects from the start."""
@@ -125,7 +125,7 @@ class Game:
                 other.world.set(rows_at(slot, variant))
         player = Player(other, 0, on_demand=False)
         player.settle()
-        return player.client.have
+        return player.client.resources
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_who_comes_back_gets_what_has_changed_alone(seed: int) -> None:
         game.edit()
     for player in game.players:
         if player.client.on_demand:
-            player.client.ask("a/web.a.svc.cluster.local")
+            player.client.request("a/web.a.svc.cluster.local")
         player.settle()
         received = player.client.received
         player.reconnect()
         player.settle()
-        of_policies = len(player.client.have[AUTHORIZATION])  # these have no versions, as in Istio
+        of_policies = len(player.client.resources[AUTHORIZATION])  # these have no versions, as in Istio
         assert player.client.received - received == of_policies

@@ -47,7 +47,7 @@ async def test_certificate_renews_itself(tmp_path: pathlib.Path) -> None:
     ("csr", "code", "line"),
     [
         ({"seconds": 91 * 86_400}, grpc.StatusCode.INVALID_ARGUMENT, "CSR signing error (TTL_ERROR)"),
-        ({"request": b"nonsense"}, grpc.StatusCode.INVALID_ARGUMENT, "CSR signing error (CSR_ERROR)"),
+        ({"csr_pem": b"nonsense"}, grpc.StatusCode.INVALID_ARGUMENT, "CSR signing error (CSR_ERROR)"),
     ],
 )
 async def test_status_of_invalid_csrs(

@@ -19,7 +19,7 @@ from pilot.install.installer import WaitOptions
 from pilot.kube.object_client import ObjectClient, ResourceKey
 from pilot.operator.istio_operator_resource import FINALIZER
 from testing.apiserver.server import ApiServer
-from testing.control_planes.running_operator import OWN, Operated, light
+from testing.control_planes.running_operator import OPERATOR_NAMESPACE, OperatorCluster, with_few_crds
 from testing.kube.controllers import Controllers
 from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
@@ -50,12 +50,12 @@ async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_inst
     assert {
         "Namespace/one",
         "Namespace/two",
-        f"Namespace/{OWN}",
+        f"Namespace/{OPERATOR_NAMESPACE}",
         "Role/one/istio-operator",
         "Role/two/istio-operator",
     } <= set(state)
     assert (
-        state[f"Deployment/{OWN}/istio-operator"]["spec"]["template"]["spec"]["containers"][0]["image"]
+        state[f"Deployment/{OPERATOR_NAMESPACE}/istio-operator"]["spec"]["template"]["spec"]["containers"][0]["image"]
         == "example.com/operator:1"
     )
     assert state["IstioOperator/two/mesh"]["spec"] == {"profile": "empty"}
@@ -70,14 +70,17 @@ async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_inst
     assert gone.exit_code == 0, gone.output
     left = state_of(shell.server)
     assert left["IstioOperator/two/mesh"]["metadata"].get("finalizers") in (None, [])
-    assert {name for name in left if "istio-operator" in name} == {f"Namespace/{OWN}"}
+    assert {name for name in left if "istio-operator" in name} == {f"Namespace/{OPERATOR_NAMESPACE}"}
     assert (await shell("operator", "remove", "-y")).exit_code == 1
 
 
 def gone(revision: str, *watched: str) -> list[str]:
     """The objects of an operator, in the order in which they go."""
     name = f"istio-operator-{revision}" if revision else "istio-operator"
-    own, roles = f"{OWN}/{name}", [f"{OWN}/{name}-own", *(f"{namespace}/{name}" for namespace in watched)]
+    own, roles = (
+        f"{OPERATOR_NAMESPACE}/{name}",
+        [f"{OPERATOR_NAMESPACE}/{name}-own", *(f"{namespace}/{name}" for namespace in watched)],
+    )
     named = [
         f"Deployment {own}",
         f"Service {own}",
@@ -111,9 +114,9 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     options = ("--imagePullSecrets", "key", "--image", "example.com/mine:2", "--watchedNamespaces", "")
     assert (await lines("init", "-r", "r1", *options))[-1] == "✔ The operator watches all namespaces."
     of_r1 = state_of(shell.server)
-    (container,) = of_r1[f"Deployment/{OWN}/istio-operator-r1"]["spec"]["template"]["spec"]["containers"]
+    (container,) = of_r1[f"Deployment/{OPERATOR_NAMESPACE}/istio-operator-r1"]["spec"]["template"]["spec"]["containers"]
     assert (container["image"], {"name": "REVISION", "value": "r1"} in container["env"]) == ("example.com/mine:2", True)
-    assert of_r1[f"ServiceAccount/{OWN}/istio-operator-r1"]["imagePullSecrets"] == [{"name": "key"}]
+    assert of_r1[f"ServiceAccount/{OPERATOR_NAMESPACE}/istio-operator-r1"]["imagePullSecrets"] == [{"name": "key"}]
     would = [f"would delete {key}" for key in gone("", "one", "two")]
     of_revision = [f"would delete {key}" for key in gone("r1")]
     assert await lines("remove", "--dry-run") == would
@@ -121,7 +124,7 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     assert sorted(await lines("remove", "--dry-run", "--purge")) == sorted(would + of_revision)
     assert await lines("remove", answer="y\n") == [*(f"deleted {key}" for key in gone("", "one", "two")), "✔ Removed."]
     asked = await shell("operator", "remove")
-    assert (asked.exit_code, asked.stderr) == (1, f"Error: there is no operator in namespace {OWN}\n")
+    assert (asked.exit_code, asked.stderr) == (1, f"Error: there is no operator in namespace {OPERATOR_NAMESPACE}\n")
     held = {**state["IstioOperator/one/istiocontrolplane"]}
     held["metadata"] = {**held["metadata"], "finalizers": [FINALIZER]}
     shell.server.put(held)
@@ -146,7 +149,7 @@ async def test_remove_waits_until_the_operator_has_gone(shell: Shell, monkeypatc
     monkeypatch.setattr(ObjectClient, "get", still_there)
     monkeypatch.setattr(operator, "_POLL_INTERVAL", 0.001)
     assert (await shell("operator", "remove", "-y")).exit_code == 0
-    assert [str(key) for key in looked] == [f"Deployment {OWN}/istio-operator"] * 3
+    assert [str(key) for key in looked] == [f"Deployment {OPERATOR_NAMESPACE}/istio-operator"] * 3
 
 
 async def test_what_is_wrong_with_the_operator_s_inputs_is_said(shell: Shell, tmp_path: pathlib.Path) -> None:
@@ -170,7 +173,7 @@ async def test_an_operator_that_does_not_come_up_is_told(shell: Shell, monkeypat
     said = done.stderr.partition("; ")[0]
     assert (done.exit_code, said) == (
         1,
-        f"Error: not ready after 0.05 s: Deployment {OWN}/istio-operator: 0 of 1 pods ready",
+        f"Error: not ready after 0.05 s: Deployment {OPERATOR_NAMESPACE}/istio-operator: 0 of 1 pods ready",
     )
     assert "✔" not in done.stdout
 
@@ -179,7 +182,7 @@ async def test_an_istiooperator_that_nobody_would_see_is_refused(shell: Shell, t
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "three"}, "spec": {}}))
     done = await shell("operator", "init", "--watchedNamespaces", "one,two", "-f", str(file))
-    assert (done.exit_code, "three is not a watched namespace: one, two" in done.stderr) == (1, True)
+    assert (done.exit_code, "three is not a watched namespace (watched: one, two)" in done.stderr) == (1, True)
     assert state_of(shell.server) == {}
 
 
@@ -194,20 +197,20 @@ def test_dump_prints_roles_for_the_watched_namespaces_alone() -> None:
         ]
 
     some, everywhere = kinds("a, b,"), kinds("")
-    assert some[:-1] == [("Role", "a"), ("Role", "b"), ("Role", OWN)]
-    assert everywhere[:-1] == [("Role", OWN)]
+    assert some[:-1] == [("Role", "a"), ("Role", "b"), ("Role", OPERATOR_NAMESPACE)]
+    assert everywhere[:-1] == [("Role", OPERATOR_NAMESPACE)]
     assert int(some[-1][1]) < int(everywhere[-1][1])
 
 
 async def test_the_operator_uses_no_other_rights_than_its_roles_and_each_of_them() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.stop()
         o.server.requests.clear()
-        await o.start(lease=OWN)
-        await o.write(SYSTEM, "mesh", light({"profile": "ambient", "revision": "r1"}))
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.start(lease=OPERATOR_NAMESPACE)
+        await o.write(SYSTEM, "mesh", with_few_crds({"profile": "ambient", "revision": "r1"}))
+        await o.wait_until_healthy(SYSTEM, "mesh")
         await o.remove(SYSTEM, "mesh")
-        await until(lambda: o.custom(SYSTEM, "mesh") is None)
+        await until(lambda: o.resource(SYSTEM, "mesh") is None)
         await o.stop()
         asked = {
             (a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""))

@@ -312,8 +312,8 @@ async def test_over_a_stream_of_a_whole_control_plane(server: ApiServer, tmp_pat
         await until(lambda: it.plane.ready)
         seen = Replica(server)
         async with Client(it, node_id=node, AUTO_REGISTER_GROUP="vms", NETWORK="n1", NAMESPACE="shop") as client:
-            await client.ask("cds")
-            await client.take()
+            await client.request("cds")
+            await client.receive()
             assert seen.annotations()["istio.io/workloadController"] == "istiod-1"
             await until(lambda: len(WORKLOAD_ENTRY.table(it.plane.db)) == 1)
             report = discovery_pb2.DeltaDiscoveryRequest(type_url=HEALTH)

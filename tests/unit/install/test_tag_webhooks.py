@@ -234,7 +234,7 @@ async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server:
     }
     server.put({**event, "reason": "Failed", "message": "no such host"})
     server.store.on_change.clear()
-    server.store.on_change.append(server._defined)
+    server.store.on_change.append(server.apply_definition)
     Controllers(server, lambda plain: plain["metadata"]["name"] != "istiod")
     told: list[StepProgress] = []
     outcome = await Installer(objects_of(server), WaitOptions(timeout=0.05, interval=0.001), told.append).install(

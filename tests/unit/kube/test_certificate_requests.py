@@ -23,7 +23,7 @@ from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
 from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.server import ApiServer
-from testing.clients.secure_client import SecureClient, Shown, create_certificate, secure_channel, uris
+from testing.clients.secure_client import ClientCertificate, SecureClient, create_certificate, secure_channel, uris
 from testing.control_planes.kube_plane import running
 from testing.kube.kube_access import client_of, defined_server, until, write_kubeconfig
 from testing.security.certificates import DAY, IDENTITY, csr, ec_key, root
@@ -172,10 +172,10 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
         assert chain[-1].encode() == SIGNER.roots_pem
         assert [spec["signerName"] for spec in signers.asked] == [NAME]
-        shown = Shown("".join(chain[:-1]).encode(), key_pem(key))
+        shown = ClientCertificate("".join(chain[:-1]).encode(), key_pem(key))
         async with SecureClient(port, own, shown, SERVICE_ACCOUNT="web") as client:
-            await client.ask("cds")
-            assert (await client.take()).resources
+            await client.request("cds")
+            assert (await client.receive()).resources
             assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [IDENTITY]
 
 

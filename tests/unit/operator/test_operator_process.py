@@ -15,13 +15,13 @@ from pilot.operator import installation_reconciler as worker
 from pilot.operator.istio_operator_resource import FINALIZER
 from pilot.operator.operator_process import parse_namespaces, run
 from pilot.operator.operator_settings import OperatorSettings
-from testing.control_planes.running_operator import OWN, Operated, expected, light
+from testing.control_planes.running_operator import OPERATOR_NAMESPACE, OperatorCluster, expected, with_few_crds
 from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
 
 pytestmark = pytest.mark.slow
 
-MINIMAL = light({"profile": "minimal"})
+MINIMAL = with_few_crds({"profile": "minimal"})
 EDGE: dict[str, Any] = {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "shop"}]}}
 UNKNOWN = {"profile": "minimal", "nonsense": True}
 
@@ -34,9 +34,9 @@ def test_the_namespaces_to_watch_must_be_said() -> None:
 
 
 async def test_what_it_says_is_installed_and_said_to_be_so() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         there, wanted = o.installed(), expected(SYSTEM, "mesh", MINIMAL)
         assert set(there) == set(wanted)
         assert there[f"Deployment/{SYSTEM}/istiod"] == wanted[f"Deployment/{SYSTEM}/istiod"]
@@ -45,60 +45,58 @@ async def test_what_it_says_is_installed_and_said_to_be_so() -> None:
             "Base": "HEALTHY",
             "Pilot": "HEALTHY",
         }
-        assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_what_others_change_or_delete_is_put_back() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         before = o.installed()
-        await o.change(
+        await o.patch(
             before[f"Deployment/{SYSTEM}/istiod"], {"spec": {"template": {"spec": {"serviceAccountName": "somebody"}}}}
         )
-        await o.change(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
-        await o.change(
-            before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}}
-        )
-        await o.take(before[f"ServiceAccount/{SYSTEM}/istiod"])
-        await o.take(before["ClusterRole/istiod-clusterrole-istio-system"])
+        await o.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
+        await o.patch(before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}})
+        await o.delete(before[f"ServiceAccount/{SYSTEM}/istiod"])
+        await o.delete(before["ClusterRole/istiod-clusterrole-istio-system"])
         await until(lambda: o.installed() == before)
 
 
 async def test_what_it_does_not_say_any_more_is_pruned() -> None:
-    async with Operated(f"{SYSTEM},shop", SYSTEM, "shop") as o:
+    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as o:
         both = [{"name": "one"}, {"name": "two", "namespace": "shop"}]
         await o.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": both}})
-        await o.is_healthy(SYSTEM, "edges")
+        await o.wait_until_healthy(SYSTEM, "edges")
         assert {"Deployment/istio-system/one", "Deployment/shop/two"} <= set(o.installed())
         anonymous = {"metadata": {"labels": {"install.operator.istio.io/owning-resource": None}}}
-        await o.change(o.installed()["Service/shop/two"], anonymous)
+        await o.patch(o.installed()["Service/shop/two"], anonymous)
         await o.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": [{"name": "one"}]}})
         await until(lambda: not any("/shop/" in name for name in o.installed()))
         assert "Deployment/istio-system/one" in o.installed()
 
 
 async def test_what_goes_takes_along_what_it_installed_but_not_what_others_want() -> None:
-    async with Operated("", SYSTEM, "shop") as o:
+    async with OperatorCluster("", SYSTEM, "shop") as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.write("shop", "second", light({"profile": "minimal", "revision": "r2"}))
-        await o.is_healthy(SYSTEM, "mesh")
-        await o.is_healthy("shop", "second")
+        await o.write("shop", "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
+        await o.wait_until_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy("shop", "second")
         await o.remove("shop", "second")
-        await until(lambda: o.custom("shop", "second") is None)
+        await until(lambda: o.resource("shop", "second") is None)
         names = set(o.installed())
         assert not [name for name in names if "istiod-r2" in name]
         assert set(expected(SYSTEM, "mesh", MINIMAL)) <= names
         await o.remove(SYSTEM, "mesh")
-        await until(lambda: o.custom(SYSTEM, "mesh") is None)
+        await until(lambda: o.resource(SYSTEM, "mesh") is None)
         assert {name.split("/")[0] for name in o.installed()} == {"CustomResourceDefinition"}
         assert "MutatingWebhookConfiguration/istio-revision-tag-default" not in state_of(o.server)
 
 
 async def test_a_revision_with_proxies_does_not_go() -> None:
-    async with Operated("", SYSTEM, "shop") as o:
-        await o.write(SYSTEM, "second", light({"profile": "minimal", "revision": "r2"}))
-        await o.is_healthy(SYSTEM, "second")
+    async with OperatorCluster("", SYSTEM, "shop") as o:
+        await o.write(SYSTEM, "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
+        await o.wait_until_healthy(SYSTEM, "second")
         metadata = {
             "name": "app",
             "namespace": "shop",
@@ -106,36 +104,36 @@ async def test_a_revision_with_proxies_does_not_go() -> None:
         }
         o.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
         await o.remove(SYSTEM, "second")
-        await o.has_status(SYSTEM, "second", "ACTION_REQUIRED")
+        await o.wait_for_status(SYSTEM, "second", "ACTION_REQUIRED")
         assert "shop/app" in o.status(SYSTEM, "second")["message"]
         o.server.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-        await until(lambda: o.custom(SYSTEM, "second") is None)
+        await until(lambda: o.resource(SYSTEM, "second") is None)
 
 
 async def test_what_is_of_another_revision_or_to_be_ignored_is_left_alone() -> None:
-    async with Operated(SYSTEM, SYSTEM, revision="r1") as o:
-        await o.write(SYSTEM, "other", light({"profile": "minimal", "revision": "r2"}))
+    async with OperatorCluster(SYSTEM, SYSTEM, revision="r1") as o:
+        await o.write(SYSTEM, "other", with_few_crds({"profile": "minimal", "revision": "r2"}))
         await o.write(
             SYSTEM, "ignored", EDGE | {"revision": "r1"}, annotations={"install.istio.io/ignoreReconcile": "true"}
         )
-        await o.write(SYSTEM, "own", light({"profile": "minimal", "revision": "r1"}))
-        await o.is_healthy(SYSTEM, "own")
+        await o.write(SYSTEM, "own", with_few_crds({"profile": "minimal", "revision": "r1"}))
+        await o.wait_until_healthy(SYSTEM, "own")
         assert (o.status(SYSTEM, "other"), o.status(SYSTEM, "ignored")) == ({}, {})
         assert not [name for name in o.installed() if "r2" in name or "edge" in name]
 
 
 async def test_a_component_that_does_not_come_up_is_said_with_the_cause() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         o.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
         await o.write(SYSTEM, "mesh", MINIMAL)
         await until(lambda: f"Deployment/{SYSTEM}/istiod" in o.installed())
-        await o.has_status(SYSTEM, "mesh", "RECONCILING")
+        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
         o.controllers.ready = lambda _: True
         o.controllers.recheck()
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         o.controllers.ready = lambda _: False
         o.controllers.recheck()
-        await o.has_status(SYSTEM, "mesh", "RECONCILING")
+        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
         assert (
             o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"]
             == f"Deployment {SYSTEM}/istiod: 0 of 1 pods ready"
@@ -144,34 +142,34 @@ async def test_a_component_that_does_not_come_up_is_said_with_the_cause() -> Non
 
 async def test_what_has_no_effect_is_said_in_the_status() -> None:
     overlays = [{"kind": "Deployment", "name": "nobody", "patches": [{"path": "spec.replicas", "value": 2}]}]
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         assert "overlay of Deployment nobody" in o.status(SYSTEM, "mesh")["message"]
 
 
 async def test_only_one_replica_works_and_another_one_goes_on() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.stop()
-        await o.start(lease=OWN)
+        await o.start(lease=OPERATOR_NAMESPACE)
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
-        lease = o.server.get("coordination.k8s.io", "leases", OWN, "istio-operator-lock")
+        await o.wait_until_healthy(SYSTEM, "mesh")
+        lease = o.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
         assert lease is not None
         assert lease["spec"]["holderIdentity"]
         await o.stop()
-        given_back = o.server.get("coordination.k8s.io", "leases", OWN, "istio-operator-lock")
+        given_back = o.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
         assert given_back is not None
         assert not given_back["spec"].get("holderIdentity")
-        await o.start(lease=OWN)
+        await o.start(lease=OPERATOR_NAMESPACE)
         await o.write(SYSTEM, "mesh", {**MINIMAL, "tag": "9.9"})
         await until(lambda: ":9.9" in str(o.installed()[f"Deployment/{SYSTEM}/istiod"]))
 
 
 async def test_the_pages_of_the_operator() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", EDGE | {"components": {}})
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         assert o.operator is not None
         async with aiohttp.ClientSession() as session:
             for path, text in (
@@ -187,7 +185,7 @@ async def test_the_pages_of_the_operator() -> None:
 
 
 async def test_25208_every_watched_namespace_is_watched_not_only_the_first() -> None:
-    async with Operated("first,second,third", "first", "second", "third") as o:
+    async with OperatorCluster("first,second,third", "first", "second", "third") as o:
         for name in ("first", "second", "third"):
             await o.write(
                 name,
@@ -195,27 +193,27 @@ async def test_25208_every_watched_namespace_is_watched_not_only_the_first() -> 
                 {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
             )
         for name in ("first", "second", "third"):
-            await o.is_healthy(name, "edge")
+            await o.wait_until_healthy(name, "edge")
             assert f"Deployment/{name}/edge" in o.installed()
 
 
 async def test_26317_and_24682_it_may_write_in_every_watched_namespace_and_in_no_other() -> None:
-    async with Operated("first,second", "first", "second", "third") as o:
+    async with OperatorCluster("first,second", "first", "second", "third") as o:
         for name in ("second", "third"):
             await o.write(
                 "first",
                 name,
                 {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
             )
-        await o.is_healthy("first", "second")
-        await o.has_status("first", "third", "ERROR")
+        await o.wait_until_healthy("first", "second")
+        await o.wait_for_status("first", "third", "ERROR")
         error = o.status("first", "third")["componentStatus"]["IngressGateways"]["error"]
         assert 'in the namespace "third"' in error
         assert not [name for name in state_of(o.server) if "/third/" in name]
 
 
 async def test_23773_objects_of_a_namespace_that_is_not_watched_are_not_read() -> None:
-    async with Operated("first", "first", "second") as o:
+    async with OperatorCluster("first", "first", "second") as o:
         await o.write(
             "second",
             "edge",
@@ -226,32 +224,32 @@ async def test_23773_objects_of_a_namespace_that_is_not_watched_are_not_read() -
             "edge",
             {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "first"}]}},
         )
-        await o.is_healthy("first", "edge")
+        await o.wait_until_healthy("first", "edge")
         assert o.status("second", "edge") == {}
         assert not [name for name in o.installed() if "/second/" in name]
 
 
 async def test_40429_an_unknown_field_is_said_in_the_status_and_keeps_no_other_from_being_reconciled() -> None:
-    async with Operated(SYSTEM, SYSTEM, "shop") as o:
+    async with OperatorCluster(SYSTEM, SYSTEM, "shop") as o:
         await o.write(SYSTEM, "bad", UNKNOWN)
         await o.write(SYSTEM, "none", "text")
         await o.write(SYSTEM, "good", MINIMAL)
-        await o.is_healthy(SYSTEM, "good")
-        await o.has_status(SYSTEM, "bad", "ERROR")
+        await o.wait_until_healthy(SYSTEM, "good")
+        await o.wait_for_status(SYSTEM, "bad", "ERROR")
         assert o.status(SYSTEM, "bad")["message"] == "spec.nonsense: unknown field nonsense"
-        await o.has_status(SYSTEM, "none", "ERROR")
+        await o.wait_for_status(SYSTEM, "none", "ERROR")
         await o.write(SYSTEM, "bad", {"profile": "empty"})
-        await o.is_healthy(SYSTEM, "bad")
+        await o.wait_until_healthy(SYSTEM, "bad")
 
 
 async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         before = o.installed()
         await o.write(SYSTEM, "mesh", {**MINIMAL, "nonsense": True})
-        await o.has_status(SYSTEM, "mesh", "ERROR")
-        await o.take(before[f"ConfigMap/{SYSTEM}/istio"])
+        await o.wait_for_status(SYSTEM, "mesh", "ERROR")
+        await o.delete(before[f"ConfigMap/{SYSTEM}/istio"])
         await until(lambda: o.installed() == before)
         o.controllers.ready = lambda _: False
         o.controllers.recheck()
@@ -295,9 +293,9 @@ async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() ->
 async def test_overlays_on_lists(number: str, path: str, value: Any, read: Any) -> None:
     """Upstream issues 25329, 21863, 32787, 21201, 18495: items that are appended, deleted or selected, and dots in keys."""
     overlays = [{"kind": "Deployment", "name": "istiod", "patches": [{"path": path, "value": value}]}]
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         assert o.status(SYSTEM, "mesh")["message"] == "", number
         assert read(o.installed()[f"Deployment/{SYSTEM}/istiod"]), number
 
@@ -324,10 +322,10 @@ def _annotations(deployment: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", ["deleted", "being deleted", "no replicas", "namespace being deleted"])
 async def test_a_finalizer_does_not_outlive_the_operator(how: str) -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
-        deployment = copy.deepcopy(o.server.get("apps", "deployments", OWN, "istio-operator"))
+        await o.wait_until_healthy(SYSTEM, "mesh")
+        deployment = copy.deepcopy(o.server.get("apps", "deployments", OPERATOR_NAMESPACE, "istio-operator"))
         assert deployment is not None
         if how == "deleted":
             o.server.delete(deployment)
@@ -342,43 +340,43 @@ async def test_a_finalizer_does_not_outlive_the_operator(how: str) -> None:
                 {
                     "apiVersion": "v1",
                     "kind": "Namespace",
-                    "metadata": {"name": OWN, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+                    "metadata": {"name": OPERATOR_NAMESPACE, "deletionTimestamp": "2026-01-01T00:00:00Z"},
                 }
             )
         installed = o.installed()
         await o.stop()
-        assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == []
+        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == []
         assert o.installed() == installed
 
 
 async def test_a_finalizer_stays_while_another_pod_of_the_operator_takes_over() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         await o.stop()
         await o.remove(SYSTEM, "mesh")
-        assert o.custom(SYSTEM, "mesh") is not None
+        assert o.resource(SYSTEM, "mesh") is not None
         await o.start()
-        await until(lambda: o.custom(SYSTEM, "mesh") is None)
+        await until(lambda: o.resource(SYSTEM, "mesh") is None)
         assert {name.split("/")[0] for name in o.installed()} == {"CustomResourceDefinition"}
 
 
 async def test_an_error_is_not_lost_where_the_status_cannot_be_written_at_first() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         o.server.faults.refuse(500, times=12, matching=lambda asked: asked.subresource == "status")
         o.server.faults.refuse(409, times=3, matching=lambda asked: asked.subresource == "status")
         await o.write(SYSTEM, "bad", UNKNOWN)
-        await o.has_status(SYSTEM, "bad", "ERROR")
+        await o.wait_for_status(SYSTEM, "bad", "ERROR")
         assert o.server.faults.spent
 
 
 async def test_one_that_waits_keeps_no_other_from_being_reconciled() -> None:
-    async with Operated(f"{SYSTEM},shop", SYSTEM, "shop") as o:
+    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as o:
         o.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.has_status(SYSTEM, "mesh", "RECONCILING")
+        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
         await o.write("shop", "edge", EDGE)
-        await o.is_healthy("shop", "edge")
+        await o.wait_until_healthy("shop", "edge")
         assert o.status(SYSTEM, "mesh")["status"] == "RECONCILING"
 
 
@@ -393,35 +391,35 @@ async def test_a_bug_is_said_and_does_not_end_looking_after_it(place: str, monke
         return works(*arguments, **more)
 
     monkeypatch.setattr(worker, place, fails_twice)
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         assert len(failed) == 2
 
 
 async def test_one_that_is_made_again_unseen_is_another_one_though_its_generation_is_the_same() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
-        there = o.custom(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
+        there = o.resource(SYSTEM, "mesh")
         assert there is not None
         assert there["metadata"]["generation"] == 1
         o.server.delete(there)
         again = {"name": "mesh", "namespace": SYSTEM, "generation": 1}
-        o.server.put({**there, "metadata": again, "spec": light({"profile": "empty"})})
+        o.server.put({**there, "metadata": again, "spec": with_few_crds({"profile": "empty"})})
         o.server.store.compact()  # no watch is told of either
         await until(lambda: f"Deployment/{SYSTEM}/istiod" not in o.installed())
-        await o.is_healthy(SYSTEM, "mesh")
-        assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+        await o.wait_until_healthy(SYSTEM, "mesh")
+        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_somebody_who_changes_the_same_again_and_again_is_answered_in_the_end() -> None:
-    async with Operated(SYSTEM, SYSTEM) as o:
+    async with OperatorCluster(SYSTEM, SYSTEM) as o:
         await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.is_healthy(SYSTEM, "mesh")
+        await o.wait_until_healthy(SYSTEM, "mesh")
         before = o.installed()
         for _ in range(20):
-            await o.change(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
+            await o.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
             await asyncio.sleep(0.002)
         await until(lambda: o.installed() == before)
 

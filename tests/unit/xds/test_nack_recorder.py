@@ -76,16 +76,16 @@ class Router:
         self.client, self.nonce = client, ""
 
     async def begin(self) -> None:
-        await self.client.ask("rds", "http.80", "http.81")
+        await self.client.request("rds", "http.80", "http.81")
         await self.take()
 
     async def take(self) -> None:
-        response = await self.client.take()
+        response = await self.client.receive()
         self.nonce = response.nonce
         assert response.type_url.endswith("RouteConfiguration")
 
     async def acknowledge(self) -> None:
-        await self.client.ask("rds", nonce=self.nonce)
+        await self.client.request("rds", nonce=self.nonce)
 
     async def refuse(self, message: str) -> None:
         await self.client.nack("rds", self.nonce, message)

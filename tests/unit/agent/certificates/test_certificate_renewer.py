@@ -1,4 +1,4 @@
-"""The workload's certificate: its key, when it is renewed, what happens while there is none."""
+"""Renewal of the workload certificate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from pilot.agent.upstream_server import (
     xds_upstream,
 )
 from pilot.lib.duration import Duration
-from testing.control_planes.secure_port import NAME, SecureFront
+from testing.control_planes.secure_port import NAME, SecurePort
 from testing.security import certificates
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
@@ -51,50 +51,51 @@ QUICK = CertificateSettings(algorithm="ECDSA")
 CONTROL_PLANE = AgentSettings().control_plane
 
 
-def certificate(begins: datetime.datetime, ends: datetime.datetime) -> WorkloadCertificate:
-    return WorkloadCertificate(b"chain", b"key", b"roots", begins, ends)
+def certificate(not_before: datetime.datetime, not_after: datetime.datetime) -> WorkloadCertificate:
+    return WorkloadCertificate(b"chain", b"key", b"roots", not_before, not_after)
 
 
-def test_a_certificate_is_renewed_when_the_grace_part_of_its_life_is_left() -> None:
-    begins = NOW - datetime.timedelta(minutes=2)  # as authorities date certificates back
-    left = [
-        seconds_until_renewal(begins, NOW + 10 * HOUR, NOW + hours * HOUR, 0.5, 0, lambda: 0.5) for hours in (0, 4, 6)
+def test_renewal_time_follows_the_grace_ratio() -> None:
+    not_before = NOW - datetime.timedelta(minutes=2)  # authorities backdate certificates
+    seconds = [
+        seconds_until_renewal(not_before, NOW + 10 * HOUR, NOW + hours * HOUR, 0.5, 0, lambda: 0.5)
+        for hours in (0, 4, 6)
     ]
-    assert left == [5 * 3600, 3600, 0]
+    assert seconds == [5 * 3600, 3600, 0]
 
 
-def test_jitter_moves_the_renewal_both_ways() -> None:
-    found = [
+def test_jitter_moves_renewal_both_ways() -> None:
+    seconds = [
         seconds_until_renewal(NOW, NOW + 10 * HOUR, NOW, 0.5, 0.1, lambda number=number: number)
         for number in (0, 0.5, 1)
     ]
-    assert found == [pytest.approx(6 * 3600), pytest.approx(5 * 3600), pytest.approx(4 * 3600)]
+    assert seconds == [pytest.approx(6 * 3600), pytest.approx(5 * 3600), pytest.approx(4 * 3600)]
 
 
-def test_a_life_that_was_dated_back_begins_when_it_was_issued() -> None:
-    dated_back = NOW - datetime.timedelta(minutes=2)
-    assert seconds_until_renewal(dated_back, NOW + datetime.timedelta(seconds=30), NOW, 0.5, 0, lambda: 0.5) == 15
+def test_backdated_lifetime_starts_at_issuance() -> None:
+    not_before = NOW - datetime.timedelta(minutes=2)
+    assert seconds_until_renewal(not_before, NOW + datetime.timedelta(seconds=30), NOW, 0.5, 0, lambda: 0.5) == 15
 
 
 @pytest.mark.parametrize("ratio", [-1.0, 2.0])
-def test_a_ratio_outside_of_the_life_is_bounded(ratio: float) -> None:
+def test_out_of_range_ratio_is_clamped(ratio: float) -> None:
     assert 0 <= seconds_until_renewal(NOW, NOW + HOUR, NOW, ratio, 0, lambda: 0.5) <= 3600
 
 
-def test_retries_wait_longer_each_time_and_not_all_at_once() -> None:
-    full = [seconds_until_retry(failures, lambda: 0.0) for failures in range(1, 10)]
-    assert full[:3] == [MIN_RETRY_SECONDS, 2 * MIN_RETRY_SECONDS, 4 * MIN_RETRY_SECONDS]
-    assert full[-1] == MAX_RETRY_SECONDS == seconds_until_retry(10_000, lambda: 0.0)
+def test_retry_delay_doubles_with_jitter() -> None:
+    delays = [seconds_until_retry(failures, lambda: 0.0) for failures in range(1, 10)]
+    assert delays[:3] == [MIN_RETRY_SECONDS, 2 * MIN_RETRY_SECONDS, 4 * MIN_RETRY_SECONDS]
+    assert delays[-1] == MAX_RETRY_SECONDS == seconds_until_retry(10_000, lambda: 0.0)
     assert seconds_until_retry(1, lambda: 1.0) == MIN_RETRY_SECONDS / 2
 
 
-class World:
-    """A clock that sleeping moves, and an authority that issues or refuses as told."""
+class Authority:
+    """A clock that sleeping moves, and an authority with prepared responses."""
 
-    def __init__(self, answers: Iterator[datetime.timedelta | str]) -> None:
-        self.now, self.answers = NOW, answers
-        self.asked: list[datetime.datetime] = []
-        self.taken: list[WorkloadCertificate] = []
+    def __init__(self, responses: Iterator[datetime.timedelta | str]) -> None:
+        self.now, self.responses = NOW, responses
+        self.fetches: list[datetime.datetime] = []
+        self.certificates: list[WorkloadCertificate] = []
         self.failures = 0
         self.longest_sleep = 0.0
 
@@ -104,55 +105,60 @@ class World:
         await asyncio.sleep(0)
 
     async def fetch(self) -> WorkloadCertificate:
-        self.asked.append(self.now)
+        self.fetches.append(self.now)
         try:
-            answer = next(self.answers)
+            response = next(self.responses)
         except StopIteration:
             await asyncio.Event().wait()
             raise AssertionError from None
-        if isinstance(answer, str):
-            raise CaClientError(answer)
-        return certificate(self.now, self.now + answer)
+        if isinstance(response, str):
+            raise CaClientError(response)
+        return certificate(self.now, self.now + response)
 
-    def failed(self) -> None:
+    def on_failure(self) -> None:
         self.failures += 1
 
-    async def run(self, settings: CertificateSettings, fetches: int) -> None:
+    async def run(self, settings: CertificateSettings, count: int) -> None:
         renewer = CertificateRenewer(
-            settings, self.fetch, self.taken.append, self.failed, lambda: self.now, self.sleep, lambda: 0.5
+            settings, self.fetch, self.certificates.append, self.on_failure, lambda: self.now, self.sleep, lambda: 0.5
         )
         task = asyncio.ensure_future(renewer.run())
-        while len(self.asked) < fetches:
+        while len(self.fetches) < count:
             await asyncio.sleep(0)
         task.cancel()
 
 
-async def test_certificates_follow_one_another_before_they_end() -> None:
-    world = World(itertools.repeat(24 * HOUR, 4))
+async def test_certificates_are_renewed_before_expiry() -> None:
+    world = Authority(itertools.repeat(24 * HOUR, 4))
     await world.run(CertificateSettings(), 5)
-    assert [(asked - NOW) / HOUR for asked in world.asked] == [pytest.approx(12 * n, abs=0.01) for n in range(5)]
-    assert all(asked < taken.not_after for asked, taken in zip(world.asked[1:], world.taken, strict=True))
+    assert [(time - NOW) / HOUR for time in world.fetches] == [pytest.approx(12 * n, abs=0.01) for n in range(5)]
+    assert all(
+        time < certificate.not_after for time, certificate in zip(world.fetches[1:], world.certificates, strict=True)
+    )
     assert world.longest_sleep <= MAX_SLEEP_SECONDS
 
 
-async def test_failures_are_tried_again_until_there_is_a_certificate() -> None:
-    world = World(iter(["down", "down", "no", HOUR]))
+async def test_failed_fetches_are_retried() -> None:
+    world = Authority(iter(["down", "down", "no", HOUR]))
     await world.run(CertificateSettings(), 5)
     assert world.failures == 3
-    assert len(world.taken) == 1
-    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(world.asked[:4])]
+    assert len(world.certificates) == 1
+    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(world.fetches[:4])]
     assert gaps == sorted(gaps)
     assert gaps[-1] < MAX_RETRY_SECONDS
 
 
-async def test_the_old_certificate_stays_while_the_next_is_refused() -> None:
-    world = World(iter([HOUR, "down", "down", HOUR]))
+async def test_certificate_stays_while_renewal_fails() -> None:
+    world = Authority(iter([HOUR, "down", "down", HOUR]))
     await world.run(CertificateSettings(), 5)
-    assert [(taken.not_after - NOW) / HOUR for taken in world.taken] == [pytest.approx(1), pytest.approx(1.5, abs=0.01)]
+    assert [(certificate.not_after - NOW) / HOUR for certificate in world.certificates] == [
+        pytest.approx(1),
+        pytest.approx(1.5, abs=0.01),
+    ]
 
 
-async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_pause() -> None:
-    world = World(itertools.repeat(datetime.timedelta(0), 50))
+async def test_expired_certificates_do_not_cause_a_busy_loop() -> None:
+    world = Authority(itertools.repeat(datetime.timedelta(0), 50))
     await world.run(CertificateSettings(), 50)
     assert (world.now - NOW).total_seconds() >= 49 * MIN_RETRY_SECONDS / 2
 
@@ -166,12 +172,12 @@ async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_paus
         (CertificateSettings(algorithm="ECDSA", curve="P384"), ec.EllipticCurvePrivateKey, "EC PRIVATE KEY"),
     ],
 )
-def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, label: str) -> None:
+def test_generated_key_type_and_format(settings: CertificateSettings, kind: type, label: str) -> None:
     check_key_settings(settings)
     key = generate_key(settings)
     assert isinstance(key, kind)
     assert key_pem(key, settings.pkcs8).startswith(f"-----BEGIN {label}-----".encode())
-    decode_csr(build_csr(key, IDENTITY))  # the authority's own reader takes it
+    decode_csr(build_csr(key, IDENTITY))  # the CA accepts it
 
 
 @pytest.mark.parametrize(
@@ -182,12 +188,12 @@ def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, k
         (CertificateSettings(algorithm="ECDSA", curve="P1"), "ECC_CURVE: unknown curve 'P1'"),
     ],
 )
-def test_keys_that_do_not_exist_are_refused_in_a_sentence(settings: CertificateSettings, text: str) -> None:
+def test_unknown_key_settings_are_rejected(settings: CertificateSettings, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check_key_settings(settings)
 
 
-def test_a_certificate_with_another_key_is_refused() -> None:
+def test_mismatched_key_is_rejected() -> None:
     root = certificates.root()
     chain = root.chain(root.issue(decode_csr(certificates.csr()), [IDENTITY], HOUR, certificates.NOW))
     with pytest.raises(ValueError, match="the private key does not match the certificate"):
@@ -196,11 +202,11 @@ def test_a_certificate_with_another_key_is_refused() -> None:
         load_certificate(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
 
 
-def test_what_shows_a_certificate_never_shows_its_key() -> None:
+def test_repr_omits_the_key() -> None:
     assert "key" not in repr(certificate(NOW, NOW + HOUR))
 
 
-def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> None:
+def test_written_certificates_are_complete_and_private(tmp_path: pathlib.Path) -> None:
     write_certificate(str(tmp_path), certificate(NOW, NOW + HOUR))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "key.pem": b"key",
@@ -210,43 +216,43 @@ def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> N
     assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
 
 
-# -- asking an authority ---------------------------------------------------------------------------------------------------
+# -- certificate requests ----------------------------------------------------------------------------------------------
 
 
-def upstream(front: SecureFront, folder: pathlib.Path, token: str = IDENTITY) -> UpstreamServer:
+def upstream(front: SecurePort, folder: pathlib.Path, token: str = IDENTITY) -> UpstreamServer:
     (folder / "token").write_text(token)
     return UpstreamServer(
         front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", None, {}
     )
 
 
-async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
-    above = certificates.root(now=datetime.datetime.now(datetime.UTC))
-    front = SecureFront(above)
+async def test_authority_issues_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
+    root = certificates.root(now=datetime.datetime.now(datetime.UTC))
+    front = SecurePort(root)
     await front.start()
-    found = await fetch_certificate(
+    certificate = await fetch_certificate(
         upstream(front, tmp_path), QUICK, "spiffe://cluster.local/ns/other/sa/other", b"# more\n"
     )
     await front.stop()
-    leaf = x509.load_pem_x509_certificate(found.chain)
+    leaf = x509.load_pem_x509_certificate(certificate.chain)
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
-    assert found.roots == above.roots_pem + b"# more\n"
-    assert found.not_after - found.not_before == datetime.timedelta(hours=24, minutes=2)
+    assert certificate.roots == root.roots_pem + b"# more\n"
+    assert certificate.not_after - certificate.not_before == datetime.timedelta(hours=24, minutes=2)
 
 
-async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathlib.Path) -> None:
-    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+async def test_requested_ttl_follows_the_setting(tmp_path: pathlib.Path) -> None:
+    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    found = await fetch_certificate(
+    certificate = await fetch_certificate(
         upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(60)), IDENTITY
     )
     await front.stop()
-    assert found.not_after - found.not_before == datetime.timedelta(minutes=3)
+    assert certificate.not_after - certificate.not_before == datetime.timedelta(minutes=3)
 
 
-async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
-    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+async def test_authority_errors_are_reported(tmp_path: pathlib.Path) -> None:
+    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
     with pytest.raises(CaClientError, match="returned UNAUTHENTICATED: request authenticate failure"):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
@@ -254,58 +260,61 @@ async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
         await fetch_certificate(
             upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
         )
-    with pytest.raises(CaClientError, match="UNAVAILABLE"):  # its certificate is for another name
+    with pytest.raises(CaClientError, match="UNAVAILABLE"):  # the server name does not match
         await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
     await front.stop()
 
 
-async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
-    whole = UpstreamServer(
+async def test_missing_roots_and_credentials_are_reported(tmp_path: pathlib.Path) -> None:
+    server = UpstreamServer(
         "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
     )
     with pytest.raises(CaClientError, match=r"cannot read the root certificates .*root.pem: No such file"):
-        await fetch_certificate(whole, QUICK, IDENTITY)
+        await fetch_certificate(server, QUICK, IDENTITY)
     with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
-        whole.metadata()
+        server.metadata()
 
 
-def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
-    whole = UpstreamServer(
+def test_client_certificate_replaces_the_token(tmp_path: pathlib.Path) -> None:
+    server = UpstreamServer(
         "127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"}
     )
-    assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
+    assert server.metadata() == [("clusterid", "west"), ("x-mine", "1")]
 
 
-def test_mounted_files_prove_who_asks_for_configuration() -> None:
-    named = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
-    found = xds_upstream(CONTROL_PLANE, "a:1", False, {}, named)
-    assert (found.client_certificate, found.root) == (ClientCertificate("/k", "/c"), "/r")
-    given = xds_upstream(
+def test_xds_client_certificate_comes_from_mounted_files() -> None:
+    metadata = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
+    server = xds_upstream(CONTROL_PLANE, "a:1", False, {}, metadata)
+    assert (server.client_certificate, server.root) == (ClientCertificate("/k", "/c"), "/r")
+    provisioned = xds_upstream(
         dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned_directory="/p"), "a:1", False, {}, None
     )
-    assert (given.client_certificate, given.root) == (ClientCertificate("/p/key.pem", "/p/cert-chain.pem"), "/own")
+    assert (provisioned.client_certificate, provisioned.root) == (
+        ClientCertificate("/p/key.pem", "/p/cert-chain.pem"),
+        "/own",
+    )
 
 
-async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: pathlib.Path) -> None:
-    front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
+async def test_client_certificate_is_presented_without_a_token(tmp_path: pathlib.Path) -> None:
+    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
     with_token = upstream(front, tmp_path)
     write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
-    shown = with_token._replace(
+    with_certificate = with_token._replace(
         client_certificate=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
         token_file=str(tmp_path / "none"),
     )
     with pytest.raises(
         CaClientError, match="UNAUTHENTICATED"
-    ):  # this front knows tokens alone, but the handshake is done
-        await fetch_certificate(shown, QUICK, IDENTITY)
+    ):  # the server accepts only tokens; the handshake succeeds
+        await fetch_certificate(with_certificate, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
     with pytest.raises(CaClientError, match="cannot read the client certificate"):
-        await fetch_certificate(shown, QUICK, IDENTITY)
+        await fetch_certificate(with_certificate, QUICK, IDENTITY)
     await front.stop()
 
 
-def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
+def test_token_is_never_sent_in_plaintext(tmp_path: pathlib.Path) -> None:
     (tmp_path / "token").write_text("secret")
     plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(
         token_file=str(tmp_path / "token")
@@ -323,12 +332,12 @@ def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
         ("[::1]:15012", NAME),
     ],
 )
-def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: str, name: str) -> None:
+def test_local_control_plane_keeps_its_service_name(address: str, name: str) -> None:
     assert ca_upstream(CONTROL_PLANE, address, {}).server_name == name
 
 
 @pytest.mark.parametrize(
-    ("given", "provider", "there", "provisioned", "root"),
+    ("ca_root", "provider", "is_mounted", "provisioned", "root"),
     [
         ("", "istiod", True, "", "./var/run/secrets/istio/root-cert.pem"),
         ("", "custom", True, "", "./etc/certs/root-cert.pem"),
@@ -338,24 +347,24 @@ def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: st
         ("/given.pem", "custom", True, "/prov", "/given.pem"),
     ],
 )
-def test_the_roots_of_the_authority(
+def test_ca_root_selection(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
-    given: str,
+    ca_root: str,
     provider: str,
-    there: bool,
+    is_mounted: bool,
     provisioned: str,
     root: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    if there:
+    if is_mounted:
         (tmp_path / "etc" / "certs").mkdir(parents=True)
         (tmp_path / "etc" / "certs" / "root-cert.pem").write_text("")
     settings = dataclasses.replace(
-        CONTROL_PLANE, ca_root=given, cert_provider=provider, provisioned_directory=provisioned
+        CONTROL_PLANE, ca_root=ca_root, cert_provider=provider, provisioned_directory=provisioned
     )
-    found = ca_upstream(settings, "istiod:15012", {})
-    assert found.root == root
-    assert found.client_certificate == (
+    server = ca_upstream(settings, "istiod:15012", {})
+    assert server.root == root
+    assert server.client_certificate == (
         ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None
     )

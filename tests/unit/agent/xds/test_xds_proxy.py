@@ -24,7 +24,7 @@ from pilot.agent.xds.downstream_writer import DownstreamWriter
 from pilot.agent.xds.response_type import read_type_url
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.xds_types import EXTENSION
-from testing.control_planes.secure_port import ADS, METHODS, NAME, SecureFront, until
+from testing.control_planes.secure_port import ADS, METHODS, NAME, SecurePort, until
 from testing.security import certificates
 
 SOTW, DELTA = METHODS
@@ -81,7 +81,7 @@ class Mesh:
 
     def __init__(self, folder: pathlib.Path, taken: list[list[bytes]]) -> None:
         self.plane, self.counts, self._folder = Plane(), Counts(), folder
-        self.front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)), self.plane.serve)
+        self.front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)), self.plane.serve)
         self.own = AgentSubscriptions({NAMES: self._take})
         self.taken = taken
 

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Any
 
 from protos.istio import workload_pb2
-from testing.clients.ztunnel import ambient, told
+from testing.clients.ztunnel import ambient, messages
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, rows_of
 
@@ -54,13 +54,13 @@ def addresses(resource: Any) -> list[tuple[str, str]]:
 
 
 def uids(world: World) -> list[str]:
-    return sorted(name for name, resource in told(world).items() if isinstance(resource, workload_pb2.Workload))
+    return sorted(name for name, resource in messages(world).items() if isinstance(resource, workload_pb2.Workload))
 
 
 def test_single_network_mesh_ignores_remote_clusters() -> None:
     world = two_clusters((web("10.96.0.1"), web_pod("p", "10.1.0.1")), (web("10.97.0.1"), web_pod("q", "10.2.0.1")), {})
     assert uids(world) == ["Kubernetes//Pod/a/p"]
-    assert addresses(told(world)[SERVICE]) == [("", "10.96.0.1")]
+    assert addresses(messages(world)[SERVICE]) == [("", "10.96.0.1")]
 
 
 def test_remote_workloads_of_the_same_network_are_sent() -> None:
@@ -69,9 +69,9 @@ def test_remote_workloads_of_the_same_network_are_sent() -> None:
         (network("n"), web("10.97.0.1"), web_pod("q", "10.2.0.1")),
     )
     assert uids(world) == ["Kubernetes//Pod/a/p", "other//Pod/a/q"]
-    remote = told(world)["other//Pod/a/q"]
+    remote = messages(world)["other//Pod/a/q"]
     assert (remote.cluster_id, remote.network, list(remote.services)) == ("other", "n", [SERVICE])
-    assert addresses(told(world)[SERVICE]) == [("n", "10.96.0.1"), ("n", "10.97.0.1")]
+    assert addresses(messages(world)[SERVICE]) == [("n", "10.96.0.1"), ("n", "10.97.0.1")]
 
 
 def test_remote_network_is_one_workload_at_its_gateway() -> None:
@@ -88,17 +88,17 @@ def test_remote_network_is_one_workload_at_its_gateway() -> None:
     )
     uid = f"m/SplitHorizonWorkload/istio-system/remote/9.9.9.9/{SERVICE}"
     assert uids(world) == ["Kubernetes//Pod/a/p", "NetworkGateway/m/9.9.9.9/15008", uid]
-    workload = told(world)[uid]
+    workload = messages(world)[uid]
     assert (workload.network, workload.capacity.value, workload.tunnel_protocol) == ("m", 2, workload_pb2.HBONE)
     assert str(ipaddress.ip_address(workload.network_gateway.address.address)) == "9.9.9.9"
     assert [(p.service_port, p.target_port) for p in workload.services[SERVICE].ports] == [(80, 8080)]
-    assert list(told(world)[SERVICE].subject_alt_names) == [
+    assert list(messages(world)[SERVICE].subject_alt_names) == [
         f"spiffe://cluster.local/ns/a/sa/{name}" for name in ("one", "two")
     ]
-    assert addresses(told(world)[SERVICE]) == [("m", "10.97.0.1"), ("n", "10.96.0.1")]
+    assert addresses(messages(world)[SERVICE]) == [("m", "10.97.0.1"), ("n", "10.96.0.1")]
     world.set(dict.fromkeys(rows_of([web_pod("q", "10.2.0.1")], "other")))
-    assert told(world)[uid].capacity.value == 1
-    assert list(told(world)[SERVICE].subject_alt_names) == ["spiffe://cluster.local/ns/a/sa/two"]
+    assert messages(world)[uid].capacity.value == 1
+    assert list(messages(world)[SERVICE].subject_alt_names) == ["spiffe://cluster.local/ns/a/sa/two"]
 
 
 def test_local_scope_services_stay_in_their_cluster() -> None:
@@ -107,16 +107,16 @@ def test_local_scope_services_stay_in_their_cluster() -> None:
         local, (network("m"), web("10.97.0.1", "{}"), web("10.97.0.2", "{}", "there"), web_pod("q", "10.2.0.1"))
     )
     assert uids(world) == ["Kubernetes//Pod/a/p", "NetworkGateway/m/9.9.9.9/15008"]
-    assert addresses(told(world)[SERVICE]) == [("n", "10.96.0.1")]
-    assert "a/there.a.svc.cluster.local" not in told(world)
+    assert addresses(messages(world)[SERVICE]) == [("n", "10.96.0.1")]
+    assert "a/there.a.svc.cluster.local" not in messages(world)
 
 
 def test_global_service_of_a_remote_cluster() -> None:
     world = two_clusters(
         (network("n"), gateway("m", "gw.example")), (network("m"), web("10.97.0.1"), web_pod("q", "10.2.0.1"))
     )
-    assert addresses(told(world)[SERVICE]) == [("m", "10.97.0.1")]
-    workload = told(world)[f"m/SplitHorizonWorkload/istio-system/remote/gw.example/{SERVICE}"]
+    assert addresses(messages(world)[SERVICE]) == [("m", "10.97.0.1")]
+    workload = messages(world)[f"m/SplitHorizonWorkload/istio-system/remote/gw.example/{SERVICE}"]
     assert workload.network_gateway.hostname == workload_pb2.NamespacedHostname(
         namespace="istio-system", hostname="gw.example"
     )

@@ -10,7 +10,7 @@ import pytest
 from pilot.lib.xds_types import AUTHORIZATION
 from pilot.mesh.analysis.listed import CHECKS
 from protos.istio import authorization_pb2 as pb
-from testing.clients.ztunnel import ambient, told, workload
+from testing.clients.ztunnel import ambient, messages, workload
 from testing.mesh.objects import Plain, make, pod
 from testing.mesh.world import World
 
@@ -86,7 +86,7 @@ def is_allowed(world: World, name: str, connection: Connection) -> bool:
 
     No DENY policy may match, and if there are ALLOW policies, one must match.
     """
-    policies, namespace = told(world, AUTHORIZATION), workload(world, name).namespace
+    policies, namespace = messages(world, AUTHORIZATION), workload(world, name).namespace
     selected = set(workload(world, name).authorization_policies)
     effective = [
         policy
@@ -216,8 +216,8 @@ def test_dry_run_targeted_and_audit_policies_are_not_sent() -> None:
     targeted = policy("{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: x}]}", "targeted")
     audited = policy("{action: AUDIT, rules: [{}]}", "audited")
     objects = captured_pod(), dry_run, targeted, audited
-    assert told(ambient(*objects), AUTHORIZATION) == {}
-    policies = told(ambient(*objects, AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY="true"), AUTHORIZATION)
+    assert messages(ambient(*objects), AUTHORIZATION) == {}
+    policies = messages(ambient(*objects, AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY="true"), AUTHORIZATION)
     assert {name: message.dry_run for name, message in policies.items()} == {"a/counted": True}
 
 
@@ -337,12 +337,12 @@ def test_peer_authentications(policies: list[Plain], expected: list[str], open_p
     assert list(workload(world, "w").authorization_policies) == expected
     assert [port for port in (8080, 7000) if is_allowed(world, "w", PLAINTEXT._replace(port=port))] == open_ports
     assert all(is_allowed(world, "w", FRIEND._replace(port=port)) for port in (8080, 7000))
-    assert {*expected} <= {*told(world, AUTHORIZATION)} <= {*expected, STRICT}  # no policy without a workload
+    assert {*expected} <= {*messages(world, AUTHORIZATION)} <= {*expected, STRICT}  # no policy without a workload
 
 
 def test_static_strict_policy_is_sent_with_any_peer_authentication() -> None:
-    assert told(ambient(captured_pod()), AUTHORIZATION) == {}
-    assert list(told(ambient(peer("{mtls: {mode: PERMISSIVE}}")), AUTHORIZATION)) == [STRICT]
+    assert messages(ambient(captured_pod()), AUTHORIZATION) == {}
+    assert list(messages(ambient(peer("{mtls: {mode: PERMISSIVE}}")), AUTHORIZATION)) == [STRICT]
 
 
 # -- waypoints -------------------------------------------------------------------------------------------------------------

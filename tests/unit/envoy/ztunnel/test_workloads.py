@@ -10,10 +10,10 @@ import pytest
 from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.lib.xds_types import ADDRESS
-from pilot.mesh.ambient.served import listing_services
+from pilot.mesh.ambient.served_services import listing_services
 from pilot.mesh.model.address import AddressKey, parse_uid
 from protos.istio import workload_pb2
-from testing.clients.ztunnel import ambient, told, workload, ztunnel
+from testing.clients.ztunnel import ambient, messages, workload, ztunnel
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, rows_of
 
@@ -144,7 +144,7 @@ def test_network_gateway() -> None:
     assert remote.network_gateway.hbone_mtls_port == 15008
     assert remote.network_gateway.address.network == "other"
     assert ipaddress.ip_address(remote.network_gateway.address.address) == ipaddress.ip_address("9.9.9.9")
-    gateway_workload = told(world)["NetworkGateway/other/9.9.9.9/15008"]
+    gateway_workload = messages(world)["NetworkGateway/other/9.9.9.9/15008"]
     assert (gateway_workload.network, ips(gateway_workload), gateway_workload.service_account) == (
         "other",
         ["9.9.9.9"],
@@ -193,7 +193,7 @@ def test_named_target_port() -> None:
     )
     assert ports(workload(world, "p")) == [(80, 9090)]
     assert ports(workload(world, "q")) == []
-    assert [p.target_port for p in told(world)[SERVICE].ports] == [0]
+    assert [p.target_port for p in messages(world)[SERVICE].ports] == [0]
 
 
 def test_service_without_selector_uses_endpoint_slices() -> None:
@@ -226,9 +226,9 @@ def test_pod_in_two_slices_appears_once() -> None:
 def test_slice_address_without_pod_is_a_workload() -> None:
     service = make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}")
     world = ambient(service, endpoint_slice("web", at("10.3.0.1"), at("10.3.0.2", conditions="{ready: false}")))
-    ready = told(world)["Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1"]
+    ready = messages(world)["Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1"]
     assert (ips(ready), ports(ready), ready.network_mode) == (["10.3.0.1"], [(80, 8080)], workload_pb2.HOST_NETWORK)
-    unready = told(world)["Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.2"]
+    unready = messages(world)["Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.2"]
     assert unready.status == workload_pb2.UNHEALTHY
 
 
@@ -258,7 +258,7 @@ def test_service_entry_endpoints() -> None:
         ENTRY
         % "resolution: STATIC, endpoints: [{address: 10.2.0.1, ports: {http: 9090}}, {address: 10.2.0.2, weight: 2}]"
     )
-    resources = told(ambient(make("ServiceEntry", "e", spec)))
+    resources = messages(ambient(make("ServiceEntry", "e", spec)))
     first, second = (resources[f"Kubernetes/networking.istio.io/ServiceEntry/a/e/10.2.0.{n}"] for n in (1, 2))
     assert {name: ports(first, name) for name in first.services} == {
         "a/x.example": [(80, 9090)],
@@ -269,7 +269,7 @@ def test_service_entry_endpoints() -> None:
 
 
 def test_dns_hosts_are_endpoints() -> None:
-    resources = told(ambient(make("ServiceEntry", "e", ENTRY % "resolution: DNS")))
+    resources = messages(ambient(make("ServiceEntry", "e", ENTRY % "resolution: DNS")))
     endpoint = resources["Kubernetes/networking.istio.io/ServiceEntry/a/e/y.example"]
     assert (endpoint.hostname, list(endpoint.services)) == ("y.example", ["a/y.example"])
 
@@ -287,7 +287,7 @@ def test_service_entry_selects_pods_and_workload_entries() -> None:
 
 def test_service_entry_with_duplicate_hosts_is_ignored() -> None:
     spec = "{hosts: [x.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.2.0.%d}]}"
-    resources = told(
+    resources = messages(
         ambient(make("ServiceEntry", "new", spec % 1, day=2), make("ServiceEntry", "old", spec % 2, day=1))
     )
     assert [name for name in resources if "ServiceEntry" in name] == [
@@ -301,7 +301,7 @@ def test_service_entry_with_duplicate_hosts_is_ignored() -> None:
 
 def load_balancing(spec: str, **more: Any) -> Any:
     service = make("Service", "web", f"{{clusterIP: 10.96.0.1, ports: [{{name: http, port: 80}}], {spec}}}", **more)
-    return told(ambient(service))[SERVICE].load_balancing
+    return messages(ambient(service))[SERVICE].load_balancing
 
 
 def test_service_fields() -> None:
@@ -309,7 +309,7 @@ def test_service_fields() -> None:
     world = ambient(
         make("Namespace", "istio-system", labels="{topology.istio.io/network: east}"), make("Service", "web", spec)
     )
-    service = told(world)[SERVICE]
+    service = messages(world)[SERVICE]
     assert [(address.network, str(ipaddress.ip_address(address.address))) for address in service.addresses] == [
         ("east", "10.96.0.1"),
         ("east", "fd00::1"),
@@ -320,7 +320,7 @@ def test_service_fields() -> None:
 
 
 def test_external_name_services_are_not_sent() -> None:
-    assert SERVICE not in told(ambient(make("Service", "web", "{type: ExternalName, externalName: x.example}")))
+    assert SERVICE not in messages(ambient(make("Service", "web", "{type: ExternalName, externalName: x.example}")))
 
 
 def test_load_balancing_of_services() -> None:
@@ -355,7 +355,7 @@ def test_load_balancing_of_services() -> None:
 
 
 def test_service_entry_without_resolution_passes_through() -> None:
-    resources = told(
+    resources = messages(
         ambient(
             make(
                 "ServiceEntry",
@@ -371,7 +371,7 @@ def test_service_entry_without_resolution_passes_through() -> None:
 
 def test_service_entry_with_allocated_addresses() -> None:
     spec = "{hosts: [x.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS, subjectAltNames: ['spiffe://td/x']}"
-    service = told(ambient(make("ServiceEntry", "e", spec)))["a/x.example"]
+    service = messages(ambient(make("ServiceEntry", "e", spec)))["a/x.example"]
     assert ipaddress.ip_address(service.addresses[0].address) in ipaddress.ip_network("240.240.0.0/16")
     assert list(service.subject_alt_names) == ["spiffe://td/x"]
 
@@ -387,20 +387,20 @@ def dns_entry(namespace: str, day: int) -> Plain:
 
 
 def test_oldest_service_of_a_hostname_is_canonical() -> None:
-    resources = told(ambient(dns_entry("a", 2), dns_entry("b", 1)))
+    resources = messages(ambient(dns_entry("a", 2), dns_entry("b", 1)))
     assert {name: resources[name].canonical for name in ("a/x.example", "b/x.example")} == {
         "a/x.example": False,
         "b/x.example": True,
     }
     spec = "{hosts: [web.a.svc.cluster.local], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}"
-    resources = told(ambient(web(day=3), make("ServiceEntry", "e", spec, "b")))
+    resources = messages(ambient(web(day=3), make("ServiceEntry", "e", spec, "b")))
     assert resources[SERVICE].canonical
     assert not resources["b/web.a.svc.cluster.local"].canonical
 
 
 @pytest.mark.parametrize(("visibility", "expected"), [("PUBLIC", "PUBLIC"), ("NAMESPACE", "NAMESPACE"), ("NONE", "")])
 def test_service_entry_visibility(visibility: str, expected: str) -> None:
-    resources = told(
+    resources = messages(
         ambient(dns_entry("a", 1), mesh_config=f"serviceEntryVisibility: {{defaultVisibility: {visibility}}}")
     )
     service = resources.get("a/x.example")
@@ -420,7 +420,7 @@ def test_canary_waypoint() -> None:
 
     labels = "{istio.io/use-waypoint: w, istio.io/use-waypoint-canary: next, istio.io/ingress-use-waypoint: 'true'}"
     annotations = "{istio.io/use-waypoint-canary-weight: '25'}"
-    service = told(ambient(gateway("w"), gateway("next"), web(labels=labels, annotations=annotations)))[SERVICE]
+    service = messages(ambient(gateway("w"), gateway("next"), web(labels=labels, annotations=annotations)))[SERVICE]
     assert service.waypoint.hostname.hostname == "w.a.svc"
     assert [(waypoint.destination.hostname.hostname, waypoint.weight) for waypoint in service.weighted_waypoints] == [
         ("w.a.svc", 75),

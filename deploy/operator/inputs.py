@@ -35,7 +35,7 @@ def read_operator(text: str, name: str) -> Plain:
         raise SettingsError(f"{name}: contains {len(documents)} documents; expected one IstioOperator")
     operator = documents[0] if documents else {}
     if not isinstance(operator, dict):
-        raise SettingsError(f"{name}: expected an IstioOperator, which is a mapping")
+        raise SettingsError(f"{name}: expected an IstioOperator object")
     return {key: value for key, value in operator.items() if key != "spec" or value is not None}
 
 

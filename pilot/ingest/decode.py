@@ -251,11 +251,11 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
     if issubclass(kind.struct, Lenient):
         return
     for field in plain.keys() - _FIELDS:
-        yield error("unknown-field", str(field), "there is no such field")
+        yield error("unknown-field", str(field), "unknown field")
     if isinstance(spec := plain.get("spec"), dict):
         for part in kind.parts:
             if part in spec:
-                yield error("unknown-field", f"spec.{part}", "there is no such field")
+                yield error("unknown-field", f"spec.{part}", "unknown field")
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:

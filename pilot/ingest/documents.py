@@ -162,9 +162,7 @@ class _Builder:
         value, inside, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         if self._nodes > MAX_NODES:
-            raise SyntaxFault(
-                f"more than {MAX_NODES} values, aliases included with everything they stand for", self._line(event)
-            )
+            raise SyntaxFault(f"more than {MAX_NODES} values after aliases are expanded", self._line(event))
         return value, inside
 
     def _sequence(self) -> tuple[list[Any], list[Place]]:
@@ -204,7 +202,7 @@ class _Builder:
             return _MERGE if event.value == "<<" else key_text(_resolve_plain(event.value))
         key, _ = self._node(event)
         if isinstance(key, dict | list):
-            raise SyntaxFault("a key must be a single value", self._line(event))
+            raise SyntaxFault("a key must be a scalar", self._line(event))
         return key_text(key)
 
     def _merged(self, value: Any, event: Any) -> list[dict[str, Any]]:

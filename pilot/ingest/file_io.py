@@ -36,7 +36,7 @@ def read_file(path: str, limit: int) -> tuple[bytes, Signature]:
             if len(data) > limit:
                 break
         if max(status.st_size, len(data)) > limit:
-            raise TooLarge(f"larger than {limit} bytes")
+            raise TooLarge(f"the file is larger than {limit} bytes")
         return bytes(data), Signature(status.st_mtime_ns, status.st_size, status.st_ino)
     finally:
         os.close(descriptor)

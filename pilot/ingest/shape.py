@@ -203,7 +203,7 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
         elif not isinstance(key, str):
             problems.append(error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}"))
         elif checked.strict:
-            problems.append(error("unknown-field", key, "there is no such field"))
+            problems.append(error("unknown-field", key, "unknown field"))
     for group in checked.groups:
         there = [name for name in group if value.get(name) is not None]
         if len(there) > 1:
@@ -265,7 +265,7 @@ def _check_base64(value: Any) -> Sequence[Problem]:
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        return [error("bad-base64", "", "this is not base64")]
+        return [error("bad-base64", "", "invalid base64")]
     return ()
 
 
@@ -274,7 +274,7 @@ def _check_integer(low: float, high: float, value: Any) -> Sequence[Problem]:
         return _wrong(_NAMES[int], value)
     if low <= value <= high:
         return ()
-    return [error("out-of-range", "", f"expected a number of {low} to {high}, got {value}")]
+    return [error("out-of-range", "", f"expected a number between {low} and {high}, got {value}")]
 
 
 def _check_scalar(python: type, value: Any) -> Sequence[Problem]:

@@ -156,7 +156,7 @@ class Informer:
             except ApiError as error:
                 if error.code not in (400, 403, 404, 405, 422):
                     raise
-                _log.debug("%s: no streaming list (%s), reading pages", self.collection.path, error)
+                _log.debug("%s: streaming lists are not supported (%s); listing in pages", self.collection.path, error)
                 self._streaming_lists = False
         await self._read_pages()
 
@@ -297,5 +297,5 @@ class Informer:
             if error:
                 _log.warning("%s", error)
             else:
-                _log.info("%s: connected again", self.collection.path)
+                _log.info("%s: reconnected", self.collection.path)
             self.error = error

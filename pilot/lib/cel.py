@@ -64,7 +64,7 @@ _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "capt
 def find_fault(expression: str) -> str:
     """Return the reason why Envoy rejects an expression, or ""."""
     if len(expression) > _MAX_LENGTH:
-        return f"longer than {_MAX_LENGTH} characters"
+        return f"must be at most {_MAX_LENGTH} characters"
     try:
         height = _Parser(list(_tokens(expression))).whole()
     except _SyntaxFault as fault:

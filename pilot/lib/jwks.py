@@ -87,5 +87,5 @@ def _load(plain: Mapping[str, Any], algorithm: str) -> PublicKey:
         raise ValueError("a member is not base64url without padding")
     public: PublicKey = jwt.PyJWK(members, algorithm).key
     if isinstance(public, rsa.RSAPublicKey) and public.key_size not in RSA_BITS:
-        raise ValueError(f"{public.key_size} bits")
+        raise ValueError(f"RSA keys of {public.key_size} bits are not supported")
     return public

@@ -31,7 +31,7 @@ def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, An
     """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise
     TokenError otherwise."""
     if len(token) > LONGEST_TOKEN:
-        raise TokenError(f"the token has {len(token)} characters, more than {LONGEST_TOKEN}")
+        raise TokenError(f"the token has {len(token)} characters; at most {LONGEST_TOKEN} are allowed")
     try:
         header = _JWS.get_unverified_header(token)
         candidates = _find_candidates(header, keys)
@@ -71,12 +71,12 @@ def check_recipient(claims: Mapping[str, Any], issuer: str, audiences: Collectio
 
 def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence[Jwk]:
     if "crit" in header:
-        raise TokenError("the token has critical extensions, and none is supported")
+        raise TokenError("the token has critical extensions, which are not supported")
     candidates = [key for key in keys if header.get("alg") in key.algorithms and header.get("kid", key.id) == key.id]
     if not candidates:
         raise TokenError("no key of the set has the token's key ID and algorithm")
     if len(candidates) > MOST_CANDIDATES:
-        raise TokenError(f"{len(candidates)} keys may have signed the token, more than {MOST_CANDIDATES}")
+        raise TokenError(f"{len(candidates)} keys may have signed the token; at most {MOST_CANDIDATES} are tried")
     return candidates
 
 
@@ -88,7 +88,7 @@ def _verify_signature(token: str, candidates: Sequence[Jwk]) -> bytes:
         except jwt.InvalidSignatureError:
             continue
         return payload
-    raise TokenError("the signature of the token is wrong")
+    raise TokenError("the signature of the token is invalid")
 
 
 def _decode_claims(payload: bytes) -> Mapping[str, Any]:

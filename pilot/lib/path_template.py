@@ -27,7 +27,7 @@ def find_template_fault(path: str) -> str:
         if not path.startswith("/"):
             return f"{path!r} does not begin with /"
         if len(to_envoy(path)) > _MAX_LENGTH:
-            return f"longer than {_MAX_LENGTH} characters"
+            return f"must be at most {_MAX_LENGTH} characters"
     rest_seen = False
     for segment in path.strip("/").split("/"):
         if segment in (ONE, REST):

@@ -19,7 +19,7 @@ _OPTIONS.log_errors = False
 def find_fault(pattern: str) -> str:
     """Return the reason why a pattern is invalid, or ""."""
     if len(pattern) > MAX_LENGTH:
-        return f"longer than {MAX_LENGTH} characters"
+        return f"must be at most {MAX_LENGTH} characters"
     try:
         re2.compile(pattern, options=_OPTIONS)
     except UnicodeError:

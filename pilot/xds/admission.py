@@ -60,7 +60,7 @@ class StreamLimits(NamedTuple):
     def check_node(self, node: Any) -> str:
         """Return an error message if an envoy.config.core.v3.Node exceeds the limits, or ""."""
         size = node.ByteSize()
-        return f"the node has {size} bytes, more than {self.node_bytes}" if size > self.node_bytes else ""
+        return f"the node has {size} bytes; at most {self.node_bytes} are allowed" if size > self.node_bytes else ""
 
     def check_subscriptions(self, session: Session) -> str:
         """Return an error message if the subscriptions of a stream exceed the limits, or ""."""
@@ -70,7 +70,7 @@ class StreamLimits(NamedTuple):
             len(subscription.requested.all) + len(subscription.retained)
             for subscription in session.subscriptions.values()
         )
-        return f"{names} resource names on one stream, more than {self.names}" if names > self.names else ""
+        return f"{names} resource names on one stream; at most {self.names} are allowed" if names > self.names else ""
 
 
 DEFAULT_STREAM_LIMITS = StreamLimits()

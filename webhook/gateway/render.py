@@ -137,7 +137,7 @@ def _check(gateway: GatewayToRender, document: Any) -> Plain:
     """Return the object if a template may render it. Raises RenderError otherwise."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(metadata, dict):
-        raise RenderError("the template renders something that is not an object")
+        raise RenderError("the output of the template is not an object")
     kind, namespace, name = document.get("kind"), metadata.get("namespace"), metadata.get("name")
     if not isinstance(kind, str) or KINDS.get(kind) != document.get("apiVersion"):
         raise RenderError(

@@ -62,7 +62,7 @@ def decode_config(config: str, values: str) -> InjectorConfig:
 def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
     """Compile the templates of a configuration. Raises ConfigError if one is invalid."""
     if not written.templates:
-        _log.warning("the injector's configuration has no templates: pods get no proxy from it")
+        _log.warning("the injector's configuration has no templates: no pods will be injected")
     try:
         compiled = {name: parse("inject", text, FUNCTIONS) for name, text in written.templates.items()}
     except TemplateError as error:
@@ -92,5 +92,5 @@ def _mapping(text: str, subject: str) -> dict[str, Any]:
         raise ConfigError(f"could not parse {subject}: line {fault.line}: {fault}") from fault
     plain = documents[0].plain if documents else {}
     if not isinstance(plain, dict):
-        raise ConfigError(f"could not parse {subject}: it is no mapping")
+        raise ConfigError(f"could not parse {subject}: it is not a mapping")
     return plain

@@ -92,7 +92,7 @@ def _read(text: str) -> dict[str, Any]:
         raise ValueError(f"could not parse proxy config: {fault}") from fault
     plain = documents[0].plain if documents else {}
     if not isinstance(plain, dict):
-        raise ValueError("could not parse proxy config: it is no mapping")
+        raise ValueError("could not parse proxy config: it is not a mapping")
     checked, problems = shape.checked(plain, ProxyConfig)
     if problems:
         raise ValueError("could not parse proxy config: " + "; ".join(f"{p.path}: {p.message}" for p in problems))

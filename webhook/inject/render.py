@@ -84,7 +84,8 @@ def _overlay(text: str) -> tuple[Plain, Plain]:
         plain = documents[0].plain if documents else {}
         if not isinstance(plain, dict):
             raise InjectionError(
-                "failed parsing generated injected YAML (check Istio sidecar injector configuration): it is no mapping"
+                "failed parsing generated injected YAML (check Istio sidecar injector configuration): "
+                "it is not a mapping"
             )
         overlay = normalize(plain, POD)
         return overlay, merge({}, overlay, POD)

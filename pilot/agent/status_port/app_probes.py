@@ -88,7 +88,7 @@ def _parse_probe(path: str, probe: Any) -> Probe:
     if handlers[0] == "grpc":
         service = spec.get("service") or ""
         if len(service.encode()) > MAX_SERVICE_BYTES:
-            raise ValueError(f"{location}.grpc.service: longer than {MAX_SERVICE_BYTES} bytes")
+            raise ValueError(f"{location}.grpc.service: must be at most {MAX_SERVICE_BYTES} bytes")
         return Probe("grpc", port, service=service, timeout=timeout)
     scheme = (spec.get("scheme") or "HTTP").lower()
     if scheme not in ("http", "https"):

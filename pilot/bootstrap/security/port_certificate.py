@@ -104,7 +104,7 @@ class PortCertificate:
         try:
             self.context = await asyncio.to_thread(self._build_context)
         except (OSError, ValueError, SigningError) as error:
-            _log.error("cannot reload the server certificate, the current one stays in use: %s", error)
+            _log.error("cannot reload the server certificate; the current one stays in use: %s", error)
             return
         _log.info("reloaded the server certificate and the roots")
         for callback in self.on_change:

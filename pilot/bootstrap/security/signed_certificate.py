@@ -101,7 +101,7 @@ class SignedCertificate:
             try:
                 await self._request()
             except SigningError as error:
-                _log.error("cannot renew the control plane's certificate, the current one stays in use: %s", error)
+                _log.error("cannot renew the control plane's certificate; the current one stays in use: %s", error)
                 continue
             self._notify()
 

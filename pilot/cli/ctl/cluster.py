@@ -96,5 +96,5 @@ def confirm(question: str, skip: bool) -> None:
         if click.confirm(question, err=True):
             return
     except click.Abort as error:
-        raise CommandError("no confirmation: use --skip-confirmation (-y) to continue without a prompt") from error
+        raise CommandError("cannot prompt for confirmation: use --skip-confirmation (-y)") from error
     raise CommandError("aborted, nothing was changed")

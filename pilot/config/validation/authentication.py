@@ -82,7 +82,7 @@ def _check_keys(text: str) -> Problems:
         plain = None
     keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):
-        yield error("bad-jwks", "jwks", "not a JSON Web Key Set")
+        yield error("bad-jwks", "jwks", "expected a JSON Web Key Set")
         return
     for index, key in enumerate(keys):
         if "d" in key or key["kty"] == "oct":

@@ -50,7 +50,7 @@ def _account(value: str) -> str:
         return f"{value!r}: wildcards are not supported in service accounts"
     if len(parts) > 2 or not all(parts):
         return f"{value!r}: expected account or namespace/account"
-    return "" if len(value) <= _LONGEST_ACCOUNT else f"longer than {_LONGEST_ACCOUNT} characters"
+    return "" if len(value) <= _LONGEST_ACCOUNT else f"must be at most {_LONGEST_ACCOUNT} characters"
 
 
 _BY_FIELD: Mapping[str, Check] = {
@@ -93,7 +93,7 @@ def check_values(values: Sequence[str], check: Check) -> Problems:
         if not value:
             yield error("missing-field", f"[{index}]", "a value is required")
         elif len(value) > LONGEST_VALUE:
-            yield error("too-long", f"[{index}]", f"longer than {LONGEST_VALUE} characters")
+            yield error("too-long", f"[{index}]", f"must be at most {LONGEST_VALUE} characters")
         elif fault := check(value):
             yield error("bad-value", f"[{index}]", fault)
 

@@ -41,9 +41,9 @@ def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
     if module.sha256 and not _SHA256.fullmatch(module.sha256):
         yield error("bad-checksum", "sha256", "must be 64 hexadecimal digits in lower case")
     if len(module.image_pull_secret) > SECRET_NAME:
-        yield error("too-long", "imagePullSecret", f"longer than {SECRET_NAME} characters")
+        yield error("too-long", "imagePullSecret", f"must be at most {SECRET_NAME} characters")
     if len(module.plugin_name) > NAME:
-        yield error("too-long", "pluginName", f"longer than {NAME} characters")
+        yield error("too-long", "pluginName", f"must be at most {NAME} characters")
     if module.vm_config is not None:
         yield from below("vmConfig", _check_environment(module.vm_config))
 
@@ -73,21 +73,21 @@ def _check_environment(vm: VmConfig) -> Problems:
         if not variable.name:
             yield error("missing-field", f"{place}.name", "a name is required")
         elif len(variable.name) > NAME:
-            yield error("too-long", f"{place}.name", f"longer than {NAME} characters")
+            yield error("too-long", f"{place}.name", f"must be at most {NAME} characters")
         elif variable.name in names:
             yield error("duplicate-name", f"{place}.name", f"duplicate {variable.name!r}")
         names.add(variable.name)
         if variable.value_from == "HOST" and variable.value:
             yield error("exclusive-fields", f"{place}.value", "a variable with valueFrom HOST cannot have a value")
         elif len(variable.value) > VALUE:
-            yield error("too-long", f"{place}.value", f"longer than {VALUE} characters")
+            yield error("too-long", f"{place}.value", f"must be at most {VALUE} characters")
 
 
 def _check_lua(lua: LuaConfig) -> Problems:
     if not lua.inline_code:
         yield error("missing-field", "inlineCode", "a script is required")
     elif len(lua.inline_code.encode(errors="surrogatepass")) > LUA_BYTES:
-        yield error("too-long", "inlineCode", f"longer than {LUA_BYTES} bytes")
+        yield error("too-long", "inlineCode", f"must be at most {LUA_BYTES} bytes")
 
 
 def _check_traffic(traffic: TrafficSelector) -> Problems:

@@ -25,7 +25,7 @@ def validate_proxy_config_override(o: Object[ProxyConfigOverride]) -> Problems:
         if not _VARIABLE.fullmatch(name):
             yield error("bad-variable", place, f"{name!r} is not a valid variable name")
         elif len(value) > VALUE:
-            yield error("too-long", place, f"longer than {VALUE} characters")
+            yield error("too-long", place, f"must be at most {VALUE} characters")
     if spec.image is not None and spec.image.image_type and not _IMAGE_TYPE.fullmatch(spec.image.image_type):
         yield error(
             "bad-image-type", "spec.image.imageType", f"{spec.image.image_type!r} cannot be used in an image tag"

@@ -104,7 +104,9 @@ def check_host(path: str, host: str) -> Findings:
 def _check_length(path: str, host: str) -> Findings:
     if not host:
         return (error("bad-host", path, "a name is required"),)
-    return () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"longer than {_LONGEST_NAME} characters"),)
+    return (
+        () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"must be at most {_LONGEST_NAME} characters"),)
+    )
 
 
 def _check_labels_of(path: str, host: str, name: str) -> Findings:
@@ -183,7 +185,7 @@ def check_unix(path: str, address: str) -> Findings:
     `address`, without `unix://`, must be an absolute path or an abstract name.
     """
     if len(address.encode()) > _UNIX_PATH:
-        return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
+        return (error("bad-address", path, f"must be at most {_UNIX_PATH} bytes"),)
     if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
         return ()
     return (error("bad-address", path, f"{address!r} is not an absolute file path"),)

@@ -141,7 +141,7 @@ class KeySets:
         self._metrics.key_set_fetched(True)
         cached = self._cache.get(key)
         if cached is None or cached.keys != text:
-            _log.info("new keys for %s", key)
+            _log.info("fetched new keys for %s", key)
             self._batch.put([(KEY_SETS, key, text)])
         self._cache[key] = KeptKeys(key.issuer, key.uri, text, self._now())
         self._problems.replace(_place(key), ())

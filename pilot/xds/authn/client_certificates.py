@@ -36,7 +36,7 @@ def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ..
         raise IdentityError(f"cannot read the names of the certificate: {error}") from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
-        raise IdentityError(f"the certificate has {len(uris)} URIs, not one")
+        raise IdentityError(f"the certificate has {len(uris)} URIs; expected one")
     if uris[0].removeprefix(PREFIX).partition("/")[0] != trust_domain or not uris[0].startswith(PREFIX):
         raise IdentityError(f"{uris[0]} is not in the trust domain {trust_domain}")
     others = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))

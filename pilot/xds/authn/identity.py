@@ -114,4 +114,4 @@ def verified_identity(identities: Sequence[str], proxy: Proxy) -> str:
         if parsed is not None and parsed.namespace == proxy.namespace and account in (None, "", parsed.service_account):
             return identity
     claimed = f"service account {account} in namespace {proxy.namespace}" if account else f"namespace {proxy.namespace}"
-    raise IdentityError(f"none of {', '.join(identities)} is {claimed}")
+    raise IdentityError(f"the identity {', '.join(identities)} does not match the {claimed}")

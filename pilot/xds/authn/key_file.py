@@ -61,7 +61,7 @@ class KeyFile:
         """Log a fault of the file, unless it is the last one logged."""
         if fault != self._fault:
             self._fault = fault
-            _log.error("%s: cannot read the keys of tokens, the previous ones stay in force: %s", self._path, fault)
+            _log.error("%s: cannot read the token keys; the previous ones stay in force: %s", self._path, fault)
 
 
 def _pod(claims: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:

@@ -89,7 +89,7 @@ class Provider:
             self._fetched = now
         except (OSError, TimeoutError, aiohttp.ClientError, JwksError, ValueError) as error:
             _log.error(
-                "cannot fetch the keys of %s, the previous ones stay in force: %s: %s",
+                "cannot fetch the keys of %s; the previous ones stay in force: %s: %s",
                 self._rule.issuer,
                 type(error).__name__,
                 error,

@@ -83,7 +83,7 @@ class Connection:
 
     def abort_slow_write(self) -> None:
         """Abort the stream because its proxy does not read what is written."""
-        _log.warning("ADS: %s does not read responses, closing its stream", self.id)
+        _log.warning("ADS: %s does not read responses; closing its stream", self.id)
         self.abort()
 
     def mark_sent(self, type_url: str, revision: int) -> None:

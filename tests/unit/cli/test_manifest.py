@@ -271,7 +271,7 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
         ("y\n", False, None),
         ("n\n", False, "aborted, nothing was changed"),
         ("", True, None),
-        ("", False, "no confirmation: use --skip-confirmation (-y) to continue without a prompt"),
+        ("", False, "cannot prompt for confirmation: use --skip-confirmation (-y)"),
     ],
 )
 def test_a_question_is_asked_unless_that_is_skipped(typed: str, skip: bool, wrong: str | None) -> None:

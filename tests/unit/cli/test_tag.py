@@ -102,7 +102,7 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
     injectors = {name.removeprefix(PREFIX) for name in state_of(shell.server) if name.startswith(PREFIX)}
     assert injectors == {"injector-default", "injector-r1", "injector-r2", "istio-revision-tag-prod", "mine"}
     follow = FOLLOW.format("milk, tea")
-    unanswered = "Continue? [y/N]: Error: no confirmation: use --skip-confirmation (-y) to continue without a prompt\n"
+    unanswered = "Continue? [y/N]: Error: cannot prompt for confirmation: use --skip-confirmation (-y)\n"
     assert await said(shell, "remove", "prod") == (1, "", follow + unanswered)
     assert await said(shell, "remove", "prod", answer="n\n") == (
         1,

@@ -193,10 +193,10 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
     assert [r.getMessage() for r in caplog.records] == [
         "/api/v1/pods: no route",
         "429 TooMany: later",
-        "/api/v1/pods: connected again",
+        "/api/v1/pods: reconnected",
         "/api/v1/pods: 1 objects",
         "/api/v1/pods: no route",
-        "/api/v1/pods: connected again",
+        "/api/v1/pods: reconnected",
         "/api/v1/pods: no route",
     ]
     assert it.informer.error == "/api/v1/pods: no route"

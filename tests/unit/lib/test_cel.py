@@ -113,7 +113,7 @@ def test_a_fault_says_where_it_is() -> None:
         (r"a == '\x4'", r"position 5: '\x4' has an unknown escape"),
         ("a > 0x8000000000000000", "position 4: 0x8000000000000000 does not fit into 64 bits"),
         ("0x10000000000000000u", "position 0: 0x10000000000000000u does not fit into 64 bits"),
-        ("1" * 100_001, "longer than 100000 characters"),
+        ("1" * 100_001, "must be at most 100000 characters"),
     ],
     ids=lambda text: text[:20],
 )

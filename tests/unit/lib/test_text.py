@@ -31,7 +31,7 @@ def test_one_line(text: str, shown: str) -> None:
     shown.encode()
 
 
-@pytest.mark.parametrize(("length", "fault"), [(1024, ""), (1025, "longer than 1024 characters")])
+@pytest.mark.parametrize(("length", "fault"), [(1024, ""), (1025, "must be at most 1024 characters")])
 def test_expressions_have_a_length(length: int, fault: str) -> None:
     assert find_fault("a" * length) == fault
 
@@ -47,7 +47,7 @@ def test_expressions_have_a_length(length: int, fault: str) -> None:
         ("/a b/{*}", "'a b' is not a segment of a path"),
         ("/a b", ""),
         (f"/{'a' * 253}/{{*}}", ""),
-        (f"/{'a' * 254}/{{*}}", "longer than 256 characters"),
+        (f"/{'a' * 254}/{{*}}", "must be at most 256 characters"),
         (f"/{'a' * 300}", ""),
     ],
 )
@@ -96,7 +96,7 @@ def test_sizes_as_people_read_them(size: int, shown: str) -> None:
         ("/a/.*", ""),
         ("(a", "missing ): (a"),
         ("a" * MAX_LENGTH, ""),
-        ("a" * (MAX_LENGTH + 1), f"longer than {MAX_LENGTH} characters"),
+        ("a" * (MAX_LENGTH + 1), f"must be at most {MAX_LENGTH} characters"),
         ("\ud800", "it contains characters that UTF-8 cannot encode"),
     ],
     ids=["right", "open", "long", "too-long", "surrogate"],

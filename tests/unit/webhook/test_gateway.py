@@ -77,8 +77,8 @@ def test_it_gives_objects_of_a_few_kinds() -> None:
             ACCOUNT.replace("gw-sa", "gw-istio"),
             "the template renders ServiceAccount 'gw-istio', which is not the name of the deployment",
         ),
-        ("[x]", "the template renders something that is not an object"),
-        ("kind: Service\nmetadata: x\n", "the template renders something that is not an object"),
+        ("[x]", "the output of the template is not an object"),
+        ("kind: Service\nmetadata: x\n", "the output of the template is not an object"),
         ("{{ fail `no` }}", 'template: inject:1:3: executing "inject" at <fail `no`>: error calling fail: no'),
     ],
 )

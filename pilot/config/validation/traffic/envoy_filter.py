@@ -117,7 +117,7 @@ def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
     if match.proxy is not None and match.proxy.proxy_version:
         if len(match.proxy.proxy_version) > LONGEST_VERSION:
             yield warning(
-                "too-long", "proxy.proxyVersion", f"longer than {LONGEST_VERSION} characters; matches no proxy"
+                "too-long", "proxy.proxyVersion", f"longer than {LONGEST_VERSION} characters, so it matches no proxy"
             )
         else:
             yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)

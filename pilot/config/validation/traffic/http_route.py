@@ -232,7 +232,7 @@ def _validate_direct_response(response: HTTPDirectResponse) -> Problems:
     if response.body is not None:
         size = len(response.body.bytes_ or (response.body.string or "").encode())
         if size > 1 << 20:
-            yield error("large-body", "body", "larger than 1 MiB")
+            yield error("large-body", "body", "must be at most 1 MiB")
         elif size > 100 << 10:
             yield warning("large-body", "body", "a large body is sent to all proxies whenever a route changes")
 

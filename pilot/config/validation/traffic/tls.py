@@ -117,7 +117,7 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
         elif slash and place != namespace:
             yield error("bad-credential-name", "credentialName", "the ConfigMap must be in the namespace of the object")
     if len(tls.sni.encode()) > 255:
-        yield error("bad-host", "sni", "longer than 255 characters")
+        yield error("bad-host", "sni", "must be at most 255 characters")
     if tls.insecure_skip_verify:
         verification = tls.ca_certificates or tls.subject_alt_names or (tls.mode == "SIMPLE" and tls.credential_name)
         if tls.mode in ("SIMPLE", "MUTUAL") and verification:

@@ -242,7 +242,7 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
         ),
         (
             json.dumps({"/app-health/a/livez": {"grpc": {"port": 1, "service": "x" * 128}}}),
-            "livez.grpc.service: longer than 127 bytes",
+            "livez.grpc.service: must be at most 127 bytes",
         ),
     ],
 )

@@ -119,7 +119,7 @@ async def test_failed_renewal_keeps_the_certificate(contexts: Contexts, caplog: 
     issuer.on_change[0]()
     await until(lambda: bool(caplog.messages))
     assert caplog.messages == [
-        "cannot reload the server certificate, the current one stays in use: the signer has ended"
+        "cannot reload the server certificate; the current one stays in use: the signer has ended"
     ]
     assert (port_certificate.context, contexts_in_use) == (first, [])
     await port_certificate.stop()

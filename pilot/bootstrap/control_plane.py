@@ -36,7 +36,7 @@ from pilot.config.group_kind import MULTICLUSTER
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.controllers.registration_in_memory import InMemoryRegistration, InMemoryRegistrationOptions
 from pilot.debug.application import add_debug, application, not_found
-from pilot.debug.health import HealthFindings
+from pilot.debug.health import HealthChecker
 from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.envoy.plans.gateway_problems import ROUTERS
@@ -148,7 +148,7 @@ class ControlPlane:
         self._clock = PausedClock(clock or _LoopClock())
         self._reporter = ChangeReporter(self.db, self.discovery, self.metrics, self._clock, self._traces)
         self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
-        self._health = HealthFindings(self.db, self.discovery, self.problems, self.metrics.health)
+        self._health = HealthChecker(self.db, self.discovery, self.problems, self.metrics.health)
         self.nacks = NackRecorder(self.db, self.discovery, self._clock)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
         ingest = settings.ingest
@@ -394,7 +394,7 @@ class ControlPlane:
         )
         yield Part("sweeps", sweeps.start, sweeps.stop)
         patches = (PatchMetrics(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
-        health = PeriodicJobs(self._clock, HEALTH_SECONDS, (self._health.check, *patches))
+        health = PeriodicJobs(self._clock, HEALTH_SECONDS, (self._health.schedule, *patches))
         yield Part("health checks of the mesh", stop=self._health.stop)
         yield Part("the schedule of health checks", health.start, health.stop)
         trims = PeriodicJobs(self._clock, TRIM_SECONDS, (MallocTrimmer(find_trim()),))
@@ -464,7 +464,7 @@ class ControlPlane:
             identify,
             pod,
             templates=lambda: self.webhooks.templates,
-            health=lambda: self._health.found,
+            health=lambda: self._health.findings,
         )
 
     def _build_http_ports(self) -> Iterator[Part]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from pilot.config.problem import Problem
-from pilot.debug.health_findings import METRICS, Finding, look, show_findings
+from pilot.debug.health_findings import METRICS, find_anomalies, show_findings
 from pilot.debug.slices import collect_all
-from pilot.debug.sources import Fleet
+from pilot.debug.sources import Finding, Fleet
 from pilot.lib.log import scope
 from pilot.mesh.tables.database import Mesh
 
@@ -43,7 +43,7 @@ class Problems(Protocol):
     def __len__(self) -> int: ...
 
 
-class HealthFindings:
+class HealthChecker:
     """The findings of the last complete check, by metric and key. `tell` receives the count of each metric after every
     check."""
 
@@ -56,16 +56,16 @@ class HealthFindings:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._db, self._fleet, self._problems, self._tell, self._now = db, fleet, problems, tell, now
-        self.found: Mapping[str, Mapping[str, Finding]] | None = None
+        self.findings: Mapping[str, Mapping[str, Finding]] | None = None
         self._checked_state: Any = None
         self._not_before = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def check(self) -> None:
+    def schedule(self) -> None:
         """Start a check if something changed, no check is running, and the pause after the last one is over."""
-        is_looking = self._task is not None and not self._task.done()
-        if not is_looking and self._state() != self._checked_state and self._now() >= self._not_before:
-            self._task = asyncio.create_task(self._look_or_log(), name="check mesh health")
+        is_running = self._task is not None and not self._task.done()
+        if not is_running and self._state() != self._checked_state and self._now() >= self._not_before:
+            self._task = asyncio.create_task(self._run_or_log(), name="check mesh health")
 
     async def stop(self) -> None:
         """Cancel a running check."""
@@ -73,28 +73,28 @@ class HealthFindings:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    async def look(self) -> None:
-        """Check everything and update `found`."""
+    async def run_checks(self) -> None:
+        """Check everything and update `findings`."""
         started, self._checked_state = self._now(), self._state()
         by_metric: dict[str, dict[str, Finding]] = {metric: {} for metric in METRICS}
 
         def keep() -> Iterator[None]:
-            for findings in look(self._db, self._fleet.connections(), self._problems):
+            for findings in find_anomalies(self._db, self._fleet.connections(), self._problems):
                 for finding in findings:
                     by_metric[finding.metric].setdefault(finding.key, finding)
                 yield
 
         await collect_all(keep())
-        if by_metric != self.found:
+        if by_metric != self.findings:
             log_status(by_metric)
-        self.found = by_metric
+        self.findings = by_metric
         for metric, by_key in by_metric.items():
             self._tell(metric, len(by_key))
         self._not_before = self._now() + REST * (self._now() - started)
 
-    async def _look_or_log(self) -> None:
+    async def _run_or_log(self) -> None:
         try:
-            await self.look()
+            await self.run_checks()
         except Exception:
             _log.exception("mesh health check failed")
 

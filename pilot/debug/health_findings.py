@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import Problem
-from pilot.debug.sources import ConnectedProxy
+from pilot.debug.sources import ConnectedProxy, Finding
 from pilot.envoy.names import outbound_cluster
 from pilot.lib.hosts import full_name
 from pilot.mesh.model.proxy import NodeType
@@ -52,15 +51,6 @@ _INDEX = re.compile(r"\[(\d+)\]$")
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
-class Finding(NamedTuple):
-    """An anomaly. A metric counts each key once; `proxy` is the id of an affected proxy, or ""."""
-
-    metric: str
-    key: str
-    proxy: str = ""
-    message: str = ""
-
-
 def show_findings(by_metric: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
     """Return findings in the format of push_status: metric → key → proxy and message, if available."""
     return {
@@ -75,7 +65,9 @@ def _finding_fields(finding: Finding) -> dict[str, str]:
     return {name: value for name, value in shown.items() if value}
 
 
-def look(db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Problem]) -> Iterator[Iterable[Finding]]:
+def find_anomalies(
+    db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Problem]
+) -> Iterator[Iterable[Finding]]:
     """Yield findings object by object, so that the caller can yield to the event loop in between."""
     listening: dict[tuple[str, int], ServiceRef] = {}
     ports: dict[str, tuple[int, ...]] = {}

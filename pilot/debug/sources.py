@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
@@ -15,7 +15,15 @@ from pilot.settings.process import DebugSettings
 
 if TYPE_CHECKING:
     from pilot.config.problem import Problem
-    from pilot.debug.health_findings import Finding
+
+
+class Finding(NamedTuple):
+    """An anomaly. A metric counts each key once; `proxy` is the id of an affected proxy, or ""."""
+
+    metric: str
+    key: str
+    proxy: str = ""
+    message: str = ""
 
 
 class WatchedType(Protocol):

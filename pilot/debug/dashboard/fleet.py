@@ -107,7 +107,7 @@ class ProxyRows:
         """Return the rows for JSON."""
         return [seen.row.plain() for seen in self._snapshots.values()]
 
-    async def look(self) -> Difference:
+    async def poll(self) -> Difference:
         """Update the rows in slices, and return the difference to the last update."""
         current, due, stayed = self._snapshots, [], 0
         for connection in self._fleet.connections():

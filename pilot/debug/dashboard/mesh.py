@@ -59,7 +59,7 @@ class Link(NamedTuple):
     by: str
 
 
-class Picture(NamedTuple):
+class MeshGraph(NamedTuple):
     """A snapshot of the mesh graph."""
 
     services: list[ServiceFacts]
@@ -82,7 +82,7 @@ def mesh_context(sources: Sources) -> MeshContext:
     )
 
 
-def show_picture(picture: Picture, around: MeshContext, requested: frozenset[str]) -> dict[str, Any]:
+def show_graph(graph: MeshGraph, around: MeshContext, requested: frozenset[str]) -> dict[str, Any]:
     """Return a graph for JSON: namespaces with counts, and their services if there are few or the namespace is
     requested.
 
@@ -91,9 +91,9 @@ def show_picture(picture: Picture, around: MeshContext, requested: frozenset[str
     problems = Counter((ref.kind.name, ref.namespace, ref.name) for ref in around.problems)
     by_namespace = Counter(ref.namespace for ref in around.problems)
     proxies = Counter(around.proxies)
-    whole = len(picture.services) <= WHOLE
+    whole = len(graph.services) <= WHOLE
     namespaces: dict[str, dict[str, Any]] = {}
-    for facts in sorted(picture.services):
+    for facts in sorted(graph.services):
         namespace = namespaces.setdefault(
             facts.namespace, {"name": facts.namespace, "services": [], "count": 0, "unready": 0}
         )
@@ -105,13 +105,13 @@ def show_picture(picture: Picture, around: MeshContext, requested: frozenset[str
         namespace |= {"problems": by_namespace[name], "proxies": proxies[name]}
     gateways = [
         {"namespace": g.namespace, "name": g.name, "problems": problems["Gateway", g.namespace, g.name]}
-        for g in picture.gateways
+        for g in graph.gateways
     ]
     return {
         "namespaces": list(namespaces.values()),
         "gateways": gateways,
-        "links": _visible_links(picture, namespaces),
-        "services": len(picture.services),
+        "links": _visible_links(graph, namespaces),
+        "services": len(graph.services),
     }
 
 
@@ -122,16 +122,16 @@ def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -
     return sum(problems[kind, facts.namespace, name] for kind in kinds)
 
 
-def _visible_links(picture: Picture, namespaces: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _visible_links(graph: MeshGraph, namespaces: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the links between visible services, or namespaces for hidden ones, merged with their counts."""
-    place = {facts.host: _place(facts, namespaces) for facts in picture.services}
+    place = {facts.host: _place(facts, namespaces) for facts in graph.services}
     counts: Counter[tuple[str, str, str, str]] = Counter()
-    for link in picture.links:
+    for link in graph.links:
         target = place.get(link.target)
         source = link.source if link.source.startswith("gateway ") else place.get(link.source)
         if source and target and source != target:
             counts[source, target, "route", link.by] += 1
-    for facts in picture.services:
+    for facts in graph.services:
         for namespace, _ in facts.callers or ():
             if namespace in namespaces and place[facts.host] != f"namespace {namespace}":
                 counts[f"namespace {namespace}", place[facts.host], "policy", ""] += 1

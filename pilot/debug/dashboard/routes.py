@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from pilot.debug.dashboard.mesh import mesh_context, show_picture
+from pilot.debug.dashboard.mesh import mesh_context, show_graph
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -60,9 +60,9 @@ class Dashboard:
 
     async def _mesh(self, request: web.Request) -> web.StreamResponse:
         """Serve the mesh graph; `namespace` (repeatable) requests the services of a namespace."""
-        picture = await self._stream.picture.look()
+        graph = await self._stream.graph.get()
         requested, context = frozenset(request.query.getall("namespace", [])), mesh_context(self._sources)
-        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_picture(picture, context, requested)))
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_graph(graph, context, requested)))
         return web.Response(body=body, content_type="application/json", headers=_HEADERS)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

@@ -14,7 +14,7 @@ import msgspec
 from pilot.config.problem import plain_problem
 from pilot.debug.dashboard import certificates
 from pilot.debug.dashboard.fleet import Difference, ProxyRows
-from pilot.debug.dashboard.picture import KeptPicture
+from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.sources import Sources
 from pilot.lib.log import scope
 
@@ -40,23 +40,23 @@ class EventStream:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._pages: set[asyncio.Queue[bytes]] = set()
-        self._looking = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
-        self.picture = KeptPicture(sources.db)
+        self.graph = CachedGraph(sources.db)
         self._rows = ProxyRows(sources.fleet)
         self._counts = PushCounts(0, 0, 0)
         self._problems: list[dict[str, Any]] = []
         self._revision: Any = None
-        self._sent_picture = self.picture.number
+        self._sent_graph = self.graph.number
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield events in text/event-stream format: first a `state`, then a `change` every second."""
         queue: asyncio.Queue[bytes] = asyncio.Queue(SLOWEST)
         try:
-            async with self._looking:
+            async with self._refreshing:
                 if not self._pages:
-                    self.picture.keep()
-                    await self._look()
+                    self.graph.keep()
+                    await self._poll()
                 self._pages.add(queue)
                 state = _event("state", await self._state())
             if self._ticking is None:
@@ -70,11 +70,11 @@ class EventStream:
                 self._ticking.cancel()
                 self._ticking = None
             if not self._pages:
-                self.picture.let_go()
+                self.graph.release()
 
     async def tell(self) -> None:
         """Send the changes to every page. A page with `SLOWEST` unread events is disconnected."""
-        async with self._looking:
+        async with self._refreshing:
             event = _event("change", await self._change())
             for queue in list(self._pages):
                 if queue.full():
@@ -114,8 +114,8 @@ class EventStream:
 
     async def _change(self) -> dict[str, Any]:
         counts, problems, revision = self._counts, self._problems, self._revision
-        changed, gone, reached = await self._look()
-        await self.picture.look()
+        changed, gone, reached = await self._poll()
+        await self.graph.get()
         changes: dict[str, Any] = {
             "time": time.time(),
             "memory": _memory(),
@@ -131,12 +131,12 @@ class EventStream:
             changes["problems"] = self._problems
         if self._revision != revision:
             changes["revision"] = self._revision
-        if self.picture.number != self._sent_picture:
-            self._sent_picture = changes["picture"] = self.picture.number
+        if self.graph.number != self._sent_graph:
+            self._sent_graph = changes["picture"] = self.graph.number
         return changes
 
-    async def _look(self) -> Difference:
-        difference, metrics = await self._rows.look(), self._sources.metrics
+    async def _poll(self) -> Difference:
+        difference, metrics = await self._rows.poll(), self._sources.metrics
         self._counts = PushCounts(metrics.responses, metrics.response_bytes, time.process_time())
         if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]

@@ -19,8 +19,8 @@ from pilot.config.mesh.extension_provider import (
     EnvoyExternalAuthorizationHttpProvider,
     EnvoyExternalAuthorizationRequestBody,
 )
-from pilot.envoy.ext_authz import DEFAULT_TIMEOUT, build_condition, build_grpc_service
 from pilot.envoy.names import outbound_cluster
+from pilot.envoy.rbac.ext_authz import DEFAULT_TIMEOUT, build_condition, build_grpc_service
 from pilot.envoy.rbac.rbac_rules import ActionRules
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.security.authorizers import Authorizer

@@ -18,10 +18,10 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.config.security.authorization_policy import Action, dry_run
 from pilot.derive import derived
-from pilot.envoy.ext_authz import SHADOW_PREFIX
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.http_authz import build_http_denial, build_http_ext_authz, build_http_rbac
 from pilot.envoy.network_filter.network_authz import build_network_denial, build_network_ext_authz, build_network_rbac
+from pilot.envoy.rbac.ext_authz import SHADOW_PREFIX
 from pilot.envoy.rbac.principal import RuleContext
 from pilot.envoy.rbac.rbac_rules import (
     NEVER,

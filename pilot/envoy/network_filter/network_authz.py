@@ -9,8 +9,8 @@ from envoy.extensions.filters.network.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.network.rbac.v3 import rbac_pb2 as filter_pb2
 
 from pilot.config.mesh.extension_provider import EnvoyExternalAuthorizationGrpcProvider
-from pilot.envoy.ext_authz import build_condition, build_grpc_service
 from pilot.envoy.names import outbound_cluster
+from pilot.envoy.rbac.ext_authz import build_condition, build_grpc_service
 from pilot.envoy.rbac.rbac_rules import ActionRules
 from pilot.envoy.well_known_types import pack
 

@@ -7,8 +7,8 @@ from pilot.envoy.resource import Resource
 from pilot.envoy.ztunnel.address_messages import build_service, build_workload
 from pilot.lib.xds_types import ADDRESS, WORKLOAD
 from pilot.mesh.ambient.addresses import find_workload, service_ids, subscribed_addresses
-from pilot.mesh.ambient.gateways import gateway_ids, remote_identities, remote_ids
-from pilot.mesh.ambient.listing import entry_ids, pod_ids, service_entry_ids, slice_ids
+from pilot.mesh.ambient.declared_workloads import entry_ids, pod_ids, service_entry_ids, slice_ids
+from pilot.mesh.ambient.remote_networks import gateway_ids, remote_identities, remote_ids
 from pilot.mesh.ambient.services import service_address
 from pilot.mesh.model.address import AddressKey
 from pilot.mesh.model.service import ServiceRef

@@ -14,15 +14,15 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib.addresses import is_ip
-from pilot.mesh.ambient.clusters import is_included
+from pilot.mesh.ambient.declared_workloads import declared_workload, workloads_of_services
 from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
-from pilot.mesh.ambient.gateways import gateway_address, remote_address, remotes_of
-from pilot.mesh.ambient.listing import declared_workload, workloads_of_services
-from pilot.mesh.ambient.networks import cluster_network
+from pilot.mesh.ambient.remote_networks import gateway_address, remote_address, remotes_of
 from pilot.mesh.ambient.services import service_address
 from pilot.mesh.model.address import AddressKey, WorkloadAddress, parse_uid
 from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.services import service_refs
+from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
 

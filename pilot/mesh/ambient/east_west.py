@@ -8,7 +8,7 @@ import msgspec
 
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.attachments import MANAGED, service_attachment
-from pilot.mesh.ambient.gateways import is_global_service
+from pilot.mesh.ambient.remote_networks import is_global_service
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.model.ambient_features import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet

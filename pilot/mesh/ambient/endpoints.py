@@ -16,16 +16,16 @@ from pilot.derive import derived
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.attachments import instance_of, subject_of, workload_attachment
-from pilot.mesh.ambient.clusters import is_included
-from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.policies import endpoint_policies, waypoint_policies
-from pilot.mesh.ambient.served import Selected, declared_by, entry_port, served, service_of_slice
+from pilot.mesh.ambient.served_services import Selected, declared_by, entry_port, served, service_of_slice
 from pilot.mesh.ambient.services import service_address
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.ambient.workloads import of_entry, tunnels, used_waypoints, workload_trust_domain
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
+from pilot.mesh.registry.networks import cluster_network
+from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
 _DNS_RESOLUTIONS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")

@@ -12,15 +12,14 @@ from pilot.config.mesh.mesh_config import ServiceScopeConfigs
 from pilot.config.object import RegistryKey
 from pilot.derive import derived, hub
 from pilot.mesh.ambient.attachments import service_attachment
-from pilot.mesh.ambient.clusters import is_included
-from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.registry.services import cluster_service, entry_services, kubernetes_key, refs_by_hostname
-from pilot.mesh.tables.clusters import service_clusters
+from pilot.mesh.tables.clusters import is_included, service_clusters
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.tables.namespaces import namespace_labels

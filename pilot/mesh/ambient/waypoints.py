@@ -9,7 +9,6 @@ from pilot.config.kinds.gateway_api import GATEWAY_CLASS, KUBERNETES_GATEWAY
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
 from pilot.lib.addresses import is_ip
-from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.gateway_api.gateways import gateway_class_of, routers_of
 from pilot.mesh.gateway_api.listeners import listeners_of
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
@@ -24,6 +23,7 @@ from pilot.mesh.model.waypoint import (
     WaypointAddress,
 )
 from pilot.mesh.registry.gateway_addresses import find_addresses
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.pods import pod_labels, service_account_of
 from pilot.mesh.security.policies import GATEWAY_NAME
 from pilot.mesh.tables.database import Mesh

@@ -15,16 +15,23 @@ from pilot.derive import derived, hub
 from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.attachments import instance_of, service_attachment, subject_of, workload_attachment
-from pilot.mesh.ambient.clusters import is_included
-from pilot.mesh.ambient.networks import cluster_network, gateway_into
 from pilot.mesh.ambient.policies import waypoint_policies, workload_policies
-from pilot.mesh.ambient.served import entry_port, selecting_entries, selecting_services, served, services_of_pod
+from pilot.mesh.ambient.served_services import (
+    entry_port,
+    selecting_entries,
+    selecting_services,
+    served,
+    services_of_pod,
+)
+from pilot.mesh.ambient.tunnel_gateways import gateway_into
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.pods import locality_of_node, workload_name
 from pilot.mesh.registry.service_settings import service_rules
+from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
 REDIRECTION = "ambient.istio.io/redirection"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
-from pilot.mesh.ambient.captured import captured_labels, capturing_namespaces
 from pilot.mesh.ambient.policies import enforced
+from pilot.mesh.ambient.traffic_capture import captured_labels, capturing_namespaces
 from pilot.mesh.model.request_only_fields import request_only_fields
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace

@@ -17,7 +17,7 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.mesh.mesh_networks import MeshNetworks, Network
 from pilot.config.object import Object, RegistryKey
-from pilot.derive import hub
+from pilot.derive import derived, hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.network_gateways import listener_network_gateways
@@ -32,6 +32,12 @@ GATEWAY_PORT, HBONE_PORT = 15443, 15008
 
 
 # -- the network of a workload -----------------------------------------------------------------------------------------
+
+
+@derived
+def cluster_network(db: Mesh, cluster: str) -> str:
+    """Return the network of a cluster, from the label of the control plane's namespace there, or ""."""
+    return namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
 
 
 class Cidr(NamedTuple):
@@ -56,7 +62,7 @@ def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
     It is set by the label of the control plane's namespace there, else by the mesh network that names the cluster as
     registry, else by address.
     """
-    name = namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
+    name = cluster_network(db, cluster)
     if name:
         return DefaultNetwork(name, ())
     networks = mesh_networks(db)

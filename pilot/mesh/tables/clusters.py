@@ -82,3 +82,10 @@ def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
         return hosts[hostname]
     best = most_specific(hostname, [h for h in hosts if is_wildcard(h)])
     return best is not None and hosts[best]
+
+
+def is_included(db: Mesh, cluster: str) -> bool:
+    """Return whether ztunnels receive a cluster's workloads: the local cluster, or all in a multi-network mesh. Not
+    memoised."""
+    ambient = db.settings.ambient
+    return ambient.enabled and (ambient.multi_network or cluster == db.settings.registry.cluster_id)

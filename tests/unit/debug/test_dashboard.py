@@ -19,8 +19,8 @@ from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
 from pilot.debug.dashboard.fleet import ProxyRows, snapshot_stream
-from pilot.debug.dashboard.mesh import WHOLE, mesh_context, show_picture
-from pilot.debug.dashboard.picture import KeptPicture
+from pilot.debug.dashboard.graph import CachedGraph
+from pilot.debug.dashboard.mesh import WHOLE, mesh_context, show_graph
 from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -55,8 +55,8 @@ def route(gateways: str) -> Plain:
 async def shown(
     made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()
 ) -> dict[str, Any]:
-    picture = await KeptPicture(made.mesh).look()
-    found = show_picture(picture, mesh_context(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
+    picture = await CachedGraph(made.mesh).get()
+    found = show_graph(picture, mesh_context(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
     as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
     return as_told
 
@@ -209,12 +209,12 @@ async def test_only_what_changed_is_told() -> None:
     a, b, c = (connection(name, cds=FakeWatch()) for name in ("a.x", "b.x", "c.x"))
     fleet = FakeFleet(a, b)
     rows = ProxyRows(fleet)
-    assert [row.name for row in (await rows.look()).changed] == ["a", "b"]
+    assert [row.name for row in (await rows.poll()).changed] == ["a", "b"]
     assert rows.waiting == 0
     a.subscriptions[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
     a.activity += 1
     fleet.connected = [a, c]
-    found = await rows.look()
+    found = await rows.poll()
     assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == (
         [("a", "waiting"), ("c", "synced")],
         ["b.x-1"],
@@ -222,18 +222,18 @@ async def test_only_what_changed_is_told() -> None:
     )
     assert [row["id"] for row in rows.plain()] == ["a.x-1", "c.x-1"]
     fleet.connected = []
-    assert (await rows.look()).gone == ["a.x-1", "c.x-1"]
+    assert (await rows.poll()).gone == ["a.x-1", "c.x-1"]
     assert rows.waiting == 0
 
 
 async def test_a_proxy_with_which_nothing_was_exchanged_is_not_looked_at() -> None:
     quiet = connection("a.x", cds=FakeWatch())
     rows = ProxyRows(FakeFleet(quiet))
-    await rows.look()
+    await rows.poll()
     quiet.subscriptions = {}
-    assert (await rows.look()).changed == []
+    assert (await rows.poll()).changed == []
     quiet.activity += 1
-    assert await rows.look() == ([], [], 1)
+    assert await rows.poll() == ([], [], 1)
 
 
 def test_certificates_of_secrets_are_there_without_their_keys() -> None:
@@ -295,7 +295,7 @@ async def test_pages_are_told_again_and_again_also_after_a_failure(
 ) -> None:
     monkeypatch.setattr(stream, "SECONDS", 0.0)
     tells = EventStream(sources(world(WEB).mesh))
-    looked, look = 0, tells.picture.look
+    looked, look = 0, tells.graph.get
 
     async def fail_once() -> Any:
         nonlocal looked
@@ -304,7 +304,7 @@ async def test_pages_are_told_again_and_again_also_after_a_failure(
             raise ZeroDivisionError
         return await look()
 
-    monkeypatch.setattr(tells.picture, "look", fail_once)
+    monkeypatch.setattr(tells.graph, "get", fail_once)
     events = events_of(tells)
     async with asyncio.timeout(30):
         assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
@@ -350,7 +350,7 @@ async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
         made.apply_objects(change)
         found = await told()
         assert (found["revision"], "picture" in found) == (made.mesh.revision, shows)
-        kept, fresh = await tells.picture.look(), await KeptPicture(made.mesh).look()
+        kept, fresh = await tells.graph.get(), await CachedGraph(made.mesh).get()
         assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (
             sorted(fresh.services),
             fresh.gateways,
@@ -367,7 +367,7 @@ async def test_pages_are_told_of_a_picture_that_one_of_them_has_asked_for_in_bet
     await tells.tell()
     await anext(events)
     made.apply_objects(IDLE)
-    await tells.picture.look()
+    await tells.graph.get()
     await tells.tell()
     assert "picture" in event(await anext(events))[1]
     await events.aclose()
@@ -375,14 +375,14 @@ async def test_pages_are_told_of_a_picture_that_one_of_them_has_asked_for_in_bet
 
 async def test_a_kept_picture_follows_what_comes_and_goes() -> None:
     made = world(WEB, route("[mesh]"))
-    kept = KeptPicture(made.mesh)
+    kept = CachedGraph(made.mesh)
     kept.keep()
-    assert [len(part) for part in await kept.look()] == [1, 0, 1]
+    assert [len(part) for part in await kept.get()] == [1, 0, 1]
     gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
     made.apply_objects(IDLE, gateway)
-    assert [len(part) for part in await kept.look()] == [2, 1, 1]
+    assert [len(part) for part in await kept.get()] == [2, 1, 1]
     made.set(dict.fromkeys(rows_of([WEB, route("[mesh]")])))
-    found = await kept.look()
+    found = await kept.get()
     assert ([facts.host for facts in found.services], found.links) == (["idle.a.svc.cluster.local"], [])
 
 
@@ -514,14 +514,14 @@ async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_
     open_ones = {name: connection(name, cds=watch) for name, watch in watches.items()}
     fleet = FakeFleet(*open_ones.values(), connection("d.x", cds=FakeWatch()))
     rows, waiting = ProxyRows(fleet), []
-    await rows.look()
+    await rows.poll()
     waiting.append(rows.waiting)
     watches["a.x"].nonce_acked = "n2"
     open_ones["a.x"].activity += 1
-    await rows.look()
+    await rows.poll()
     waiting.append(rows.waiting)
     fleet.connected = [each for each in fleet.connected if each.id != "b.x-1"]
-    await rows.look()
+    await rows.poll()
     waiting.append(rows.waiting)
     assert waiting == [3, 2, 1]
 

@@ -13,7 +13,7 @@ from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.debug.caches import _brief
 from pilot.debug.explain import _identity
-from pilot.debug.health import HealthFindings
+from pilot.debug.health import HealthChecker
 from pilot.debug.index import _proxies
 from pilot.debug.over_xds import client_config
 from pilot.debug.registry import ServiceDetails, _endpoint, show_service
@@ -245,10 +245,10 @@ async def test_a_connected_proxy_whose_endpoint_is_not_ready_is_told_of(conditio
     health, _ = await looked_at(
         of(SERVICE.format("api", "10.1.0.1") + "\n---\n" + SLICE % conditions), connected=[connected]
     )
-    assert health.found is not None
-    assert [finding.proxy for finding in health.found["pilot_endpoint_not_ready"].values()] == found
-    assert not health.found["endpoint_no_pod"]
+    assert health.findings is not None
+    assert [finding.proxy for finding in health.findings["pilot_endpoint_not_ready"].values()] == found
+    assert not health.findings["endpoint_no_pod"]
 
 
 async def test_looking_ends_also_where_none_has_begun() -> None:
-    await HealthFindings(Mesh(), FakeFleet(), []).stop()
+    await HealthChecker(Mesh(), FakeFleet(), []).stop()

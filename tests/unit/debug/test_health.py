@@ -12,8 +12,9 @@ import pytest
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug import health as health_module
-from pilot.debug.health import HealthFindings
-from pilot.debug.health_findings import METRICS, Finding
+from pilot.debug.health import HealthChecker
+from pilot.debug.health_findings import METRICS
+from pilot.debug.sources import Finding
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.debug_server import FakeConnection, FakeFleet
 from testing.mesh.world import World, proxy
@@ -70,18 +71,18 @@ def of(documents: str) -> Mesh:
 
 async def looked_at(
     mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()
-) -> tuple[HealthFindings, dict[str, int]]:
+) -> tuple[HealthChecker, dict[str, int]]:
     told: dict[str, int] = {}
-    health = HealthFindings(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
-    await health.look()
+    health = HealthChecker(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
+    await health.run_checks()
     return health, told
 
 
 @pytest.mark.parametrize(("metric", "keys", "documents"), CASES, ids=[case[0] for case in CASES])
 async def test_findings(metric: str, keys: list[str], documents: str) -> None:
     health, told = await looked_at(of(documents))
-    assert health.found is not None
-    assert list(health.found[metric]) == keys
+    assert health.findings is not None
+    assert list(health.findings[metric]) == keys
     assert told[metric] == len(keys)
 
 
@@ -96,8 +97,8 @@ async def test_problems_of_hosts_and_subsets_count() -> None:
     rule = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "api")
     shadowed = Problem(code="subset-shadowed", object=rule, path="spec.subsets[0].name", message="an older one has it")
     health, told = await looked_at(of(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1")), claimed, shadowed)
-    assert health.found is not None
-    assert list(health.found["pilot_vservice_dup_domain"]) == ["api.a.svc.cluster.local:90"]
+    assert health.findings is not None
+    assert list(health.findings["pilot_vservice_dup_domain"]) == ["api.a.svc.cluster.local:90"]
     assert told["pilot_destrule_subsets"] == 1
 
 
@@ -111,8 +112,8 @@ async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None
         of_it = proxy("sidecar", "web-0", namespace, f"10.2.0.{number}")
         connected.append(FakeConnection(f"web-0.{namespace}-1", made.connect(of_it), of_it))
     health, _ = await looked_at(made.mesh, claimed, connected=connected)
-    assert health.found is not None
-    assert health.found["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
+    assert health.findings is not None
+    assert health.findings["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
 
 
 POD = """
@@ -170,10 +171,10 @@ async def test_what_is_odd_about_the_workload_of_a_connected_proxy(
     made.apply("\n---\n".join(documents))
     known = proxy("sidecar", "web-0", "a", "10.0.0.1")
     health, _ = await looked_at(made.mesh, connected=[FakeConnection("web-0.a-1", made.connect(known), known)])
-    assert health.found is not None
+    assert health.findings is not None
     told = {
         metric: {key: (one.proxy, one.message) for key, one in by_key.items()}
-        for metric, by_key in health.found.items()
+        for metric, by_key in health.findings.items()
         if by_key
     }
     assert {metric: by_key for metric, by_key in told.items() if metric != "pilot_eds_no_instances"} == found
@@ -182,9 +183,9 @@ async def test_what_is_odd_about_the_workload_of_a_connected_proxy(
 async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
-    health = HealthFindings(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
-    await health.look()
-    await health.look()
+    health = HealthChecker(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
+    await health.run_checks()
+    await health.run_checks()
     (line,) = told
     assert json.loads(line.removeprefix("Push Status: ")) == {
         "pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}
@@ -210,13 +211,13 @@ def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.Mo
 async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:
     looks: list[str] = []
     mesh = of("")
-    health = HealthFindings(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
+    health = HealthChecker(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
     for _ in range(3):
-        health.check()
+        health.schedule()
         await settled()
     assert len(looks) == len(METRICS)
     mesh.commit([(mesh.proxies, "x", None)])
-    health.check()
+    health.schedule()
     await settled()
     assert len(looks) == 2 * len(METRICS)
     await health.stop()

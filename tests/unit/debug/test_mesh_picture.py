@@ -12,11 +12,11 @@ from pilot.config.problem import ObjectRef
 from pilot.debug.dashboard.mesh import (
     Link,
     MeshContext,
-    Picture,
+    MeshGraph,
     ServiceFacts,
     links_of_route,
     service_facts,
-    show_picture,
+    show_graph,
 )
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service_refs
@@ -25,7 +25,7 @@ from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
 POLICIES = ("ALLOW a/p",)
-PICTURE = Picture(
+PICTURE = MeshGraph(
     [
         ServiceFacts("b", API, (90,), 0, 0, None, ()),
         ServiceFacts("a", WEB, (80, 81), 1, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
@@ -82,7 +82,7 @@ def link(source: str, target: str, kind: str = "route", by: str = "", count: int
 
 
 def test_a_small_mesh_is_shown_whole() -> None:
-    assert show_picture(PICTURE, AROUND, frozenset()) == {
+    assert show_graph(PICTURE, AROUND, frozenset()) == {
         "namespaces": [
             {
                 "name": "a",
@@ -119,7 +119,7 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 2)
     both = Link(API, WEB, "b/r"), Link(API, SHOP, "b/r")
     picture = PICTURE._replace(links=[*PICTURE.links, *both])
-    folded = show_picture(picture, AROUND, frozenset({"c"}))
+    folded = show_graph(picture, AROUND, frozenset({"c"}))
     assert [(namespace["name"], namespace["count"], namespace["services"]) for namespace in folded["namespaces"]] == [
         ("a", 2, []),
         ("b", 1, []),
@@ -130,7 +130,7 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
         link("namespace b", "namespace a", "policy", count=2),
         link("namespace b", "namespace a", by="b/r", count=2),
     ]
-    unfolded = show_picture(picture, AROUND, frozenset({"b"}))
+    unfolded = show_graph(picture, AROUND, frozenset({"b"}))
     assert [(namespace["name"], len(namespace["services"])) for namespace in unfolded["namespaces"]] == [
         ("a", 0),
         ("b", 1),
@@ -140,7 +140,7 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
 
 def test_as_many_services_as_are_shown_whole_are_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 3)
-    assert [len(namespace["services"]) for namespace in show_picture(PICTURE, AROUND, frozenset())["namespaces"]] == [
+    assert [len(namespace["services"]) for namespace in show_graph(PICTURE, AROUND, frozenset())["namespaces"]] == [
         2,
         1,
     ]
@@ -148,9 +148,9 @@ def test_as_many_services_as_are_shown_whole_are_shown_whole(monkeypatch: pytest
 
 def test_a_callers_own_namespace_is_no_link_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 0)
-    own = Picture([ServiceFacts("a", WEB, (80,), 1, 1, (("a", ""),), ())], (), [])
-    assert show_picture(own, AROUND, frozenset())["links"] == []
-    assert show_picture(own, AROUND, frozenset({"a"}))["links"] == [link("namespace a", f"service {WEB}", "policy")]
+    own = MeshGraph([ServiceFacts("a", WEB, (80,), 1, 1, (("a", ""),), ())], (), [])
+    assert show_graph(own, AROUND, frozenset())["links"] == []
+    assert show_graph(own, AROUND, frozenset({"a"}))["links"] == [link("namespace a", f"service {WEB}", "policy")]
 
 
 def test_the_facts_of_a_service_are_those_of_its_first_port_and_of_all_policies() -> None:

@@ -11,12 +11,13 @@ from pilot.config.object import RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib import spiffe
 from pilot.lib.addresses import is_ip
-from pilot.mesh.ambient.listing import declared_workload, entry_ids, pod_ids, service_entry_ids, slice_ids
-from pilot.mesh.ambient.networks import TunnelGateway, cluster_network, tunnel_gateways
+from pilot.mesh.ambient.declared_workloads import declared_workload, entry_ids, pod_ids, service_entry_ids, slice_ids
 from pilot.mesh.ambient.services import is_global, service_address
+from pilot.mesh.ambient.tunnel_gateways import TunnelGateway, tunnel_gateways
 from pilot.mesh.ambient.workloads import workload_trust_domain
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.registry.services import kubernetes_key
 from pilot.mesh.tables.clusters import service_clusters

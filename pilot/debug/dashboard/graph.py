@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from pilot.config.kinds.istio import GATEWAY
-from pilot.debug.dashboard.mesh import Picture, links_of_route, route_keys, service_facts
+from pilot.debug.dashboard.mesh import MeshGraph, links_of_route, route_keys, service_facts
 from pilot.debug.slices import for_each
 from pilot.derive import UNSET, Derived, Node
 from pilot.mesh.registry.services import service_refs
@@ -58,8 +58,8 @@ class _WatchedItems(Generic[K, T]):
         self._nodes[key] = self._db.watch(self._each, key)
 
 
-class KeptPicture:
-    """The mesh graph. It is maintained between `keep` and `let_go`; at other times, each `look` builds a new one."""
+class CachedGraph:
+    """The mesh graph. It is maintained between `keep` and `release`; at other times, each `get` builds a new one."""
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
@@ -67,46 +67,46 @@ class KeptPicture:
             _WatchedItems(db, service_refs, service_facts),
             _WatchedItems(db, route_keys, links_of_route),
         )
-        self._picture = Picture([], (), [])
+        self._graph = MeshGraph([], (), [])
         self._revision = -1
-        self._kept = False
-        self._looking = asyncio.Lock()
+        self._is_maintained = False
+        self._refreshing = asyncio.Lock()
         self.number = 0
         """Changes whenever the graph changes."""
 
     def keep(self) -> None:
-        """Maintain the graph from the next `look` on."""
-        self._kept = True
+        """Maintain the graph from the next `get` on."""
+        self._is_maintained = True
 
-    def let_go(self) -> None:
-        """Stop maintaining the graph, after a running `look` has finished."""
-        self._kept = False
-        if not self._looking.locked():
+    def release(self) -> None:
+        """Stop maintaining the graph, after a running `get` has finished."""
+        self._is_maintained = False
+        if not self._refreshing.locked():
             self._stop()
 
-    async def look(self) -> Picture:
+    async def get(self) -> MeshGraph:
         """Return the current graph, which is built in slices."""
-        async with self._looking:
+        async with self._refreshing:
             try:
                 if self._revision != self._db.revision:
                     await self._refresh()
-                return self._picture
+                return self._graph
             finally:
-                if not self._kept:
+                if not self._is_maintained:
                     self._stop()
 
     async def _refresh(self) -> None:
         revision = self._db.revision
         changed = [await items.refresh() for items in (self._services, self._links)]
         gateways = GATEWAY.all_keys(self._db)
-        if any(changed) or gateways != self._picture.gateways:
+        if any(changed) or gateways != self._graph.gateways:
             links = [link for route_links in self._links.values() for link in route_links]
             services = [facts for facts in self._services.values() if facts is not None]
-            self._picture = Picture(services, gateways, links)
+            self._graph = MeshGraph(services, gateways, links)
             self.number += 1
         self._revision = revision
 
     def _stop(self) -> None:
         self._services.stop()
         self._links.stop()
-        self._picture, self._revision = Picture([], (), []), -1
+        self._graph, self._revision = MeshGraph([], (), []), -1

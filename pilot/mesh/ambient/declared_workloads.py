@@ -9,10 +9,10 @@ from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.ambient.clusters import is_included
 from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
 from pilot.mesh.ambient.workloads import entry_address, pod_address
 from pilot.mesh.model.address import AddressKey, WorkloadAddress
+from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
 

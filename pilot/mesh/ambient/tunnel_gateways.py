@@ -1,4 +1,4 @@
-"""Networks in ambient mode: the network of a cluster, and gateways for HBONE into other networks."""
+"""Gateways for HBONE into other networks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ from pilot.mesh.gateway_api.gateway_classes import REMOTE_CLASS
 from pilot.mesh.gateway_api.gateways import SERVICE_ACCOUNT
 from pilot.mesh.model.waypoint import HBONE, WaypointAddress
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.namespaces import namespace_labels
-
-
-@derived
-def cluster_network(db: Mesh, cluster: str) -> str:
-    """Return the network of a cluster, from the label of the control plane's namespace there, or ""."""
-    return namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
 
 
 class TunnelGateway(NamedTuple):

@@ -1,5 +1,7 @@
-"""What `istio-iptables` and `istio-clean-iptables` do to a network namespace, step by step. Kernel and programs stand in, and write down what they
-are asked for; tests/e2e/test_capture.py has real ones."""
+"""Steps of `istio-iptables` and `istio-clean-iptables` in a network namespace.
+
+Kernel and programs are stubs that record requests; tests/e2e/test_capture.py runs them for real.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import errno
 import ipaddress
 import logging
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -61,40 +64,43 @@ delete table ip6 istio-proxy
 
 
 class Namespace:
-    """A network namespace: its addresses, what was done in it, and the code by which the kernel refuses the next change."""
+    """A network namespace: its addresses, a record of changes, and the error code for the next kernel change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.addresses, self.done, self.refuses = list(POD), list[str](), 0
-        self.with_iptables, self.captured = False, True
+        self.addresses, self.steps, self.error_code = list(POD), list[str](), 0
+        self.has_iptables, self.is_captured = False, True
         monkeypatch.setattr(network, "IPRoute", lambda: self)
-        monkeypatch.setattr(netlink, "apply", lambda chains: self.done.append(f"nftables: {self.counted(chains)}"))
-        monkeypatch.setattr(restore, "apply", lambda chains: self.done.append(f"iptables: {self.counted(chains)}"))
-        monkeypatch.setattr(restore, "is_installed", lambda *_: self.with_iptables)
+        monkeypatch.setattr(netlink, "apply", lambda chains: self.steps.append(f"nftables: {self.count_rules(chains)}"))
+        monkeypatch.setattr(restore, "apply", lambda chains: self.steps.append(f"iptables: {self.count_rules(chains)}"))
+        monkeypatch.setattr(restore, "is_installed", lambda *_: self.has_iptables)
         monkeypatch.setattr(run, "check_capture", self.probe)
         monkeypatch.setattr("pilot.agent.capture.istio_iptables.netns.setns", self.enter)
 
     @staticmethod
-    def counted(chains: Any) -> str:
+    def count_rules(chains: Any) -> str:
         return (
-            " ".join(f"{int(family)}={sum(len(chain.rules) for chain in found)}" for family, found in chains.items())
+            " ".join(
+                f"{int(family)}={sum(len(chain.rules) for chain in family_chains)}"
+                for family, family_chains in chains.items()
+            )
             or "none"
         )
 
     def enter(self, path: str) -> None:
         if path == "/gone":
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-        self.done.append(f"in {path}")
+        self.steps.append(f"in {path}")
 
-    def probe(self, *asked: Any) -> None:
-        self.done.append(f"probe {' '.join(map(str, asked))}")
-        if not self.captured:
+    def probe(self, *arguments: Any) -> None:
+        self.steps.append(f"probe {' '.join(map(str, arguments))}")
+        if not self.is_captured:
             raise CaptureCheckError("it goes elsewhere")
 
     def __enter__(self) -> Namespace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing stays open."""
+        """No resources to close."""
 
     def get_addr(self) -> list[dict[str, str]]:
         return [{"address": address} for address in self.addresses]
@@ -102,20 +108,20 @@ class Namespace:
     def link_lookup(self, ifname: str) -> list[int]:
         return {"lo": [1]}[ifname]
 
-    def addr(self, what: str, **said: Any) -> None:
-        self.change("addr", what, said)
+    def addr(self, verb: str, **attributes: Any) -> None:
+        self.change("addr", verb, attributes)
 
-    def rule(self, what: str, **said: Any) -> None:
-        self.change("rule", what, said)
+    def rule(self, verb: str, **attributes: Any) -> None:
+        self.change("rule", verb, attributes)
 
-    def route(self, what: str, **said: Any) -> None:
-        self.change("route", what, said)
+    def route(self, verb: str, **attributes: Any) -> None:
+        self.change("route", verb, attributes)
 
-    def change(self, *words: Any) -> None:
-        kind, what, said = words
-        self.done.append(" ".join([kind, what, *(f"{name}={value}" for name, value in said.items())]))
-        if self.refuses:
-            raise NetlinkError(self.refuses)
+    def change(self, kind: str, verb: str, attributes: Mapping[str, Any]) -> None:
+
+        self.steps.append(" ".join([kind, verb, *(f"{name}={value}" for name, value in attributes.items())]))
+        if self.error_code:
+            raise NetlinkError(self.error_code)
 
     def run(self, argv: str, **environ: str) -> int:
         return run.run(load_sections(CaptureSettings(), shlex.split(argv), environ).settings)
@@ -161,29 +167,27 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> Namespace:
         ),
     ],
 )
-def test_what_is_done_by_flags(pod: Namespace, argv: str, expected: list[str]) -> None:
+def test_steps_per_flags(pod: Namespace, argv: str, expected: list[str]) -> None:
     assert pod.run(argv) == 0
-    assert pod.done == expected
+    assert pod.steps == expected
 
 
-def test_iptables_has_the_rules_where_it_is_there_and_nothing_else_is_asked_for(
-    pod: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_iptables_is_preferred_over_nftables(pod: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    pod.with_iptables = True
+    pod.has_iptables = True
     pod.run("-i * -b 80 -u 1337")
     pod.run("-i * -b 80 -u 1337 --native-nftables")
-    assert pod.done == ["iptables: 4=13", "nftables: 4=13"]
+    assert pod.steps == ["iptables: 4=13", "nftables: 4=13"]
     assert [record.getMessage() for record in caplog.records] == [
         "applied 13 rules with iptables",
         "applied 13 rules with nftables",
     ]
-    pod.done.clear()
+    pod.steps.clear()
     pod.run("--cleanup-only")
-    assert pod.done[:2] == ["nftables: none", "iptables: none"]
+    assert pod.steps[:2] == ["nftables: none", "iptables: none"]
 
 
-def test_rules_are_printed_and_nothing_is_changed(pod: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_rules_and_changes_nothing(pod: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
     assert pod.run("-i 10.0.0.0/8 -b 80 -u 1337 --dry-run --run-validation") == 0
     assert capsys.readouterr().out == SCRIPT
     assert pod.run("--cleanup-only --dry-run") == 0
@@ -191,45 +195,41 @@ def test_rules_are_printed_and_nothing_is_changed(pod: Namespace, capsys: pytest
         capsys.readouterr().out
         == "table ip istio-proxy\ndelete table ip istio-proxy\ntable ip6 istio-proxy\ndelete table ip6 istio-proxy\n"
     )
-    assert pod.done == []
+    assert pod.steps == []
 
 
-def test_a_connection_that_is_not_captured_is_told_to_the_cni_plugin_by_the_exit_status(
-    pod: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_validation_sets_the_exit_status(pod: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    asked = "-u 1337 --skip-rule-apply --run-validation"
-    assert pod.run(asked) == 0
-    pod.captured = False
-    assert pod.run(asked) == 126
+    argv = "-u 1337 --skip-rule-apply --run-validation"
+    assert pod.run(argv) == 0
+    pod.is_captured = False
+    assert pod.run(argv) == 126
     pod.addresses = ["127.0.0.1"]
     with pytest.raises(RulesError, match="this network namespace has no address that other machines can reach"):
-        pod.run(asked)
+        pod.run(argv)
     assert [record.getMessage() for record in caplog.records] == ["connections are captured", "it goes elsewhere"]
 
 
-def test_a_namespace_that_is_not_there_is_said_by_the_flag_s_name(pod: Namespace) -> None:
+def test_missing_namespace_error_names_the_flag(pod: Namespace) -> None:
     with pytest.raises(FlagError, match="invalid argument for --network-namespace: /gone: No such file or directory"):
         pod.run("--network-namespace /gone")
 
 
-def test_without_a_list_of_servers_questions_cannot_be_captured(
-    pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dns_capture_needs_a_resolv_conf(pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "RESOLV_CONF", tmp_path / "resolv.conf")
     with pytest.raises(
         RulesError, match=r"cannot determine the DNS servers to capture: .*resolv.conf: No such file or directory"
     ):
         pod.run("--redirect-dns")
-    assert pod.done == []
+    assert pod.steps == []
 
 
 @pytest.mark.parametrize(
     ("argv", "code"),
     [("-m TPROXY -b * -i *", 17), ("--cleanup-only", 2), ("--cleanup-only", 3), ("--cleanup-only", 99)],
 )
-def test_what_is_there_or_gone_already_is_no_mistake(pod: Namespace, argv: str, code: int) -> None:
-    pod.refuses = code
+def test_existing_or_missing_objects_are_no_error(pod: Namespace, argv: str, code: int) -> None:
+    pod.error_code = code
     assert pod.run(argv) == 0
 
 
@@ -237,12 +237,12 @@ def test_what_is_there_or_gone_already_is_no_mistake(pod: Namespace, argv: str, 
     ("argv", "code"),
     [("-m TPROXY -b * -i *", 1), ("-m TPROXY -b * -i *", 2), ("--cleanup-only", 17), ("--cleanup-only", 1)],
 )
-def test_what_the_kernel_refuses_is_told(pod: Namespace, argv: str, code: int) -> None:
-    pod.refuses = code
+def test_kernel_errors_are_reported(pod: Namespace, argv: str, code: int) -> None:
+    pod.error_code = code
     with pytest.raises(RulesError, match=r"^rule: "):
         pod.run(argv)
 
 
-def test_addresses_by_which_others_reach_the_pod_are_those_of_its_interfaces(pod: Namespace) -> None:
+def test_pod_addresses_come_from_the_interfaces(pod: Namespace) -> None:
     assert network.pod_addresses() == [ipaddress.ip_address("10.0.0.7"), ipaddress.ip_address("fd00::7")]
     assert network.captured_families(network.pod_addresses(), dual_stack=False) == (Family.V4,)

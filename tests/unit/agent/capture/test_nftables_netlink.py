@@ -1,4 +1,4 @@
-"""Rules on their way into a kernel: each as nftables has it, and the transaction that they are one by one in. A kernel stands in that records."""
+"""Encoding of rules for nftables and their transaction, with a kernel stub that records messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pilot.agent.capture.nftables_expressions import build_expressions
 
 NET, NET6 = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8")
 HOST, HOST6 = ipaddress.ip_network("127.0.0.6/32"), ipaddress.ip_network("::6/128")
-ANSWER = struct.Struct("=IHHIIi")
+RESPONSE = struct.Struct("=IHHIIi")
 KINDS = {0x0A00: nft_table_msg, 0x0A02: nft_table_msg, 0x0A03: nft_chain_msg, 0x0A06: nft_rule_msg}
 NAMES = {
     0x10: "begin",
@@ -54,47 +54,47 @@ MASK = "bitwise SREG=NFT_REG_1 DREG=NFT_REG_1 LEN={} MASK={} XOR={}"
 LOAD = "immediate DREG=NFT_REG_1 DATA={}"
 
 
-def compared(data: str, how: str = "EQ") -> str:
-    return f"cmp SREG=NFT_REG_1 OP=NFT_CMP_{how} DATA={data}"
+def compare(data: str, operator: str = "EQ") -> str:
+    return f"cmp SREG=NFT_REG_1 OP=NFT_CMP_{operator} DATA={data}"
 
 
 def verdict(code: str) -> str:
     return f"immediate DREG=NFT_REG_VERDICT DATA={code}"
 
 
-NO_BITS = compared("00000000", "NEQ")
-# What a rule looks at, and what the kernel is told of it.
+NO_BITS = compare("00000000", "NEQ")
+# Match fields, protocol, and the expected kernel expressions.
 MATCHES: list[tuple[Any, str, list[str]]] = [
-    ((), "tcp", [META.format("NFT_META_L4PROTO"), compared("06")]),
-    ((), "udp", [META.format("NFT_META_L4PROTO"), compared("11")]),
-    (match(CaptureField.SOURCE, HOST), "", [ADDRESS.format(12, 4), compared("7f000006")]),
+    ((), "tcp", [META.format("NFT_META_L4PROTO"), compare("06")]),
+    ((), "udp", [META.format("NFT_META_L4PROTO"), compare("11")]),
+    (match(CaptureField.SOURCE, HOST), "", [ADDRESS.format(12, 4), compare("7f000006")]),
     (
         match(CaptureField.DESTINATION, NET),
         "",
-        [ADDRESS.format(16, 4), MASK.format(4, "ff000000", "00000000"), compared("0a000000")],
+        [ADDRESS.format(16, 4), MASK.format(4, "ff000000", "00000000"), compare("0a000000")],
     ),
-    (match(CaptureField.SOURCE, HOST6), "", [ADDRESS.format(8, 16), compared("0" * 31 + "6")]),
+    (match(CaptureField.SOURCE, HOST6), "", [ADDRESS.format(8, 16), compare("0" * 31 + "6")]),
     (
         unless(CaptureField.DESTINATION, NET6),
         "",
         [
             ADDRESS.format(24, 16),
             MASK.format(16, "ff" + "00" * 15, "00" * 16),
-            compared("fd" + "00" * 15, "NEQ"),
+            compare("fd" + "00" * 15, "NEQ"),
         ],
     ),
-    (match(CaptureField.SOURCE_PORT, 53), "", [PORT.format(0), compared("0035")]),
+    (match(CaptureField.SOURCE_PORT, 53), "", [PORT.format(0), compare("0035")]),
     (
         unless(CaptureField.DESTINATION_PORT, 53, 15008),
         "",
-        [PORT.format(2), compared("0035", "NEQ"), PORT.format(2), compared("3aa0", "NEQ")],
+        [PORT.format(2), compare("0035", "NEQ"), PORT.format(2), compare("3aa0", "NEQ")],
     ),
-    (match(CaptureField.INPUT, "eth+"), "", [META.format("NFT_META_IIFNAME"), compared("657468")]),
-    (match(CaptureField.OUTPUT, "lo"), "", [META.format("NFT_META_OIFNAME"), compared("6c6f" + "00" * 14)]),
-    (match(CaptureField.USER, 1337), "", [META.format("NFT_META_SKUID"), compared("39050000")]),
-    (unless(CaptureField.GROUP, 1337), "", [META.format("NFT_META_SKGID"), compared("39050000", "NEQ")]),
-    (match(CaptureField.MARK, 7), "", [META.format("NFT_META_MARK"), compared("07000000")]),
-    (match(CaptureField.CONNECTION_MARK, 7), "", [CT.format("NFT_CT_MARK"), compared("07000000")]),
+    (match(CaptureField.INPUT, "eth+"), "", [META.format("NFT_META_IIFNAME"), compare("657468")]),
+    (match(CaptureField.OUTPUT, "lo"), "", [META.format("NFT_META_OIFNAME"), compare("6c6f" + "00" * 14)]),
+    (match(CaptureField.USER, 1337), "", [META.format("NFT_META_SKUID"), compare("39050000")]),
+    (unless(CaptureField.GROUP, 1337), "", [META.format("NFT_META_SKGID"), compare("39050000", "NEQ")]),
+    (match(CaptureField.MARK, 7), "", [META.format("NFT_META_MARK"), compare("07000000")]),
+    (match(CaptureField.CONNECTION_MARK, 7), "", [CT.format("NFT_CT_MARK"), compare("07000000")]),
     (
         match(CaptureField.STATE, "INVALID"),
         "",
@@ -111,7 +111,7 @@ MATCHES: list[tuple[Any, str, list[str]]] = [
         [
             CT.format("NFT_CT_STATE"),
             MASK.format(4, "01000000", "00000000"),
-            compared("00000000"),
+            compare("00000000"),
         ],
     ),
 ]
@@ -140,108 +140,109 @@ ACTIONS: list[tuple[CaptureAction, list[str]]] = [
 
 @dataclasses.dataclass
 class Kernel:
-    """Stands in for the kernel's socket: keeps what it is sent, and answers with codes by the number of a message, two at a time. It refuses to
-    be waited for where no answer is left."""
+    """A kernel socket stub.
+
+    It records messages and answers with codes by message number, two at a time. Reading with no answer left fails.
+    """
 
     codes: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    said: list[Any] = dataclasses.field(default_factory=list)
+    calls: list[Any] = dataclasses.field(default_factory=list)
 
     def __call__(self, *kind: int) -> Kernel:
-        self.said.append(("socket", *kind))
+        self.calls.append(("socket", *kind))
         return self
 
     def __enter__(self) -> Kernel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.said.append("closed")
+        self.calls.append("closed")
 
     def settimeout(self, seconds: float) -> None:
-        self.said.append(("timeout", seconds))
+        self.calls.append(("timeout", seconds))
 
     def setsockopt(self, *option: int) -> None:
-        self.said.append(("option", *option))
+        self.calls.append(("option", *option))
 
     def bind(self, address: tuple[int, int]) -> None:
-        self.said.append(("bound", address))
+        self.calls.append(("bound", address))
 
     def send(self, data: bytes) -> None:
         self.data = data
-        self.answers = [ANSWER.pack(ANSWER.size, 2, 0, number, 0, -code) for number, code in self.codes.items()]
+        self.responses = [RESPONSE.pack(RESPONSE.size, 2, 0, number, 0, -code) for number, code in self.codes.items()]
 
     def recv(self, size: int) -> bytes:
-        two, self.answers = self.answers[:2], self.answers[2:]
-        assert two, "no answer is left"
-        return b"".join(two)
+        responses, self.responses = self.responses[:2], self.responses[2:]
+        assert responses, "no response is left"
+        return b"".join(responses)
 
 
-def plain(value: Any) -> str:
-    """What the data of an expression is, in one word or two."""
+def describe(value: Any) -> str:
+    """Return the data of an expression in one or two words."""
     if not isinstance(value, dict):
         return value.hex() if isinstance(value, bytes) else str(value)
-    return " ".join(plain(inner) for _, inner in value["attrs"])
+    return " ".join(describe(inner) for _, inner in value["attrs"])
 
 
-def shown(expression: Any) -> str:
+def format_expression(expression: Any) -> str:
     (_, name), (_, data) = expression["attrs"]
     return " ".join(
-        [name, *(f"{key.removeprefix(f'NFTA_{name.upper()}_')}={plain(value)}" for key, value in data["attrs"])]
+        [name, *(f"{key.removeprefix(f'NFTA_{name.upper()}_')}={describe(value)}" for key, value in data["attrs"])]
     )
 
 
 def messages(data: bytes) -> list[tuple[int, str, str, int, Any]]:
-    """Every message of a transaction: number, what it does, its flags, the family of addresses, and what it says."""
-    found, at = [], 0
-    while at < len(data):
-        size, kind, flags, number, _, family, _, resource = struct.unpack_from("=IHHIIBBH", data, at)
+    """Return the messages of a transaction: number, type, flags, address family and attributes."""
+    rows, offset = [], 0
+    while offset < len(data):
+        size, kind, flags, number, _, family, _, resource = struct.unpack_from("=IHHIIBBH", data, offset)
         words = "+".join(name for bit, name in FLAGS.items() if flags & bit)
         if decoder := KINDS.get(kind):
-            decoded = decoder(data[at : at + size])
-            decoded.decode()
-            said = {
-                key.partition("_")[2]: value if key == EXPRESSIONS else plain(value) for key, value in decoded["attrs"]
+            message = decoder(data[offset : offset + size])
+            message.decode()
+            attributes = {
+                key.partition("_")[2]: value if key == EXPRESSIONS else describe(value)
+                for key, value in message["attrs"]
             }
-            found.append((number, NAMES[kind], words, family, said))
+            rows.append((number, NAMES[kind], words, family, attributes))
         else:
-            found.append(
+            rows.append(
                 (number, NAMES[kind], words, family, {"subsystem": struct.unpack(">H", struct.pack("=H", resource))[0]})
             )
-        at += size
-    return found
+        offset += size
+    return rows
 
 
-def applied(
+def apply_chains(
     monkeypatch: pytest.MonkeyPatch, chains: Mapping[Family, Sequence[CaptureChain]], codes: Mapping[int, int]
 ) -> Kernel:
     kernel = Kernel(codes)
-    with monkeypatch.context() as only_here:
-        only_here.setattr("pilot.agent.capture.nftables_netlink.socket.socket", kernel)
+    with monkeypatch.context() as patch:
+        patch.setattr("pilot.agent.capture.nftables_netlink.socket.socket", kernel)
         netlink.apply(chains)
     return kernel
 
 
-def expressions_in_the_kernel(rule: CaptureRule, family: Family, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    kernel = applied(monkeypatch, {family: [CaptureChain(CaptureTable.NAT, "A", (rule,))]}, {7: 0})
-    (said,) = [message[-1] for message in messages(kernel.data) if message[1] == "new rule"]
-    assert (said["RULE_TABLE"], said["RULE_CHAIN"]) == ("istio-proxy", "nat_A")
-    return [shown(expression) for expression in said["RULE_EXPRESSIONS"]]
+def kernel_expressions(rule: CaptureRule, family: Family, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    kernel = apply_chains(monkeypatch, {family: [CaptureChain(CaptureTable.NAT, "A", (rule,))]}, {7: 0})
+    (attributes,) = [message[-1] for message in messages(kernel.data) if message[1] == "new rule"]
+    assert (attributes["RULE_TABLE"], attributes["RULE_CHAIN"]) == ("istio-proxy", "nat_A")
+    return [format_expression(expression) for expression in attributes["RULE_EXPRESSIONS"]]
 
 
-@pytest.mark.parametrize(("looked_at", "protocol", "expected"), MATCHES)
-def test_what_a_rule_looks_at_is_loaded_and_compared(
-    looked_at: Any, protocol: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rule = CaptureRule(RETURN, (looked_at,) if looked_at else (), protocol)
-    assert expressions_in_the_kernel(rule, Family.V4, monkeypatch) == [*expected, verdict("NFT_RETURN")]
+@pytest.mark.parametrize(("field", "protocol", "expected"), MATCHES)
+def test_match_expressions(field: Any, protocol: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = CaptureRule(RETURN, (field,) if field else (), protocol)
+    assert kernel_expressions(rule, Family.V4, monkeypatch) == [*expected, verdict("NFT_RETURN")]
 
 
 @pytest.mark.parametrize(("action", "expected"), ACTIONS)
 @pytest.mark.parametrize(("family", "number"), [(Family.V4, "NFT_REG_2"), (Family.V6, "NFT_REG32_02")])
-def test_what_a_rule_does(
+def test_action_expressions(
     action: CaptureAction, expected: list[str], family: Family, number: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = expressions_in_the_kernel(CaptureRule(action), family, monkeypatch)
-    assert found == [each.format(number) for each in expected]
+    expressions = kernel_expressions(CaptureRule(action), family, monkeypatch)
+    assert expressions == [line.format(number) for line in expected]
 
 
 @pytest.mark.parametrize(
@@ -253,23 +254,23 @@ def test_what_a_rule_does(
         (CaptureRule(CaptureAction(Verb.REDIRECT, "http")), "invalid action"),
     ],
 )
-def test_a_rule_that_the_kernel_has_no_words_for_is_a_bug_that_is_told(rule: CaptureRule, text: str) -> None:
+def test_unsupported_rule_is_rejected(rule: CaptureRule, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         list(build_expressions(rule, CaptureTable.NAT, Family.V4))
 
 
-def test_all_rules_are_one_transaction_that_replaces_our_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_transaction_replaces_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     chains = [
         CaptureChain(CaptureTable.NAT, "IN", (CaptureRule(RETURN), CaptureRule(ACCEPT))),
         CaptureChain(CaptureTable.MANGLE, "OUTPUT", (CaptureRule(DROP),), Hook.OUTPUT),
         CaptureChain(CaptureTable.RAW, "PREROUTING", (), Hook.PREROUTING),
     ]
-    kernel = applied(monkeypatch, {Family.V6: chains}, {5: 0, 11: 0})
+    kernel = apply_chains(monkeypatch, {Family.V6: chains}, {5: 0, 11: 0})
     table, rule = {"TABLE_NAME": "istio-proxy"}, {"RULE_TABLE": "istio-proxy"}
-    found = messages(kernel.data)
-    for *_, said in found:
-        said.pop("RULE_EXPRESSIONS", None)
-    assert found == [
+    rows = messages(kernel.data)
+    for *_, attributes in rows:
+        attributes.pop("RULE_EXPRESSIONS", None)
+    assert rows == [
         (0, "begin", "request", 0, {"subsystem": 10}),
         (1, "new table", "request+create", 2, table),
         (2, "delete table", "request", 2, table),
@@ -310,9 +311,9 @@ def test_all_rules_are_one_transaction_that_replaces_our_tables(monkeypatch: pyt
     ]
 
 
-def test_the_kernel_is_asked_once_and_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = applied(monkeypatch, {}, {4: 0})
-    assert kernel.said == [
+def test_netlink_socket_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = apply_chains(monkeypatch, {}, {4: 0})
+    assert kernel.calls == [
         ("socket", 16, 3, 12),
         ("timeout", 10.0),
         ("option", 1, 7, len(kernel.data)),
@@ -329,9 +330,7 @@ def test_the_kernel_is_asked_once_and_not_waited_for_without_end(monkeypatch: py
         ({3: errno.EINVAL, 4: errno.ENOENT}, "nftables: Invalid argument"),
     ],
 )
-def test_the_first_reason_why_the_kernel_refuses_is_told(
-    codes: dict[int, int], text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_kernel_error_is_reported(codes: dict[int, int], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RulesError) as error:
-        applied(monkeypatch, {}, codes)
+        apply_chains(monkeypatch, {}, codes)
     assert str(error.value) == text

@@ -1,4 +1,4 @@
-"""Rules of a pod: what each flag adds to them, in the words of iptables and of nftables. tests/e2e/test_capture.py has them in a kernel."""
+"""Rules of a pod by flag, for iptables and nftables. tests/e2e/test_capture.py applies them in a kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
 
 INJECTED = "-p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x '' -b * -d 15090,15021,15020"
-WHOLE = """\
+DEFAULT_RULES = """\
 *nat
 :ISTIO_IN_REDIRECT - [0:0]
 :ISTIO_INBOUND - [0:0]
@@ -49,7 +49,7 @@ WHOLE = """\
 -A OUTPUT -j ISTIO_OUTPUT
 COMMIT
 """
-# What each flag and variable changes in the rules of INJECTED: lines that come (+) and lines that go (-).
+# Lines that each flag or variable adds to (+) or removes from (-) the rules of INJECTED.
 CHANGES: list[tuple[str, dict[str, str], str]] = [
     (
         "-p 1",
@@ -126,7 +126,7 @@ CHANGES: list[tuple[str, dict[str, str], str]] = [
         "+-A ISTIO_INBOUND -p tcp -m conntrack --ctstate RELATED,ESTABLISHED -j ISTIO_DIVERT\n--A ISTIO_INBOUND -p tcp -j ISTIO_IN_REDIRECT",
     ),
 ]
-REFUSED = {
+INVALID_FLAGS = {
     "-m tproxy": "--istio-inbound-interception-mode: 'tproxy' is neither REDIRECT nor TPROXY",
     "-b 80,x": "--istio-inbound-ports: 'x' is not a port",
     "-d 65536": "--istio-local-exclude-ports: '65536' is not a port",
@@ -142,7 +142,7 @@ REFUSED = {
     "-c 'eth0 -j ACCEPT'": "--istio-exclude-interfaces: 'eth0 -j ACCEPT' is not an interface name",
     "-k a-name-that-is-too-long": "--kube-virt-interfaces: 'a-name-that-is-too-long' is not an interface name",
 }
-TAKEN_AWAY = (
+OLD_RULES = (
     "*raw\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n*nat\n:OUTPUT ACCEPT [0:0]\n:ISTIO_OUTPUT - [0:0]\n:ISTIO_OLD - [0:0]\n:OTHER - [0:0]\n"
     '-A OUTPUT -p tcp -j ISTIO_OUTPUT\n-A OUTPUT -m comment --comment "-j ISTIO_OUTPUT" -j OTHER\n-A ISTIO_OUTPUT -j ISTIO_OLD\nCOMMIT\n'
 )
@@ -154,49 +154,52 @@ def chains(argv: str, environ: Mapping[str, str] = {}, family: Family = Family.V
     return build_pod_chains(parse_capture_config(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)
 
 
-def changed(argv: str) -> str:
-    """The flags of INJECTED with others in their place."""
-    words, given = shlex.split(INJECTED), shlex.split(argv)
-    kept = [
-        word for flag, value in zip(words[::2], words[1::2], strict=True) if flag not in given for word in (flag, value)
+def replace_flags(argv: str) -> str:
+    """Return the flags of INJECTED with some replaced."""
+    words, overrides = shlex.split(INJECTED), shlex.split(argv)
+    words_left = [
+        word
+        for flag, value in zip(words[::2], words[1::2], strict=True)
+        if flag not in overrides
+        for word in (flag, value)
     ]
-    return shlex.join([*kept, *given])
+    return shlex.join([*words_left, *overrides])
 
 
-def test_the_rules_of_a_pod_without_annotations() -> None:
-    assert build_restore_input(chains(INJECTED), "") == WHOLE
+def test_default_rules() -> None:
+    assert build_restore_input(chains(INJECTED), "") == DEFAULT_RULES
 
 
 @pytest.mark.parametrize(("argv", "environ", "changes"), CHANGES)
-def test_a_flag_changes_rules(argv: str, environ: dict[str, str], changes: str) -> None:
-    lines = build_restore_input(chains(changed(argv), environ), "").splitlines()
+def test_flags_change_rules(argv: str, environ: dict[str, str], changes: str) -> None:
+    lines = build_restore_input(chains(replace_flags(argv), environ), "").splitlines()
     for change in changes.splitlines():
         assert (change[1:] in lines) is (change[0] == "+"), change
-        assert (change[1:] in WHOLE.splitlines()) is (change[0] == "-"), change
-    assert changes or lines == WHOLE.splitlines()
+        assert (change[1:] in DEFAULT_RULES.splitlines()) is (change[0] == "-"), change
+    assert changes or lines == DEFAULT_RULES.splitlines()
 
 
-def test_networks_and_servers_belong_to_their_family_of_addresses() -> None:
+def test_networks_and_servers_are_split_by_family() -> None:
     argv = "-i 10.0.0.0/8,fd00::/8 -x fd00:1::/32 --redirect-dns"
-    old, new = (build_restore_input(chains(argv, family=family), "") for family in Family)
-    assert "fd00" not in old
-    assert "::1/128" not in old
-    assert not [words for words in ("10.0.0.0", "1.1.1.1", "127.0.0") if words in new]
+    ipv4, ipv6 = (build_restore_input(chains(argv, family=family), "") for family in Family)
+    assert "fd00" not in ipv4
+    assert "::1/128" not in ipv4
+    assert not [words for words in ("10.0.0.0", "1.1.1.1", "127.0.0") if words in ipv6]
     for words in ("-d fd00::/8 ", "-d fd00:1::/32 ", "-d fd00::35/128 ", "-s ::6/128 ", "! -d ::1/128 "):
-        assert words in new
+        assert words in ipv6
 
 
-def test_rules_of_before_are_taken_away_and_those_of_others_stay() -> None:
-    assert build_restore_input((), TAKEN_AWAY) == (
+def test_old_rules_are_removed_and_others_stay() -> None:
+    assert build_restore_input((), OLD_RULES) == (
         "*nat\n-D OUTPUT -p tcp -j ISTIO_OUTPUT\n-F ISTIO_OUTPUT\n-F ISTIO_OLD\n-X ISTIO_OUTPUT\n-X ISTIO_OLD\nCOMMIT\n"
     )
-    lines = build_restore_input(chains(INJECTED), TAKEN_AWAY).splitlines()
+    lines = build_restore_input(chains(INJECTED), OLD_RULES).splitlines()
     assert lines.index("-D OUTPUT -p tcp -j ISTIO_OUTPUT") < lines.index("-A OUTPUT -j ISTIO_OUTPUT")
     assert [line for line in lines if "ISTIO_OLD" in line] == ["-F ISTIO_OLD", "-X ISTIO_OLD"]
     assert build_restore_input((), "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n") == ""
 
 
-def test_nftables_has_the_same_rules_in_a_table_of_its_own() -> None:
+def test_nftables_script() -> None:
     text = build_script({Family.V4: chains(f"{INJECTED} --redirect-dns --capture-all-dns -m TPROXY -c net+")})
     for line in (
         "table ip istio-proxy",
@@ -213,23 +216,23 @@ def test_nftables_has_the_same_rules_in_a_table_of_its_own() -> None:
         "meta l4proto tcp ct state related,established jump mangle_ISTIO_DIVERT",
         "meta l4proto tcp ct mark 1337 meta mark set ct mark",
     ):
-        assert line in [found.strip() for found in text.splitlines()], line
+        assert line in [row.strip() for row in text.splitlines()], line
 
 
-@pytest.mark.parametrize("argv", REFUSED)
-def test_what_makes_no_sense_is_refused_by_the_flag_s_name(argv: str) -> None:
-    with pytest.raises(FlagError, match=f"invalid argument for {REFUSED[argv]}"):
+@pytest.mark.parametrize("argv", INVALID_FLAGS)
+def test_invalid_value_error_names_the_flag(argv: str) -> None:
+    with pytest.raises(FlagError, match=f"invalid argument for {INVALID_FLAGS[argv]}"):
         chains(argv)
 
 
-def test_groups_are_those_that_are_captured_or_those_that_are_not() -> None:
+def test_owner_groups_are_validated() -> None:
     with pytest.raises(FlagError, match="not both"):
         chains("", {"ISTIO_OUTBOUND_OWNER_GROUPS": "1", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "2"})
     with pytest.raises(FlagError, match="has 65 groups; at most 64 are allowed"):
         chains("", {"ISTIO_OUTBOUND_OWNER_GROUPS": ",".join(map(str, range(65)))})
 
 
-def test_the_proxy_is_the_user_of_a_name_where_no_number_is_given() -> None:
+def test_proxy_uid_falls_back_to_the_user_name() -> None:
     assert "--uid-owner 0 " in build_restore_input(chains("", {"ENVOY_USER": "root"}), "")
     assert "--uid-owner 1337 " in build_restore_input(chains("", {"ENVOY_USER": "nobody-has-this-name"}), "")
 
@@ -244,12 +247,12 @@ def test_the_proxy_is_the_user_of_a_name_where_no_number_is_given() -> None:
         ([], False, [4]),
     ],
 )
-def test_ipv6_is_captured_where_the_pod_has_it(addresses: list[str], dual_stack: bool, expected: list[int]) -> None:
-    found = network.captured_families([ipaddress.ip_address(each) for each in addresses], dual_stack)
-    assert [int(family) for family in found] == expected
+def test_captured_families(addresses: list[str], dual_stack: bool, expected: list[int]) -> None:
+    families = network.captured_families([ipaddress.ip_address(address) for address in addresses], dual_stack)
+    assert [int(family) for family in families] == expected
 
 
-def test_name_servers_are_those_of_the_file(tmp_path: pathlib.Path) -> None:
+def test_reading_of_name_servers(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "resolv.conf"
     path.write_text(
         "# nameserver 9.9.9.9\nsearch a b\nnameserver 1.1.1.1\nnameserver fe80::1%eth0\nnameserver\noptions ndots:5\n"
@@ -257,40 +260,40 @@ def test_name_servers_are_those_of_the_file(tmp_path: pathlib.Path) -> None:
     assert network.read_name_servers(path) == ["1.1.1.1", "fe80::1"]
 
 
-def fake_iptables(folder: pathlib.Path, saved: str, status: int = 0) -> None:
-    """Programs of iptables that have some rules and keep what they are given."""
+def fake_iptables(folder: pathlib.Path, rules: str, status: int = 0) -> None:
+    """Write iptables programs that have existing rules and record their input."""
     for name in ("iptables", "ip6tables"):
-        (folder / f"{name}-saved").write_text(saved)
+        (folder / f"{name}-saved").write_text(rules)
         programs = {
             "save": f"cat {folder}/{name}-saved",
-            "restore": f"echo $* >{folder}/{name}-got; cat >>{folder}/{name}-got; exit {status}",
+            "restore": f"echo $* >{folder}/{name}-input; cat >>{folder}/{name}-input; exit {status}",
         }
-        for what, does in programs.items():
-            path = folder / f"{name}-{what}"
-            path.write_text(f"#!/bin/sh\n{does}\n")
+        for command, script in programs.items():
+            path = folder / f"{name}-{command}"
+            path.write_text(f"#!/bin/sh\n{script}\n")
             path.chmod(0o755)
 
 
-def test_iptables_is_given_all_rules_of_a_family_at_once(
+def test_iptables_restore_receives_all_rules_of_a_family(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_iptables(tmp_path, TAKEN_AWAY)
+    fake_iptables(tmp_path, OLD_RULES)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     restore.apply({Family.V4: chains(INJECTED)})
-    assert (tmp_path / "iptables-got").read_text() == "--noflush --wait\n" + build_restore_input(
-        chains(INJECTED), TAKEN_AWAY
+    assert (tmp_path / "iptables-input").read_text() == "--noflush --wait\n" + build_restore_input(
+        chains(INJECTED), OLD_RULES
     )
-    assert (tmp_path / "ip6tables-got").read_text() == "--noflush --wait\n" + build_restore_input((), TAKEN_AWAY)
+    assert (tmp_path / "ip6tables-input").read_text() == "--noflush --wait\n" + build_restore_input((), OLD_RULES)
 
 
-def test_what_iptables_refuses_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iptables_failure_is_reported(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_iptables(tmp_path, "", status=3)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(RulesError, match="iptables-restore: exit status 3"):
         restore.apply({Family.V4: chains(INJECTED)})
 
 
-def test_commands_say_what_is_wrong_and_how_they_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_errors_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["istio-iptables", "-b", "x"]) == 1
     assert capsys.readouterr().err == "Error: invalid argument for --istio-inbound-ports: 'x' is not a port\n"
     assert main(["istio-clean-iptables", "--help"]) == 0

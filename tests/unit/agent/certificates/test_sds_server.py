@@ -1,4 +1,4 @@
-"""Secrets for Envoy: the protocol, the socket, and secrets of files."""
+"""Secrets for Envoy: the SDS protocol, its socket, and secrets from files."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def certificate(number: int) -> WorkloadCertificate:
     return WorkloadCertificate(b"chain %d" % number, b"key %d" % number, b"roots", NOW, NOW)
 
 
-def ask(*names: str, nonce: str = "", error: str = "") -> discovery_pb2.DiscoveryRequest:
+def make_request(*names: str, nonce: str = "", error: str = "") -> discovery_pb2.DiscoveryRequest:
     request = discovery_pb2.DiscoveryRequest(resource_names=names, response_nonce=nonce, type_url=SECRET)
     if error:
         request.error_detail.CopyFrom(status_pb2.Status(message=error))
     return request
 
 
-def read(raw: bytes | None) -> tuple[str, dict[str, secret_pb2.Secret]]:
+def parse_response(raw: bytes | None) -> tuple[str, dict[str, secret_pb2.Secret]]:
     assert raw is not None
     response = discovery_pb2.DiscoveryResponse.FromString(raw)
     assert response.type_url == SECRET
@@ -48,76 +48,79 @@ def read(raw: bytes | None) -> tuple[str, dict[str, secret_pb2.Secret]]:
     return response.nonce, {secret.name: secret for secret in secrets}
 
 
-def test_a_secret_is_sent_once_it_is_there_and_again_when_it_changes() -> None:
+def test_secret_is_sent_when_available_and_when_changed() -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
-    stream.receive(ask("default"))
+    stream.receive(make_request("default"))
     assert stream.next_response() is None
     secrets.put_certificate(certificate(1))
-    nonce, found = read(stream.next_response())
-    assert found["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 1"
-    assert found["default"].tls_certificate.private_key.inline_bytes == b"key 1"
-    stream.receive(ask("default", nonce=nonce))
+    nonce, secrets_by_name = parse_response(stream.next_response())
+    assert secrets_by_name["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 1"
+    assert secrets_by_name["default"].tls_certificate.private_key.inline_bytes == b"key 1"
+    stream.receive(make_request("default", nonce=nonce))
     assert stream.next_response() is None
     secrets.put_certificate(certificate(2))
-    assert read(stream.next_response())[1]["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 2"
+    assert (
+        parse_response(stream.next_response())[1]["default"].tls_certificate.certificate_chain.inline_bytes
+        == b"chain 2"
+    )
 
 
-def test_roots_that_stay_the_same_are_not_sent_again() -> None:
+def test_unchanged_roots_are_not_resent() -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
-    stream.receive(ask("ROOTCA"))
+    stream.receive(make_request("ROOTCA"))
     secrets.put_certificate(certificate(1))
-    assert read(stream.next_response())[1]["ROOTCA"].validation_context.trusted_ca.inline_bytes == b"roots"
+    assert parse_response(stream.next_response())[1]["ROOTCA"].validation_context.trusted_ca.inline_bytes == b"roots"
     secrets.put_certificate(certificate(2))
     assert stream.next_response() is None
 
 
-def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_secret_is_not_resent_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
-    stream.receive(ask("default", "ROOTCA"))
-    nonce, _ = read(stream.next_response())
+    stream.receive(make_request("default", "ROOTCA"))
+    nonce, _ = parse_response(stream.next_response())
     assert nonce == "1"
-    stream.receive(ask("default", "ROOTCA", nonce=nonce, error="bad key"))
+    stream.receive(make_request("default", "ROOTCA", nonce=nonce, error="bad key"))
     assert stream.next_response() is None
     assert caplog.messages == ["Envoy rejected the secrets default, ROOTCA: bad key"]
     secrets.put_certificate(certificate(2))
-    assert "default" in read(stream.next_response())[1]
+    assert "default" in parse_response(stream.next_response())[1]
 
 
-def test_answers_to_older_responses_change_nothing() -> None:
+def test_stale_nonces_are_ignored() -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
-    stream.receive(ask("default"))
+    stream.receive(make_request("default"))
     stream.next_response()
     secrets.put_certificate(certificate(2))
     stream.next_response()
-    stream.receive(ask(nonce="1"))
+    stream.receive(make_request(nonce="1"))
     assert stream.names == ["default"]
 
 
-def test_names_may_be_added_and_taken_away() -> None:
+def test_subscription_names_can_change() -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
-    stream.receive(ask("default"))
-    nonce, _ = read(stream.next_response())
-    stream.receive(ask("default", "ROOTCA", nonce=nonce))
-    nonce, found = read(stream.next_response())
-    assert found.keys() == {"default", "ROOTCA"}
-    stream.receive(ask("ROOTCA", nonce=nonce))
+    stream.receive(make_request("default"))
+    nonce, _ = parse_response(stream.next_response())
+    stream.receive(make_request("default", "ROOTCA", nonce=nonce))
+    nonce, secrets_by_name = parse_response(stream.next_response())
+    assert secrets_by_name.keys() == {"default", "ROOTCA"}
+    stream.receive(make_request("ROOTCA", nonce=nonce))
     secrets.put_certificate(certificate(2))
     assert stream.next_response() is None
 
 
-def test_a_stream_may_not_ask_for_any_number_of_secrets() -> None:
+def test_subscription_names_are_limited() -> None:
     with pytest.raises(ValueError, match="secrets were requested"):
-        SecretStream(SecretCache()).receive(ask(*map(str, range(MAX_NAMES + 1))))
+        SecretStream(SecretCache()).receive(make_request(*map(str, range(MAX_NAMES + 1))))
     stream = SecretStream(SecretCache())
-    stream.receive(ask(*map(str, range(MAX_NAMES))))
+    stream.receive(make_request(*map(str, range(MAX_NAMES))))
     assert len(stream.names) == MAX_NAMES == 1000
 
 
@@ -131,41 +134,41 @@ async def served(tmp_path: pathlib.Path) -> Any:
     await server.stop(None)
 
 
-async def test_every_stream_on_the_socket_gets_each_change(served: Any) -> None:
+async def test_every_stream_receives_each_change(served: Any) -> None:
     secrets, path = served
     async with open_channel(f"unix:{path}") as channel:
         calls = {name: channel.stream_stream(METHOD)() for name in ("default", "ROOTCA")}
         for name, call in calls.items():
-            await call.write(ask(name).SerializeToString())
+            await call.write(make_request(name).SerializeToString())
         secrets.put_certificate(certificate(1))
         for name, call in calls.items():
-            nonce, found = read(await call.read())
-            assert found.keys() == {name}
-            await call.write(ask(name, nonce=nonce).SerializeToString())
+            nonce, secrets_by_name = parse_response(await call.read())
+            assert secrets_by_name.keys() == {name}
+            await call.write(make_request(name, nonce=nonce).SerializeToString())
         secrets.put_certificate(certificate(2))
-        _, found = read(await calls["default"].read())
-        assert found["default"].tls_certificate.private_key.inline_bytes == b"key 2"
+        _, secrets_by_name = parse_response(await calls["default"].read())
+        assert secrets_by_name["default"].tls_certificate.private_key.inline_bytes == b"key 2"
 
 
-async def test_a_stream_that_has_ended_is_not_told_of_changes(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_stream_stops_watching(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets, path = served
     secrets.put_certificate(certificate(1))
-    unwatched, unwatch = list[asyncio.Event](), secrets.unwatch
-    gone = asyncio.Event()
-    monkeypatch.setattr(secrets, "unwatch", lambda changed: (unwatch(changed), unwatched.append(changed), gone.set()))
+    events, unwatch = list[asyncio.Event](), secrets.unwatch
+    closed = asyncio.Event()
+    monkeypatch.setattr(secrets, "unwatch", lambda event: (unwatch(event), events.append(event), closed.set()))
     async with open_channel(f"unix:{path}") as channel:
         call = channel.stream_stream(METHOD)()
-        await call.write(ask("default").SerializeToString())
+        await call.write(make_request("default").SerializeToString())
         await call.read()
         await call.done_writing()
         assert await call.code() is grpc.StatusCode.OK
-    await asyncio.wait_for(gone.wait(), 30)
-    unwatched[0].clear()
+    await asyncio.wait_for(closed.wait(), 30)
+    events[0].clear()
     secrets.put_certificate(certificate(2))
-    assert not unwatched[0].is_set()
+    assert not events[0].is_set()
 
 
-async def test_what_is_no_request_ends_the_stream_alone(served: Any) -> None:
+async def test_invalid_request_closes_only_its_stream(served: Any) -> None:
     secrets, path = served
     secrets.put_certificate(certificate(1))
     async with open_channel(f"unix:{path}") as channel:
@@ -173,27 +176,25 @@ async def test_what_is_no_request_ends_the_stream_alone(served: Any) -> None:
         await bad.write(b"\xff\xff")
         assert await bad.code() is grpc.StatusCode.INVALID_ARGUMENT
         good = channel.stream_stream(METHOD)()
-        await good.write(ask("default").SerializeToString())
-        assert "default" in read(await good.read())[1]
+        await good.write(make_request("default").SerializeToString())
+        assert "default" in parse_response(await good.read())[1]
 
 
-async def test_the_socket_with_the_private_key_is_for_its_user_alone(served: Any) -> None:
+async def test_socket_is_private_to_its_user(served: Any) -> None:
     assert os.stat(served[1]).st_mode & 0o077 == 0
 
 
-async def test_a_socket_that_somebody_serves_is_told_from_one_that_was_left(
-    served: Any, tmp_path: pathlib.Path
-) -> None:
+async def test_stale_socket_is_detected_and_removed(served: Any, tmp_path: pathlib.Path) -> None:
     assert await asyncio.to_thread(is_listening, served[1])
     assert not is_listening(str(tmp_path / "none"))
-    left = tmp_path / "left"
-    left.write_text("")
-    assert not is_listening(str(left))
-    prepare_path(str(left))
-    assert not left.exists()
+    stale = tmp_path / "left"
+    stale.write_text("")
+    assert not is_listening(str(stale))
+    prepare_path(str(stale))
+    assert not stale.exists()
 
 
-def test_a_socket_that_cannot_be_is_said_in_a_sentence(tmp_path: pathlib.Path) -> None:
+def test_invalid_socket_path_is_reported(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot create the socket"):
         prepare_path(str(tmp_path / "file" / "socket"))
@@ -201,7 +202,7 @@ def test_a_socket_that_cannot_be_is_said_in_a_sentence(tmp_path: pathlib.Path) -
         prepare_path("/tmp/" + "x" * 120)
 
 
-# -- secrets of files ------------------------------------------------------------------------------------------------------
+# -- secrets from files ------------------------------------------------------------------------------------------------
 
 
 def write_pair(folder: pathlib.Path, number: int) -> tuple[bytes, bytes]:
@@ -224,18 +225,18 @@ def write_pair(folder: pathlib.Path, number: int) -> tuple[bytes, bytes]:
         ("kubernetes://x", None),
     ],
 )
-def test_names_say_which_files_a_secret_is_in(name: str, source: SecretFileSource | None) -> None:
+def test_parsing_of_secret_names(name: str, source: SecretFileSource | None) -> None:
     assert parse_secret_name(name) == source
 
 
 def chain_of(secrets: SecretCache, name: str) -> bytes:
-    held = secrets.get(name)
-    assert held is not None
-    found: bytes = secret_pb2.Secret.FromString(held.body).tls_certificate.certificate_chain.inline_bytes
-    return found
+    secret = secrets.get(name)
+    assert secret is not None
+    chain: bytes = secret_pb2.Secret.FromString(secret.body).tls_certificate.certificate_chain.inline_bytes
+    return chain
 
 
-def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: pathlib.Path) -> None:
+def test_files_are_watched_and_partial_updates_ignored(tmp_path: pathlib.Path) -> None:
     secrets = SecretCache()
     files = SecretFileWatcher(secrets)
     first, _ = write_pair(tmp_path, 1)
@@ -248,30 +249,30 @@ def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: path
     files.poll()
     assert chain_of(secrets, name) == first
     (tmp_path / "key.pem").write_bytes(new_key)
-    os.utime(tmp_path / "key.pem", ns=(1, 1))  # whatever the clock's grain
+    os.utime(tmp_path / "key.pem", ns=(1, 1))  # independent of the clock resolution
     files.poll()
     assert chain_of(secrets, name) == second
 
 
-async def test_files_are_looked_at_again_and_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_polled(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_files, "POLL_SECONDS", 0.0)
     secrets = SecretCache()
     files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
     files.watch(name)
-    following = asyncio.create_task(files.run())
+    task = asyncio.create_task(files.run())
     for number in range(3):
         (tmp_path / "root.pem").write_bytes(b"pem" * (number + 1))
-        wanted = build_root_secret(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
+        expected = build_root_secret(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
         async with asyncio.timeout(30):
-            while (held := secrets.get(name)) is None or held.body != wanted:
+            while (secret := secrets.get(name)) is None or secret.body != expected:
                 await asyncio.sleep(0)
-    following.cancel()
-    await asyncio.wait((following,))
-    assert following.cancelled()
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()
 
 
-def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_file_is_logged_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     files = SecretFileWatcher(SecretCache())
     name = f"file-root:{tmp_path}/root.pem"
     for _ in range(2):
@@ -282,18 +283,18 @@ def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplo
     ]
 
 
-@pytest.mark.parametrize("there", [(), (0,), (1, 3), (2,)])
-def test_roots_of_the_system_are_the_first_that_are_there(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, there: tuple[int, ...]
+@pytest.mark.parametrize("existing", [(), (0,), (1, 3), (2,)])
+def test_first_existing_system_bundle_is_used(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, existing: tuple[int, ...]
 ) -> None:
     bundles = tuple(str(tmp_path / str(number)) for number in range(4))
-    for number in there:
+    for number in existing:
         pathlib.Path(bundles[number]).write_text("")
     monkeypatch.setattr(secret_files, "SYSTEM_BUNDLES", bundles)
-    assert parse_secret_name("file-root:system") == SecretFileSource(roots=bundles[there[0] if there else 0])
+    assert parse_secret_name("file-root:system") == SecretFileSource(roots=bundles[existing[0] if existing else 0])
 
 
-def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:
+def test_file_created_later_is_read(tmp_path: pathlib.Path) -> None:
     secrets = SecretCache()
     files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
@@ -301,12 +302,14 @@ def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:
     assert secrets.get(name) is None
     (tmp_path / "root.pem").write_bytes(b"pem")
     files.poll()
-    held = secrets.get(name)
-    assert held is not None
-    assert held.body == build_root_secret(name, b"pem").SerializeToString(deterministic=True)
+    secret = secrets.get(name)
+    assert secret is not None
+    assert secret.body == build_root_secret(name, b"pem").SerializeToString(deterministic=True)
 
 
-def test_the_mounted_certificate_is_the_workloads_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mounted_certificate_becomes_the_default_secret(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "etc" / "certs"
     folder.mkdir(parents=True)
     chain, _ = write_pair(folder, 1)

@@ -1,4 +1,4 @@
-"""Names of the mesh, answered over DNS."""
+"""DNS answers for names of the mesh."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from testing.mesh.world import World, proxy
 V4, V6 = ipaddress.ip_address("10.96.0.1"), ipaddress.ip_address("fd00::1")
 SERVICE, TEXT = 33, 16
 TRIES = 50
-"""Ports that are tried: the one that is free for UDP may be taken for TCP by any connection of another test."""
+"""Number of ports to try. A port that is free for UDP may be in use for TCP by another test."""
 
 
 def query(name: str, kind: int = A, number: int = 7, size: int = 0) -> bytes:
-    """A query as resolvers send it; `size` adds EDNS."""
+    """Return a query as resolvers send it. `size` adds EDNS."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.strip(".").split(".")) + b"\0"
     edns = b"\0" + struct.pack(">HHIH", 41, size, 0, 0) if size else b""
     return (
@@ -46,46 +46,46 @@ def query(name: str, kind: int = A, number: int = 7, size: int = 0) -> bytes:
     )
 
 
-def read(answer: bytes) -> tuple[int, int, list[str]]:
-    """Number, code and addresses of an answer, as an independent reader of the records sees them."""
+def parse_answer(answer: bytes) -> tuple[int, int, list[str]]:
+    """Return the number, code and addresses of an answer, parsed independently."""
     number, flags, questions, answers, _, _ = struct.unpack_from(">HHHHHH", answer)
     assert flags & 0x8000
-    at = 12
+    offset = 12
     for _ in range(questions):
-        while answer[at]:
-            at += 1 + answer[at]
-        at += 5
-    found = []
+        while answer[offset]:
+            offset += 1 + answer[offset]
+        offset += 5
+    addresses = []
     for _ in range(answers):
-        assert answer[at : at + 2] == b"\xc0\x0c"
-        kind, _, _, size = struct.unpack_from(">HHIH", answer, at + 2)
-        found.append(
-            socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, answer[at + 12 : at + 12 + size])
+        assert answer[offset : offset + 2] == b"\xc0\x0c"
+        kind, _, _, size = struct.unpack_from(">HHIH", answer, offset + 2)
+        addresses.append(
+            socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, answer[offset + 12 : offset + 12 + size])
         )
-        at += 12 + size
-    assert at == len(answer)
-    return number, flags & 0xF, found
+        offset += 12 + size
+    assert offset == len(answer)
+    return number, flags & 0xF, addresses
 
 
 def table(search: tuple[str, ...] = (), **hosts: Any) -> LookupTable:
-    made = nds_pb2.NameTable()
-    made.table["books.shop.svc.cluster.local"].CopyFrom(
+    names = nds_pb2.NameTable()
+    names.table["books.shop.svc.cluster.local"].CopyFrom(
         nds_pb2.NameTable.NameInfo(
             ips=["10.96.0.1", "fd00::1"], registry="Kubernetes", shortname="books", namespace="shop"
         )
     )
-    made.table["carts.other.svc.cluster.local"].CopyFrom(
+    names.table["carts.other.svc.cluster.local"].CopyFrom(
         nds_pb2.NameTable.NameInfo(ips=["10.96.0.2"], registry="Kubernetes", shortname="carts", namespace="other")
     )
-    made.table["far.shop.svc.elsewhere"].CopyFrom(
+    names.table["far.shop.svc.elsewhere"].CopyFrom(
         nds_pb2.NameTable.NameInfo(ips=["10.96.0.3"], registry="Kubernetes", shortname="far", namespace="shop")
     )
-    made.table["*.wild.example"].ips.append("240.0.0.1")
-    made.table["Mixed.Example"].ips.extend(["bad", "240.0.0.2"])
-    made.table["empty.example"].ips.append("bad")
-    found = LookupTable("shop", "shop.svc.cluster.local", search)
-    found.update([made.SerializeToString()])
-    return found
+    names.table["*.wild.example"].ips.append("240.0.0.1")
+    names.table["Mixed.Example"].ips.extend(["bad", "240.0.0.2"])
+    names.table["empty.example"].ips.append("bad")
+    lookup_table = LookupTable("shop", "shop.svc.cluster.local", search)
+    lookup_table.update([names.SerializeToString()])
+    return lookup_table
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def table(search: tuple[str, ...] = (), **hosts: Any) -> LookupTable:
         ("books.shop.", "10.96.0.1"),
         ("books.shop.svc.", "10.96.0.1"),
         ("carts.other.", "10.96.0.2"),
-        ("carts.", None),  # a short name is that of the own namespace
-        ("far.", None),  # nor of another domain
+        ("carts.", None),  # short names resolve in the local namespace
+        ("far.", None),  # and only in the local domain
         ("far.shop.svc.elsewhere.", "10.96.0.3"),
         ("a.wild.example.", "240.0.0.1"),
         ("a.b.wild.example.", "240.0.0.1"),
@@ -107,18 +107,18 @@ def table(search: tuple[str, ...] = (), **hosts: Any) -> LookupTable:
         ("unknown.", None),
     ],
 )
-def test_names_are_found_whole_short_and_under_wildcards(name: str, first: str | None) -> None:
-    found = table().find(name)
-    assert (str(found[0]) if found else None) == first
+def test_lookup_by_full_short_and_wildcard_names(name: str, first: str | None) -> None:
+    addresses = table().find(name)
+    assert (str(addresses[0]) if addresses else None) == first
 
 
-def test_a_name_with_the_suffix_of_the_resolver_is_found_at_once() -> None:
+def test_lookup_strips_search_domains() -> None:
     names = table(("shop.svc.cluster.local", "svc.cluster.local"))
     assert names.find("mixed.example.shop.svc.cluster.local.") == (ipaddress.ip_address("240.0.0.2"),)
     assert names.find("unknown.shop.svc.cluster.local.") is None
 
 
-def test_a_table_that_is_none_is_refused_and_the_old_one_stays() -> None:
+def test_invalid_table_is_rejected_and_the_old_one_stays() -> None:
     names = table()
     with pytest.raises(ValueError, match="invalid name table"):
         names.update([b"\xff"])
@@ -127,39 +127,42 @@ def test_a_table_that_is_none_is_refused_and_the_old_one_stays() -> None:
     assert not LookupTable("shop", "").is_populated
 
 
-def test_an_answer_has_the_addresses_of_the_family_that_is_asked_for() -> None:
+def test_answer_holds_addresses_of_the_queried_family() -> None:
     for kind, address in ((A, "10.96.0.1"), (AAAA, "fd00::1")):
         question = parse_query(query("Books.Shop", kind))
         assert question.name == "books.shop."
-        assert read(build_answer(question, (V4, V6), 512)) == (7, 0, [address])
-    assert read(build_answer(parse_query(query("books", AAAA)), (V4,), 512)) == (7, 0, [])  # the name exists
+        assert parse_answer(build_answer(question, (V4, V6), 512)) == (7, 0, [address])
+    assert parse_answer(build_answer(parse_query(query("books", AAAA)), (V4,), 512)) == (7, 0, [])  # the name exists
 
 
-def test_an_answer_that_does_not_fit_is_marked_as_cut() -> None:
+def test_oversized_answer_is_truncated() -> None:
     addresses = tuple(ipaddress.ip_address(f"10.0.{number >> 8}.{number & 255}") for number in range(500))
-    short = build_answer(parse_query(query("books")), addresses, 512)
-    assert len(short) <= 512
-    assert struct.unpack_from(">H", short, 2)[0] & 0x0200
-    whole = build_answer(parse_query(query("books", size=65000)), addresses, 65000)
-    assert len(read(whole)[2]) == 500
+    truncated = build_answer(parse_query(query("books")), addresses, 512)
+    assert len(truncated) <= 512
+    assert struct.unpack_from(">H", truncated, 2)[0] & 0x0200
+    full = build_answer(parse_query(query("books", size=65000)), addresses, 65000)
+    assert len(parse_answer(full)[2]) == 500
     assert parse_query(query("books", size=65000)).max_size == 65000
-    assert truncate(whole, 65000) == whole
-    headless = truncate(whole, 512)
-    assert struct.unpack_from(">HHHH", headless)[1:] == (struct.unpack_from(">H", whole, 2)[0] | 0x0200, 1, 0)
+    assert truncate(full, 65000) == full
+    cut = truncate(full, 512)
+    assert struct.unpack_from(">HHHH", cut)[1:] == (struct.unpack_from(">H", full, 2)[0] | 0x0200, 1, 0)
 
 
-def test_answers_byte_for_byte() -> None:
+def test_encoding_of_answers() -> None:
     question = query("a.b", AAAA)
-    head, asked = b"\0\7\x85\x80\0\1\0\1\0\0\0\0", question[12:]
+    head, question_section = b"\0\7\x85\x80\0\1\0\1\0\0\0\0", question[12:]
     record = b"\xc0\x0c\0\x1c\0\1\0\0\0\x1e\0\x10" + V6.packed
-    assert build_answer(parse_query(question), (V4, V6), 512) == head + asked + record
-    assert build_answer(parse_query(question), (V6,), len(head + asked + record)) == head + asked + record
+    assert build_answer(parse_query(question), (V4, V6), 512) == head + question_section + record
     assert (
-        build_answer(parse_query(question), (V6,), len(head + asked + record) - 1)
-        == b"\0\7\x87\x80\0\1" + bytes(6) + asked
+        build_answer(parse_query(question), (V6,), len(head + question_section + record))
+        == head + question_section + record
     )
-    quiet = question[:2] + bytes(2) + question[4:]  # of who does not want recursion
-    assert build_answer(parse_query(quiet), (), 512) == b"\0\7\x84\x80\0\1" + bytes(6) + asked
+    assert (
+        build_answer(parse_query(question), (V6,), len(head + question_section + record) - 1)
+        == b"\0\7\x87\x80\0\1" + bytes(6) + question_section
+    )
+    non_recursive = question[:2] + bytes(2) + question[4:]  # without recursion desired
+    assert build_answer(parse_query(non_recursive), (), 512) == b"\0\7\x84\x80\0\1" + bytes(6) + question_section
     assert build_error(question, SERVER_FAILURE) == b"\0\7\x80\2" + bytes(8)
     assert build_error(question[:2], FORMAT_ERROR) == b"\0\7\x80\1" + bytes(8)
     assert build_error(question[:1], FORMAT_ERROR) == b""
@@ -178,7 +181,7 @@ def test_answers_byte_for_byte() -> None:
         (query("x" * 63), DnsQuestion(7, 0x100, "x" * 63 + ".", A, query("x" * 63)[12:], 512)),
     ],
 )
-def test_questions_are_read_whole(message: bytes, expected: DnsQuestion) -> None:
+def test_parsing_of_queries(message: bytes, expected: DnsQuestion) -> None:
     assert parse_query(message) == expected
 
 
@@ -189,33 +192,33 @@ def test_questions_are_read_whole(message: bytes, expected: DnsQuestion) -> None
         b"\0",
         query("a")[:-1],
         query("a")[:13],
-        b"\0\1\x80\0" + query("a")[4:],  # an answer
+        b"\0\1\x80\0" + query("a")[4:],  # a response
         b"\0\1\1\0\0\2" + query("a")[6:],  # two questions
-        query("a")[:2] + b"\x08\0" + query("a")[4:],  # an operation that is no query
+        query("a")[:2] + b"\x08\0" + query("a")[4:],  # an opcode other than query
         query("a")[:7] + b"\1" + query("a")[8:],  # with an answer
         query("a")[:9] + b"\1" + query("a")[10:],  # with an authority
-        query("a", size=512)[:-9],  # without its end
+        query("a", size=512)[:-9],  # truncated
         query("a")[:12] + b"\xc0\x0c\0\1\0\1",  # a compressed name
     ],
 )
-def test_what_is_no_question_is_refused(message: bytes) -> None:
+def test_invalid_query_is_rejected(message: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         parse_query(message)
 
 
-def test_resolvers_are_those_of_resolv_conf() -> None:
+def test_parsing_of_resolv_conf() -> None:
     text = "# here\nnameserver 10.0.0.10\nnameserver fd00::10\nsearch a.b\nsearch shop.svc c\noptions ndots:5\n\nnameserver\n"
     assert parse_resolv_conf(text) == Resolvers((("10.0.0.10", 53), ("fd00::10", 53)), ("shop.svc", "c"))
 
 
 class Counts:
-    """Counts what the server observes."""
+    """Counts queries and forwards."""
 
     def __init__(self) -> None:
-        self.asked = self.forwarded = self.failed = 0
+        self.received = self.forwarded = self.failed = 0
 
     def dns_query_received(self) -> None:
-        self.asked += 1
+        self.received += 1
 
     def dns_query_forwarded(self) -> None:
         self.forwarded += 1
@@ -225,7 +228,7 @@ class Counts:
 
 
 class Resolver(asyncio.DatagramProtocol):
-    """Another server: answers every question with its first two bytes, a mark and the question."""
+    """An upstream resolver. It replies with the ID, a mark and the question."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -257,30 +260,30 @@ async def resolver() -> AsyncIterator[tuple[str, int]]:
 
 
 async def started(server: DnsServer) -> DnsServer:
-    """A server at a port that was free for UDP when it took it; where somebody else has it for TCP, at another one."""
-    for left in reversed(range(TRIES)):
+    """Start a server on a free port. A port free for UDP may be in use for TCP, so try several."""
+    for tries_left in reversed(range(TRIES)):
         try:
             await server.start("127.0.0.1", 0)
             break
         except StartError:
-            if not left:
+            if not tries_left:
                 raise
     return server
 
 
 async def ask_udp(server: DnsServer, message: bytes) -> bytes:
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bytes] = loop.create_future()
+    response: asyncio.Future[bytes] = loop.create_future()
 
     class Client(asyncio.DatagramProtocol):
         def datagram_received(self, data: bytes, addr: Any) -> None:
-            answer.set_result(data)
+            response.set_result(data)
 
     transport, _ = await loop.create_datagram_endpoint(Client, remote_addr=server.address)
     transport.sendto(message)
     try:
         async with asyncio.timeout(20):
-            return await answer
+            return await response
     finally:
         transport.close()
 
@@ -290,50 +293,50 @@ async def ask_tcp(server: DnsServer, *messages: bytes) -> list[bytes]:
     for message in messages:
         writer.write(struct.pack(">H", len(message)) + message)
     async with asyncio.timeout(20):
-        found = [await reader.readexactly(struct.unpack(">H", await reader.readexactly(2))[0]) for _ in messages]
+        responses = [await reader.readexactly(struct.unpack(">H", await reader.readexactly(2))[0]) for _ in messages]
     writer.close()
-    return found
+    return responses
 
 
-async def test_names_of_the_mesh_are_answered_and_others_go_on(resolver: tuple[str, int]) -> None:
+async def test_mesh_names_are_answered_and_others_forwarded(resolver: tuple[str, int]) -> None:
     counts = Counts()
     server = await started(DnsServer(table(), (resolver,), 5, counts))
-    assert read(await ask_udp(server, query("books"))) == (7, 0, ["10.96.0.1"])
+    assert parse_answer(await ask_udp(server, query("books"))) == (7, 0, ["10.96.0.1"])
     assert counts.forwarded == 0
     for other in (query("elsewhere.example"), query("books", TEXT), query("books", SERVICE)):
         assert await ask_udp(server, other) == other[:2] + b"\x81\x80" + other[4:]
-    assert (counts.asked, counts.forwarded, counts.failed) == (4, 3, 0)
-    answers = await ask_tcp(server, query("books"), query("elsewhere.example"))
-    assert read(answers[0])[2] == ["10.96.0.1"]
-    assert answers[1][2:4] == b"\x81\x80"
+    assert (counts.received, counts.forwarded, counts.failed) == (4, 3, 0)
+    responses = await ask_tcp(server, query("books"), query("elsewhere.example"))
+    assert parse_answer(responses[0])[2] == ["10.96.0.1"]
+    assert responses[1][2:4] == b"\x81\x80"
     await server.stop()
 
 
-async def test_without_a_table_every_question_goes_on(resolver: tuple[str, int]) -> None:
+async def test_all_queries_are_forwarded_without_a_table(resolver: tuple[str, int]) -> None:
     server = await started(DnsServer(LookupTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts()))
     assert (await ask_udp(server, query("books")))[2:4] == b"\x81\x80"
     await server.stop()
 
 
-async def test_a_question_that_nobody_answers_fails(resolver: tuple[str, int]) -> None:
+async def test_query_without_resolvers_fails(resolver: tuple[str, int]) -> None:
     counts = Counts()
     server = await started(DnsServer(table(), (), 5, counts))
-    assert read(await ask_udp(server, query("elsewhere.example"))) == (7, 2, [])
-    assert read(await ask_udp(server, b"\0\7no question")) == (7, 1, [])
+    assert parse_answer(await ask_udp(server, query("elsewhere.example"))) == (7, 2, [])
+    assert parse_answer(await ask_udp(server, b"\0\7no question")) == (7, 1, [])
     assert counts.failed == 1
     await server.stop()
 
 
-async def test_the_next_resolver_is_asked_when_the_first_is_away(resolver: tuple[str, int]) -> None:
+async def test_unreachable_resolver_fails_over(resolver: tuple[str, int]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
-        gone = closed.getsockname()
-    server = await started(DnsServer(table(), (gone, resolver), 5, Counts()))
+        unreachable = closed.getsockname()
+    server = await started(DnsServer(table(), (unreachable, resolver), 5, Counts()))
     assert (await ask_udp(server, query("elsewhere.example")))[2:4] == b"\x81\x80"
     await server.stop()
 
 
-async def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
+async def test_occupied_port_is_reported() -> None:
     first = await started(DnsServer(table(), (), 5, Counts()))
     with pytest.raises(StartError, match=r"cannot start the DNS server on 127\.0\.0\.1:"):
         await DnsServer(table(), (), 5, Counts()).start(*first.address)
@@ -355,8 +358,8 @@ async def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
         ("x.example.com", A, ["240.1.0.1"]),
     ],
 )
-async def test_what_the_control_plane_says_is_answered(name: str, kind: int, addresses: list[str]) -> None:
-    """A Service of both families, a headless one, the pods of its StatefulSet, and a ServiceEntry, by whole and short names."""
+async def test_names_of_the_control_plane_are_answered(name: str, kind: int, addresses: list[str]) -> None:
+    """Resolve a dual-stack Service, a headless one, its StatefulSet pods and a ServiceEntry by full and short names."""
     port = "{name: tcp, port: 90}"
     ports = f"ports: [{port}]"
     world = World(environ={"ISTIO_DUAL_STACK": "true"})
@@ -386,20 +389,20 @@ async def test_what_the_control_plane_says_is_answered(name: str, kind: int, add
         proxy("sidecar", "web-0", "b", "10.9.0.1", {}, DNS_CAPTURE="true"), ips=("10.9.0.1", "fd00::9")
     )
     (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
-    told = LookupTable("b", "b.svc.cluster.local")
-    told.update([any_pb2.Any.FromString(resource.any).value])
-    server = await started(DnsServer(told, (), 5, Counts()))
-    _, code, found = read(await ask_udp(server, query(name, kind)))
-    assert (code, sorted(found)) == (0, addresses)
+    lookup_table = LookupTable("b", "b.svc.cluster.local")
+    lookup_table.update([any_pb2.Any.FromString(resource.any).value])
+    server = await started(DnsServer(lookup_table, (), 5, Counts()))
+    _, code, resolved = parse_answer(await ask_udp(server, query(name, kind)))
+    assert (code, sorted(resolved)) == (0, addresses)
     await server.stop()
 
 
 @pytest.mark.parametrize("length", [20, 4, 0])
-def test_an_answer_that_is_too_long_for_udp_is_its_question_marked_as_cut(length: int) -> None:
+def test_truncation_keeps_header_and_question(length: int) -> None:
     question = query("books.shop.svc.cluster.local", number=9)
     head, name = struct.pack(">HHHHHH", 9, 0x8580, 1, 2, 3, 4), question[12:]
-    whole = head + name + bytes(length)
-    assert truncate(whole, len(whole)) == whole
-    assert truncate(whole, len(whole) - 1) == struct.pack(">HHHHHH", 9, 0x8780, 1, 0, 0, 0) + name
+    message = head + name + bytes(length)
+    assert truncate(message, len(message)) == message
+    assert truncate(message, len(message) - 1) == struct.pack(">HHHHHH", 9, 0x8780, 1, 0, 0, 0) + name
     error = struct.pack(">HHHHHH", 9, 0x8182, 0, 1, 1, 1) + bytes(length)
     assert truncate(error, 11) == struct.pack(">HHHHHH", 9, 0x8382, 0, 0, 0, 0)

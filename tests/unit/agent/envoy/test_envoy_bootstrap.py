@@ -1,4 +1,4 @@
-"""The whole bootstrap of an Envoy, as the agent writes it: what is not in it Envoy does not do."""
+"""The complete Envoy bootstrap that the agent writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import build_address, build_cluster, split_address
 from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap
-from tests.unit.agent.envoy.test_proxy_bootstrap import SETTINGS, facts
+from tests.unit.agent.envoy.test_proxy_bootstrap import SETTINGS, make_context
 
 TYPE = "type.googleapis.com/envoy."
 HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -21,7 +21,7 @@ HTTP2 = {
         },
     }
 }
-DISCOVERED = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
+ADS_SOURCE = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
 CONFIG = {"zipkinAddress": "zipkin.istio-system:9411", "envoyMetricsService": {"address": "10.0.0.9:15001"}}
 
 
@@ -40,16 +40,16 @@ def cluster(name: str, kind: str, address: dict[str, Any], **more: Any) -> dict[
     }
 
 
-def listener(port: int, statistics: str, match: dict[str, str], to: str, timeout: str) -> dict[str, Any]:
+def listener(port: int, stat_prefix: str, match: dict[str, str], target: str, timeout: str) -> dict[str, Any]:
     manager = {
         "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": statistics,
+        "stat_prefix": stat_prefix,
         "route_config": {
             "virtual_hosts": [
                 {
                     "name": "backend",
                     "domains": ["*"],
-                    "routes": [{"match": match, "route": {"cluster": to, "timeout": timeout}}],
+                    "routes": [{"match": match, "route": {"cluster": target, "timeout": timeout}}],
                 }
             ]
         },
@@ -69,10 +69,10 @@ def listener(port: int, statistics: str, match: dict[str, str], to: str, timeout
     }
 
 
-def test_the_whole_bootstrap_of_a_sidecar() -> None:
-    built = build_proxy_bootstrap(facts(CONFIG, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
-    statistics = built.pop("stats_config")
-    assert built == {
+def test_sidecar_bootstrap() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(CONFIG, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
+    statistics = bootstrap.pop("stats_config")
+    assert bootstrap == {
         "node": {
             "id": "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local",
             "cluster": "web.shop",
@@ -110,8 +110,8 @@ def test_the_whole_bootstrap_of_a_sidecar() -> None:
                 "set_node_on_first_message_only": True,
                 "grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}],
             },
-            "cds_config": DISCOVERED,
-            "lds_config": DISCOVERED,
+            "cds_config": ADS_SOURCE,
+            "lds_config": ADS_SOURCE,
         },
         "layered_runtime": {
             "layers": [
@@ -196,9 +196,9 @@ def test_the_whole_bootstrap_of_a_sidecar() -> None:
     ]
 
 
-def test_a_pod_without_more_has_nothing_more() -> None:
-    built = build_proxy_bootstrap(facts(), SETTINGS)
-    assert list(built) == [
+def test_minimal_bootstrap_sections() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(), SETTINGS)
+    assert list(bootstrap) == [
         "node",
         "bootstrap_extensions",
         "admin",
@@ -207,7 +207,7 @@ def test_a_pod_without_more_has_nothing_more() -> None:
         "static_resources",
         "stats_config",
     ]
-    assert [each["name"] for each in built["static_resources"]["clusters"]] == [
+    assert [cluster_config["name"] for cluster_config in bootstrap["static_resources"]["clusters"]] == [
         "xds-grpc",
         "sds-grpc",
         "prometheus_stats",
@@ -225,7 +225,7 @@ def test_a_pod_without_more_has_nothing_more() -> None:
         ("a.1", "STRICT_DNS"),
     ],
 )
-def test_a_name_is_looked_up_and_an_address_is_not(host: str, kind: str) -> None:
+def test_cluster_type_by_host(host: str, kind: str) -> None:
     assert build_cluster("a", at(host, 1), http2=False) == cluster("a", kind, at(host, 1))
 
 
@@ -241,7 +241,7 @@ def test_a_name_is_looked_up_and_an_address_is_not(host: str, kind: str) -> None
         ("a:x", None),
     ],
 )
-def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int] | None) -> None:
+def test_parsing_of_addresses(text: str, address: tuple[str, int] | None) -> None:
     if address is None:
         with pytest.raises(ValueError, match="is not host:port"):
             split_address(text)

@@ -1,4 +1,4 @@
-"""How a proxy ends, and what the command line says where it cannot begin."""
+"""Draining of Envoy, memory release, and errors of the command line."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ pytestmark = pytest.mark.slow
 
 
 class Envoy:
-    """Connections as a test sets them, one answer after the other; None does not answer."""
+    """Envoy with prepared connection counts. None stands for no response."""
 
-    def __init__(self, *answers: int | None) -> None:
-        self.answers, self.posts, self.slept = list(answers), list[str](), list[float]()
+    def __init__(self, *counts: int | None) -> None:
+        self.counts, self.posts, self.sleeps = list(counts), list[str](), list[float]()
 
     async def post(self, path: str) -> None:
         self.posts.append(path)
 
     async def stats(self, regex: str) -> dict[str, int]:
-        answer = self.answers.pop(0)
-        if answer is None:
+        count = self.counts.pop(0)
+        if count is None:
             raise AdminError("away")
-        return {"listener.0.0.0.0_15006.downstream_cx_active": answer}
+        return {"listener.0.0.0.0_15006.downstream_cx_active": count}
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
 
     async def drain(self, kind: str = "sidecar", until_empty: bool = False) -> None:
         await drain(self, kind, 5.0, 2.0, until_empty, (15021, 15090), self.sleep)
 
 
-async def test_a_sidecar_drains_what_comes_in_for_a_while() -> None:
+async def test_sidecar_drains_inbound_listeners() -> None:
     envoy = Envoy()
     await envoy.drain()
     assert envoy.posts == ["drain_listeners?inboundonly&graceful&skip_exit"]
-    assert envoy.slept == [5.0]
+    assert envoy.sleeps == [5.0]
 
 
-def test_a_gateway_drains_everything() -> None:
+def test_gateway_drains_all_listeners() -> None:
     assert drain_path("router") == drain_path("waypoint") == "drain_listeners?graceful&skip_exit"
 
 
-async def test_or_it_waits_until_no_connection_is_left() -> None:
+async def test_drain_until_empty_waits_for_connections() -> None:
     envoy = Envoy(3, 1, None, 0)
     await envoy.drain(until_empty=True)
-    assert envoy.answers == []
-    assert envoy.slept == [2.0, 1.0, 1.0, 1.0]
+    assert envoy.counts == []
+    assert envoy.sleeps == [2.0, 1.0, 1.0, 1.0]
 
 
-async def test_an_envoy_that_does_not_answer_is_not_waited_for_without_end() -> None:
+async def test_drain_gives_up_on_an_unresponsive_envoy() -> None:
     envoy = Envoy(*[None] * MAX_FAILURES)
     await envoy.drain(until_empty=True)
-    assert envoy.answers == []
+    assert envoy.counts == []
 
 
-def test_connections_that_are_the_proxys_own_do_not_count() -> None:
+def test_internal_connections_are_excluded() -> None:
     stats = {
         "listener.0.0.0.0_15006.downstream_cx_active": 2,
         "listener.0.0.0.0_15006.worker_0.downstream_cx_active": 2,
@@ -86,7 +86,7 @@ def mapping(perms: str, inode: int, rss: int, anonymous: int = 0, dirty: int = 0
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "is_clean"),
     [
         (mapping("r-xp", 7, 1000), True),
         (mapping("r--p", 7, 1000), True),
@@ -97,11 +97,11 @@ def mapping(perms: str, inode: int, rss: int, anonymous: int = 0, dirty: int = 0
         (mapping("r-xp", 7, 100), False),
     ],
 )
-def test_only_pages_that_are_as_in_their_file_are_given_back(text: str, found: bool) -> None:
-    assert list(clean_mappings(text)) == ([(0x1000, 0x100000)] if found else [])
+def test_only_clean_file_pages_are_released(text: str, is_clean: bool) -> None:
+    assert list(clean_mappings(text)) == ([(0x1000, 0x100000)] if is_clean else [])
 
 
-def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
+def test_released_memory_remains_readable(tmp_path: pathlib.Path) -> None:
     content = bytes(range(256)) * 4096
     (tmp_path / "file").write_bytes(content)
     with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -123,9 +123,7 @@ def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
         (["request", "GET", "stats", "--debug-port", "1"], 1, "Error: GET http://localhost:1/stats: "),
     ],
 )
-def test_the_command_line_says_what_is_wrong(
-    argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_line_errors(argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert pilot_agent.main(argv) == status
     assert text in capsys.readouterr().err
 
@@ -152,9 +150,7 @@ pilot-agent request: send a request to Envoy's admin port
         ),
     ],
 )
-def test_what_the_help_of_a_command_says(
-    command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_help(command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert pilot_agent.main([command, word]) == 0
     assert capsys.readouterr() == (usage, "")
 
@@ -163,11 +159,11 @@ def test_what_the_help_of_a_command_says(
     ("argv", "kind"),
     [([], "sidecar"), (["router"], "router"), (["--concurrency", "3"], "sidecar"), (["waypoint"], "waypoint")],
 )
-def test_the_type_of_a_proxy_is_the_first_word(monkeypatch: pytest.MonkeyPatch, argv: list[str], kind: str) -> None:
-    ran = list[str]()
-    monkeypatch.setattr(agent_run, "run", lambda kind, settings, environ: ran.append(kind) or 0)
+def test_first_argument_is_the_proxy_type(monkeypatch: pytest.MonkeyPatch, argv: list[str], kind: str) -> None:
+    kinds = list[str]()
+    monkeypatch.setattr(agent_run, "run", lambda kind, settings, environ: kinds.append(kind) or 0)
     assert pilot_agent.main(["proxy", *argv]) == 0
-    assert ran == [kind]
+    assert kinds == [kind]
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["proxy", "--help"], ["version"], ["collateral"]])
@@ -194,13 +190,11 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
         ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: unknown algorithm 'DSA'"),
     ],
 )
-def test_an_agent_that_cannot_start_says_why_in_one_sentence(
-    environ: dict[str, str], text: str, tmp_path: pathlib.Path
-) -> None:
+def test_start_failure_is_one_sentence(environ: dict[str, str], text: str, tmp_path: pathlib.Path) -> None:
     root, port = str(pathlib.Path(__file__).parents[4]), str(free_port())
     environ = {name: value.replace("PORT", port) for name, value in environ.items()}
     command = [sys.executable, "-m", "pilot.cli.pilot_agent", "proxy", "sidecar", "--log_output_level", "all:none"]
-    ended = subprocess.run(
+    result = subprocess.run(
         command,
         env={"PYTHONPATH": root, "INSTANCE_IP": "127.0.0.1", **environ},
         cwd=tmp_path,
@@ -208,6 +202,6 @@ def test_an_agent_that_cannot_start_says_why_in_one_sentence(
         text=True,
         timeout=60,
     )
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert text in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert (result.returncode, result.stdout) == (1, "")
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr

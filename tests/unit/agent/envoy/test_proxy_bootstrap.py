@@ -1,4 +1,4 @@
-"""Envoy's bootstrap and command line, from the facts of a pod."""
+"""Envoy's bootstrap and command line, from the context of a pod."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pilot.settings.parse import load_sections
 SETTINGS = AgentSettings()
 
 
-def facts(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
+def make_context(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
     effective = build_proxy_config([("test", config or {})])
-    made = ProxyContext(
+    context = ProxyContext(
         type="sidecar",
         name="web-1",
         namespace="shop",
@@ -37,35 +37,35 @@ def facts(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
         config=effective.config,
         config_fields=effective.fields,
     )
-    return dataclasses.replace(made, **changes)
+    return dataclasses.replace(context, **changes)
 
 
-def clusters(built: dict[str, Any]) -> dict[str, Any]:
-    return {c["name"]: c for c in built["static_resources"]["clusters"]}
+def clusters(bootstrap: dict[str, Any]) -> dict[str, Any]:
+    return {c["name"]: c for c in bootstrap["static_resources"]["clusters"]}
 
 
-def test_envoy_finds_the_agent_on_its_sockets_and_ports() -> None:
-    built = build_proxy_bootstrap(
-        facts({"proxyAdminPort": 15300, "statusPort": 15320, "configPath": "./etc/other"}), SETTINGS
+def test_clusters_point_to_the_agents_sockets_and_ports() -> None:
+    bootstrap = build_proxy_bootstrap(
+        make_context({"proxyAdminPort": 15300, "statusPort": 15320, "configPath": "./etc/other"}), SETTINGS
     )
     addresses = {
         name: c["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
-        for name, c in clusters(built).items()
+        for name, c in clusters(bootstrap).items()
     }
     assert addresses["xds-grpc"] == {"pipe": {"path": "./etc/other/XDS"}}
     assert addresses["sds-grpc"] == {"pipe": {"path": "./var/run/secrets/workload-spiffe-uds/socket"}}
     assert addresses["agent"] == {"socket_address": {"address": "127.0.0.1", "port_value": 15320}}
     assert addresses["prometheus_stats"] == {"socket_address": {"address": "127.0.0.1", "port_value": 15300}}
-    assert built["admin"]["address"] == addresses["prometheus_stats"]
+    assert bootstrap["admin"]["address"] == addresses["prometheus_stats"]
 
 
-def test_the_node_says_what_the_control_plane_asks_for() -> None:
-    found = facts(
+def test_node_metadata() -> None:
+    context = make_context(
         {"concurrency": 3, "meshId": "m"},
         metadata={"CLUSTER_ID": "west", "WORKLOAD_NAME": "web"},
         addresses=("10.0.0.1", "fd00::1"),
     )
-    node = build_proxy_bootstrap(found, SETTINGS)["node"]
+    node = build_proxy_bootstrap(context, SETTINGS)["node"]
     assert node["id"] == "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"
     assert node["cluster"] == "web.shop"
     expected = {
@@ -101,19 +101,21 @@ def test_the_node_says_what_the_control_plane_asks_for() -> None:
         ({"serviceCluster": None, "tracingServiceName": "CANONICAL_NAME_AND_NAMESPACE"}, (), {"app": "a"}, "a.shop"),
     ],
 )
-def test_the_nodes_cluster(
-    config: dict[str, Any], flags: tuple[str, ...], labels: dict[str, str], expected: str
-) -> None:
+def test_node_cluster(config: dict[str, Any], flags: tuple[str, ...], labels: dict[str, str], expected: str) -> None:
     assert (
-        build_agent_node(facts(config, labels=labels), load_sections(AgentSettings(), flags, {}).settings).cluster
+        build_agent_node(
+            make_context(config, labels=labels), load_sections(AgentSettings(), flags, {}).settings
+        ).cluster
         == expected
     )
 
 
-def test_readiness_and_statistics_are_listeners_of_envoy() -> None:
-    built = build_proxy_bootstrap(facts(), load_sections(AgentSettings(), (), {"ENVOY_STATUS_PORT": "16021"}).settings)
+def test_readiness_and_stats_listeners() -> None:
+    bootstrap = build_proxy_bootstrap(
+        make_context(), load_sections(AgentSettings(), (), {"ENVOY_STATUS_PORT": "16021"}).settings
+    )
     routes = {}
-    for listener in built["static_resources"]["listeners"]:
+    for listener in bootstrap["static_resources"]["listeners"]:
         manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
         port = listener["address"]["socket_address"]["port_value"]
         (route,) = manager["route_config"]["virtual_hosts"][0]["routes"]
@@ -124,24 +126,26 @@ def test_readiness_and_statistics_are_listeners_of_envoy() -> None:
     }
 
 
-def test_readiness_may_be_asked_for_with_the_proxy_protocol() -> None:
+def test_readiness_listener_accepts_the_proxy_protocol() -> None:
     for text, expected in (("true", ["envoy.filters.listener.proxy_protocol"]), ("false", [])):
         settings = load_sections(AgentSettings(), (), {"ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": text}).settings
-        listeners = build_proxy_bootstrap(facts(), settings)["static_resources"]["listeners"]
-        found = {
-            at["address"]["socket_address"]["port_value"]: [f["name"] for f in at.get("listener_filters", ())]
-            for at in listeners
+        listeners = build_proxy_bootstrap(make_context(), settings)["static_resources"]["listeners"]
+        filters = {
+            listener["address"]["socket_address"]["port_value"]: [
+                listener_filter["name"] for listener_filter in listener.get("listener_filters", ())
+            ]
+            for listener in listeners
         }
-        assert found == {15021: expected, 15090: []}
+        assert filters == {15021: expected, 15090: []}
 
 
-def test_a_pod_of_ipv6_listens_on_ipv6() -> None:
-    built = build_proxy_bootstrap(facts(addresses=("fd00::1",)), SETTINGS)
-    assert built["admin"]["address"]["socket_address"]["address"] == "::1"
+def test_ipv6_pod_listens_on_ipv6() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(addresses=("fd00::1",)), SETTINGS)
+    assert bootstrap["admin"]["address"]["socket_address"]["address"] == "::1"
     assert {
-        listener["address"]["socket_address"]["address"] for listener in built["static_resources"]["listeners"]
+        listener["address"]["socket_address"]["address"] for listener in bootstrap["static_resources"]["listeners"]
     } == {"::"}
-    assert "v6" in build_arguments(facts(addresses=("fd00::1",)), SETTINGS)
+    assert "v6" in build_arguments(make_context(addresses=("fd00::1",)), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +156,11 @@ def test_a_pod_of_ipv6_listens_on_ipv6() -> None:
         ({}, {}),
     ],
 )
-def test_the_locality_is_that_of_a_label(labels: dict[str, str], expected: dict[str, str]) -> None:
+def test_locality_comes_from_a_label(labels: dict[str, str], expected: dict[str, str]) -> None:
     assert build_locality(labels) == expected
 
 
-def test_runtime_values_win_over_built_in_ones_and_empty_ones_remove_them() -> None:
+def test_runtime_values_override_or_remove_defaults() -> None:
     assert build_runtime({"a": "true", "b": "1.5"}) == {
         "re2.max_program_size.error_level": 32768,
         "a": True,
@@ -165,99 +169,101 @@ def test_runtime_values_win_over_built_in_ones_and_empty_ones_remove_them() -> N
     assert build_runtime({"re2.max_program_size.error_level": ""}) == {}
 
 
-def test_servers_that_the_proxy_config_names_are_clusters() -> None:
+def test_proxy_config_servers_become_clusters() -> None:
     config = {
         "tracing": {"zipkin": {"address": "zipkin.istio-system:9411"}},
         "envoyMetricsService": {"address": "10.0.0.9:15001"},
         "envoyAccessLogService": {"address": "als:15002"},
     }
-    built = build_proxy_bootstrap(facts(config), SETTINGS)
-    assert {"zipkin", "envoy_metrics_service", "envoy_accesslog_service"} <= clusters(built).keys()
-    assert clusters(built)["zipkin"]["type"] == "STRICT_DNS"
-    assert built["stats_sinks"][0]["typed_config"]["grpc_service"] == {
+    bootstrap = build_proxy_bootstrap(make_context(config), SETTINGS)
+    assert {"zipkin", "envoy_metrics_service", "envoy_accesslog_service"} <= clusters(bootstrap).keys()
+    assert clusters(bootstrap)["zipkin"]["type"] == "STRICT_DNS"
+    assert bootstrap["stats_sinks"][0]["typed_config"]["grpc_service"] == {
         "envoy_grpc": {"cluster_name": "envoy_metrics_service"}
     }
 
 
-def test_a_proxy_that_discovers_itself_has_its_own_cluster() -> None:
-    built = build_proxy_bootstrap(facts(metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
-    assert clusters(built)["local_cluster"]["type"] == "EDS"
-    assert built["cluster_manager"] == {"local_cluster_name": "local_cluster"}
+def test_self_discovery_adds_the_local_cluster() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
+    assert clusters(bootstrap)["local_cluster"]["type"] == "EDS"
+    assert bootstrap["cluster_manager"] == {"local_cluster_name": "local_cluster"}
 
 
-def test_an_address_that_is_none_is_named() -> None:
+def test_invalid_address_is_named() -> None:
     with pytest.raises(ValueError, match="ProxyConfig: the address of zipkin: 'nowhere' is not host:port"):
-        build_proxy_bootstrap(facts({"tracing": {"zipkin": {"address": "nowhere"}}}), SETTINGS)
+        build_proxy_bootstrap(make_context({"tracing": {"zipkin": {"address": "nowhere"}}}), SETTINGS)
 
 
-def test_a_service_with_tls_is_refused_rather_than_called_in_plain_text() -> None:
+def test_service_with_tls_is_rejected() -> None:
     config = {"envoyMetricsService": {"address": "a:1", "tlsSettings": {"mode": "MUTUAL"}}}
     with pytest.raises(ValueError, match="envoy_metrics_service with TLS is not supported"):
-        build_proxy_bootstrap(facts(config), SETTINGS)
+        build_proxy_bootstrap(make_context(config), SETTINGS)
 
 
-def patterns(built: dict[str, Any]) -> set[tuple[str, str]]:
-    found = set()
-    for pattern in built["stats_matcher"]["inclusion_list"]["patterns"]:
+def patterns(bootstrap: dict[str, Any]) -> set[tuple[str, str]]:
+    pairs = set()
+    for pattern in bootstrap["stats_matcher"]["inclusion_list"]["patterns"]:
         ((kind, value),) = pattern.items()
-        found.add((kind, value["regex"] if kind == "safe_regex" else value))
-    return found
+        pairs.add((kind, value["regex"] if kind == "safe_regex" else value))
+    return pairs
 
 
-def test_statistics_are_those_that_are_needed_and_those_that_are_asked_for() -> None:
+def test_stats_include_required_and_configured_ones() -> None:
     matcher = {"inclusionPrefixes": ["http.{pod_ip}_"], "inclusionRegexps": ["a.*"]}
-    config = facts({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).config
-    built = build_stats_config(
+    config = make_context({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).config
+    bootstrap = build_stats_config(
         config, {"sidecar.istio.io/statsInclusionSuffixes": "x,y"}, ("10.0.0.1", "10.0.0.2"), False
     )
-    found = patterns(built)
+    included = patterns(bootstrap)
     assert {
         ("prefix", "http.10.0.0.1_"),
         ("prefix", "http.10.0.0.2_"),
         ("safe_regex", "a.*"),
         ("suffix", "x"),
         ("suffix", "y"),
-    } <= found
+    } <= included
     assert {
         ("prefix", "listener_manager"),
         ("prefix", "cluster_manager"),
         ("prefix", "server"),
         ("suffix", "rbac.denied"),
-    } <= found
-    assert ("suffix", "downstream_cx_active") not in found
-    assert "mine" in {tag["tag_name"] for tag in built["stats_tags"]}
+    } <= included
+    assert ("suffix", "downstream_cx_active") not in included
+    assert "mine" in {tag["tag_name"] for tag in bootstrap["stats_tags"]}
 
 
-def test_an_annotation_takes_the_place_of_the_proxy_config() -> None:
-    config = facts({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).config
-    found = patterns(
+def test_annotation_overrides_the_stats_matcher() -> None:
+    config = make_context({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).config
+    included = patterns(
         build_stats_config(config, {"sidecar.istio.io/statsInclusionPrefixes": "annotation"}, ("10.0.0.1",), True)
     )
-    assert ("prefix", "annotation") in found
-    assert ("prefix", "config") not in found
-    assert ("suffix", "downstream_cx_active") in found
+    assert ("prefix", "annotation") in included
+    assert ("prefix", "config") not in included
+    assert ("suffix", "downstream_cx_active") in included
 
 
-def test_buckets_of_histograms_come_from_an_annotation() -> None:
+def test_histogram_buckets_come_from_an_annotation() -> None:
     annotation = "sidecar.istio.io/statsHistogramBuckets"
-    built = build_stats_config(facts().config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False)
-    assert built["histogram_bucket_settings"] == [
+    bootstrap = build_stats_config(
+        make_context().config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False
+    )
+    assert bootstrap["histogram_bucket_settings"] == [
         {"match": {"prefix": "a"}, "buckets": [3]},
         {"match": {"prefix": "b"}, "buckets": [1, 2.5]},
     ]
     with pytest.raises(ValueError, match=f"annotation {annotation} is not an object"):
-        build_stats_config(facts().config, {annotation: "[1]"}, ("10.0.0.1",), False)
+        build_stats_config(make_context().config, {annotation: "[1]"}, ("10.0.0.1",), False)
 
 
-def test_intervals_of_annotations_are_spelt_as_envoy_spells_them() -> None:
+def test_annotation_intervals_use_envoys_format() -> None:
     annotations = {"sidecar.istio.io/statsFlushInterval": "1m500ms", "sidecar.istio.io/statsEvictionInterval": "2m1s"}
-    built = build_proxy_bootstrap(facts(annotations=annotations), SETTINGS)
-    assert (built["stats_flush_interval"], built["stats_eviction_interval"]) == ("60.5s", "121s")
+    bootstrap = build_proxy_bootstrap(make_context(annotations=annotations), SETTINGS)
+    assert (bootstrap["stats_flush_interval"], bootstrap["stats_eviction_interval"]) == ("60.5s", "121s")
     with pytest.raises(ValueError, match=r"annotation sidecar\.istio\.io/statsFlushInterval: invalid duration 'often'"):
-        build_proxy_bootstrap(facts(annotations={"sidecar.istio.io/statsFlushInterval": "often"}), SETTINGS)
+        build_proxy_bootstrap(make_context(annotations={"sidecar.istio.io/statsFlushInterval": "often"}), SETTINGS)
 
 
-def test_envoys_own_definition_takes_the_bootstrap() -> None:
+def test_bootstrap_matches_envoys_schema() -> None:
     from envoy.config.bootstrap.v3 import bootstrap_pb2
     from envoy.config.metrics.v3 import metrics_service_pb2  # noqa: F401 (its type is in the message)
     from envoy.extensions.bootstrap.internal_listener.v3 import internal_listener_pb2  # noqa: F401
@@ -267,17 +273,17 @@ def test_envoys_own_definition_takes_the_bootstrap() -> None:
 
     config = {"envoyMetricsService": {"address": "a:1"}, "extraStatTags": ["t"], "runtimeValues": {"x": "false"}}
     annotations = {"sidecar.istio.io/statsHistogramBuckets": '{"a": [1]}', "sidecar.istio.io/statsFlushInterval": "10s"}
-    built = build_proxy_bootstrap(
-        facts(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS
+    bootstrap = build_proxy_bootstrap(
+        make_context(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS
     )
-    message = json_format.ParseDict(json.loads(json.dumps(built)), bootstrap_pb2.Bootstrap())
+    message = json_format.ParseDict(json.loads(json.dumps(bootstrap)), bootstrap_pb2.Bootstrap())
     assert message.node.id.startswith("sidecar~")
 
 
-def test_envoys_command_line() -> None:
+def test_envoy_arguments() -> None:
     settings = load_sections(AgentSettings(), ("--proxyLogLevel", "info,misc:error", "--concurrency", "2"), {}).settings
-    found = build_arguments(facts({"drainDuration": "20s"}), settings)
-    text = " ".join(found)
+    arguments = build_arguments(make_context({"drainDuration": "20s"}), settings)
+    text = " ".join(arguments)
     for part in (
         "-c ./etc/istio/proxy/envoy-rev.json",
         "--drain-time-s 20",
@@ -286,19 +292,19 @@ def test_envoys_command_line() -> None:
         "--concurrency 2",
     ):
         assert part in text
-    assert "--concurrency" not in build_arguments(facts({"concurrency": 0}), AgentSettings())
+    assert "--concurrency" not in build_arguments(make_context({"concurrency": 0}), AgentSettings())
 
 
-def test_a_users_own_bootstrap_is_left_alone(tmp_path: pathlib.Path) -> None:
-    own = tmp_path / "own.json"
-    own.write_text("{}")
-    found = facts({"customConfigFile": str(own)})
-    write_bootstrap(found, {"node": {}})
-    assert own.read_text() == "{}"
-    assert build_arguments(found, SETTINGS)[:2] == ["-c", str(own)]
+def test_custom_bootstrap_is_kept(tmp_path: pathlib.Path) -> None:
+    custom = tmp_path / "own.json"
+    custom.write_text("{}")
+    context = make_context({"customConfigFile": str(custom)})
+    write_bootstrap(context, {"node": {}})
+    assert custom.read_text() == "{}"
+    assert build_arguments(context, SETTINGS)[:2] == ["-c", str(custom)]
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(tmp_path: pathlib.Path) -> None:
+def test_unwritable_bootstrap_folder_is_reported(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match=r"cannot write Envoy's bootstrap .*/file/proxy/envoy-rev.json"):
-        write_bootstrap(facts({"configPath": str(tmp_path / "file" / "proxy")}), {})
+        write_bootstrap(make_context({"configPath": str(tmp_path / "file" / "proxy")}), {})

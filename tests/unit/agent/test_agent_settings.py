@@ -1,4 +1,4 @@
-"""Settings of the agent and of captures: documented as they are, and each flag and variable sets the field that declares it."""
+"""Settings of the agent and of capture: documentation, and the flag and variable of each field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from testing.rows import Rows
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 AGENT, CAPTURE = AgentSettings(), CaptureSettings()
-WAYS = [(kind, one, way) for kind in (AGENT, CAPTURE) for one in declared(kind) for way in (one.flag, one.env) if way]
+SOURCES = [
+    (kind, field, way)
+    for kind in (AGENT, CAPTURE)
+    for field in declared(kind)
+    for way in (field.flag, field.env)
+    if way
+]
 OTHERS = {
     bool: ("true", True),
     Duration: ("1h1m1s", Duration(3661 * 10**9)),
@@ -29,21 +35,21 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("kind", "document"), [(AGENT, "agent.md"), (CAPTURE, "capture.md")])
-def test_every_setting_is_in_the_document(kind: Any, document: str) -> None:
+def test_every_setting_is_documented(kind: Any, document: str) -> None:
     assert sections(kind) in (DOCS / document).read_text(encoding="utf-8")
     loaded = load_sections(kind, [], {})
     assert (loaded.settings, loaded.warnings) == (kind, [])
 
 
-def test_a_flag_or_a_variable_sets_only_its_field() -> None:
+def test_flag_or_variable_sets_only_its_field() -> None:
     with Rows() as rows:
-        for kind, one, way in WAYS:
+        for kind, field, way in SOURCES:
             with rows.row(way):
                 text, value = (
-                    ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
+                    ("false", False) if field.default is True else OTHERS.get(type(field.default), ("other", "other"))
                 )
-                argv, environ = ([f"--{way}={text}"], {}) if way == one.flag else ([], {way: text})
+                argv, environ = ([f"--{way}={text}"], {}) if way == field.flag else ([], {way: text})
                 loaded = load_sections(kind, argv, environ)
                 assert loaded.warnings == []
-                values = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
-                assert values == {**{each.path: each.default for each in declared(kind)}, one.path: value}
+                values = {other.path: attrgetter(".".join(other.path))(loaded.settings) for other in declared(kind)}
+                assert values == {**{other.path: other.default for other in declared(kind)}, field.path: value}

@@ -47,7 +47,7 @@ from testing.security import certificates
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 IDENTITY = "spiffe://cluster.local/ns/shop/sa/web"
-QUICK = CertificateSettings(algorithm="ECDSA")
+EC_KEYS = CertificateSettings(algorithm="ECDSA")
 CONTROL_PLANE = AgentSettings().control_plane
 
 
@@ -231,7 +231,7 @@ async def test_authority_issues_for_the_identity_of_the_token(tmp_path: pathlib.
     front = SecurePort(root)
     await front.start()
     certificate = await fetch_certificate(
-        upstream(front, tmp_path), QUICK, "spiffe://cluster.local/ns/other/sa/other", b"# more\n"
+        upstream(front, tmp_path), EC_KEYS, "spiffe://cluster.local/ns/other/sa/other", b"# more\n"
     )
     await front.stop()
     leaf = x509.load_pem_x509_certificate(certificate.chain)
@@ -255,13 +255,13 @@ async def test_authority_errors_are_reported(tmp_path: pathlib.Path) -> None:
     front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
     with pytest.raises(CaClientError, match="returned UNAUTHENTICATED: request authenticate failure"):
-        await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
+        await fetch_certificate(upstream(front, tmp_path, "nobody"), EC_KEYS, IDENTITY)
     with pytest.raises(CaClientError, match="returned INVALID_ARGUMENT: CSR signing error"):
         await fetch_certificate(
             upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
         )
     with pytest.raises(CaClientError, match="UNAVAILABLE"):  # the server name does not match
-        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
+        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), EC_KEYS, IDENTITY)
     await front.stop()
 
 
@@ -270,7 +270,7 @@ async def test_missing_roots_and_credentials_are_reported(tmp_path: pathlib.Path
         "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
     )
     with pytest.raises(CaClientError, match=r"cannot read the root certificates .*root.pem: No such file"):
-        await fetch_certificate(server, QUICK, IDENTITY)
+        await fetch_certificate(server, EC_KEYS, IDENTITY)
     with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
         server.metadata()
 
@@ -299,7 +299,7 @@ async def test_client_certificate_is_presented_without_a_token(tmp_path: pathlib
     front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
     with_token = upstream(front, tmp_path)
-    write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
+    write_certificate(str(tmp_path), await fetch_certificate(with_token, EC_KEYS, IDENTITY))
     with_certificate = with_token._replace(
         client_certificate=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
         token_file=str(tmp_path / "none"),
@@ -307,10 +307,10 @@ async def test_client_certificate_is_presented_without_a_token(tmp_path: pathlib
     with pytest.raises(
         CaClientError, match="UNAUTHENTICATED"
     ):  # the server accepts only tokens; the handshake succeeds
-        await fetch_certificate(with_certificate, QUICK, IDENTITY)
+        await fetch_certificate(with_certificate, EC_KEYS, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
     with pytest.raises(CaClientError, match="cannot read the client certificate"):
-        await fetch_certificate(with_certificate, QUICK, IDENTITY)
+        await fetch_certificate(with_certificate, EC_KEYS, IDENTITY)
     await front.stop()
 
 

@@ -125,7 +125,7 @@ def test_subscription_names_are_limited() -> None:
 
 
 @pytest.fixture
-async def served(tmp_path: pathlib.Path) -> Any:
+async def sds_socket(tmp_path: pathlib.Path) -> Any:
     secrets, path = SecretCache(), str(tmp_path / "folder" / "sds")
     server = build_server()
     server.add_generic_rpc_handlers((SecretDiscoveryService(secrets).handlers(),))
@@ -134,8 +134,8 @@ async def served(tmp_path: pathlib.Path) -> Any:
     await server.stop(None)
 
 
-async def test_every_stream_receives_each_change(served: Any) -> None:
-    secrets, path = served
+async def test_every_stream_receives_each_change(sds_socket: Any) -> None:
+    secrets, path = sds_socket
     async with open_channel(f"unix:{path}") as channel:
         calls = {name: channel.stream_stream(METHOD)() for name in ("default", "ROOTCA")}
         for name, call in calls.items():
@@ -150,8 +150,8 @@ async def test_every_stream_receives_each_change(served: Any) -> None:
         assert secrets_by_name["default"].tls_certificate.private_key.inline_bytes == b"key 2"
 
 
-async def test_closed_stream_stops_watching(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets, path = served
+async def test_closed_stream_stops_watching(sds_socket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets, path = sds_socket
     secrets.put_certificate(certificate(1))
     events, unwatch = list[asyncio.Event](), secrets.unwatch
     closed = asyncio.Event()
@@ -168,8 +168,8 @@ async def test_closed_stream_stops_watching(served: Any, monkeypatch: pytest.Mon
     assert not events[0].is_set()
 
 
-async def test_invalid_request_closes_only_its_stream(served: Any) -> None:
-    secrets, path = served
+async def test_invalid_request_closes_only_its_stream(sds_socket: Any) -> None:
+    secrets, path = sds_socket
     secrets.put_certificate(certificate(1))
     async with open_channel(f"unix:{path}") as channel:
         bad = channel.stream_stream(METHOD)()
@@ -180,12 +180,12 @@ async def test_invalid_request_closes_only_its_stream(served: Any) -> None:
         assert "default" in parse_response(await good.read())[1]
 
 
-async def test_socket_is_private_to_its_user(served: Any) -> None:
-    assert os.stat(served[1]).st_mode & 0o077 == 0
+async def test_socket_is_private_to_its_user(sds_socket: Any) -> None:
+    assert os.stat(sds_socket[1]).st_mode & 0o077 == 0
 
 
-async def test_stale_socket_is_detected_and_removed(served: Any, tmp_path: pathlib.Path) -> None:
-    assert await asyncio.to_thread(is_listening, served[1])
+async def test_stale_socket_is_detected_and_removed(sds_socket: Any, tmp_path: pathlib.Path) -> None:
+    assert await asyncio.to_thread(is_listening, sds_socket[1])
     assert not is_listening(str(tmp_path / "none"))
     stale = tmp_path / "left"
     stale.write_text("")

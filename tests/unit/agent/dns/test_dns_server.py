@@ -259,7 +259,7 @@ async def resolver() -> AsyncIterator[tuple[str, int]]:
     tcp.close()
 
 
-async def started(server: DnsServer) -> DnsServer:
+async def start_dns_server(server: DnsServer) -> DnsServer:
     """Start a server on a free port. A port free for UDP may be in use for TCP, so try several."""
     for tries_left in reversed(range(TRIES)):
         try:
@@ -300,7 +300,7 @@ async def ask_tcp(server: DnsServer, *messages: bytes) -> list[bytes]:
 
 async def test_mesh_names_are_answered_and_others_forwarded(resolver: tuple[str, int]) -> None:
     counts = Counts()
-    server = await started(DnsServer(table(), (resolver,), 5, counts))
+    server = await start_dns_server(DnsServer(table(), (resolver,), 5, counts))
     assert parse_answer(await ask_udp(server, query("books"))) == (7, 0, ["10.96.0.1"])
     assert counts.forwarded == 0
     for other in (query("elsewhere.example"), query("books", TEXT), query("books", SERVICE)):
@@ -313,14 +313,14 @@ async def test_mesh_names_are_answered_and_others_forwarded(resolver: tuple[str,
 
 
 async def test_all_queries_are_forwarded_without_a_table(resolver: tuple[str, int]) -> None:
-    server = await started(DnsServer(LookupTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts()))
+    server = await start_dns_server(DnsServer(LookupTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts()))
     assert (await ask_udp(server, query("books")))[2:4] == b"\x81\x80"
     await server.stop()
 
 
 async def test_query_without_resolvers_fails(resolver: tuple[str, int]) -> None:
     counts = Counts()
-    server = await started(DnsServer(table(), (), 5, counts))
+    server = await start_dns_server(DnsServer(table(), (), 5, counts))
     assert parse_answer(await ask_udp(server, query("elsewhere.example"))) == (7, 2, [])
     assert parse_answer(await ask_udp(server, b"\0\7no question")) == (7, 1, [])
     assert counts.failed == 1
@@ -331,13 +331,13 @@ async def test_unreachable_resolver_fails_over(resolver: tuple[str, int]) -> Non
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
         unreachable = closed.getsockname()
-    server = await started(DnsServer(table(), (unreachable, resolver), 5, Counts()))
+    server = await start_dns_server(DnsServer(table(), (unreachable, resolver), 5, Counts()))
     assert (await ask_udp(server, query("elsewhere.example")))[2:4] == b"\x81\x80"
     await server.stop()
 
 
 async def test_occupied_port_is_reported() -> None:
-    first = await started(DnsServer(table(), (), 5, Counts()))
+    first = await start_dns_server(DnsServer(table(), (), 5, Counts()))
     with pytest.raises(StartError, match=r"cannot start the DNS server on 127\.0\.0\.1:"):
         await DnsServer(table(), (), 5, Counts()).start(*first.address)
     await first.stop()
@@ -391,7 +391,7 @@ async def test_names_of_the_control_plane_are_answered(name: str, kind: int, add
     (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
     lookup_table = LookupTable("b", "b.svc.cluster.local")
     lookup_table.update([any_pb2.Any.FromString(resource.any).value])
-    server = await started(DnsServer(lookup_table, (), 5, Counts()))
+    server = await start_dns_server(DnsServer(lookup_table, (), 5, Counts()))
     _, code, resolved = parse_answer(await ask_udp(server, query(name, kind)))
     assert (code, sorted(resolved)) == (0, addresses)
     await server.stop()

@@ -1,4 +1,4 @@
-"""What the agent makes of environment, pod and ProxyConfig."""
+"""Proxy context from environment, pod and ProxyConfig."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pilot.lib.duration import Duration
 from pilot.settings.parse import load_sections
 
 
-def gather(environ: dict[str, str], argv: tuple[str, ...] = (), kind: str = "sidecar") -> ProxyContext:
+def read_context(environ: dict[str, str], argv: tuple[str, ...] = (), kind: str = "sidecar") -> ProxyContext:
     environ = {"INSTANCE_IP": "10.0.0.1", **environ}
     return read_proxy_context(kind, load_sections(AgentSettings(), argv, environ).settings, environ)
 
 
-def test_labels_of_the_downward_api_are_unquoted_as_go_quotes_them() -> None:
+def test_downward_api_values_are_unquoted() -> None:
     text = 'app="shop"\nnote="a \\"b\\" \\x41\\u00e9\\n\\a"\n\nempty=""\nno pair'
     assert parse_downward_file(text) == {"app": "shop", "note": 'a "b" Aé\n\a', "empty": ""}
 
 
 @pytest.mark.parametrize("value", ["plain", "1", '"open', "{}"])
-def test_a_value_that_is_not_quoted_is_named(value: str) -> None:
+def test_unquoted_value_is_rejected(value: str) -> None:
     with pytest.raises(ValueError, match="the value of app is not a quoted string"):
         parse_downward_file(f"app={value}")
 
 
-def test_a_pod_is_described_by_its_environment() -> None:
-    found = gather(
+def test_environment_describes_the_pod() -> None:
+    context = read_context(
         {
             "POD_NAME": "web-1",
             "POD_NAMESPACE": "shop",
@@ -46,30 +46,30 @@ def test_a_pod_is_described_by_its_environment() -> None:
         },
         ("--domain", "shop.svc.mesh.local"),
     )
-    assert (found.name, found.namespace, found.service_account, found.domain) == (
+    assert (context.name, context.namespace, context.service_account, context.domain) == (
         "web-1",
         "shop",
         "web",
         "shop.svc.mesh.local",
     )
-    assert found.addresses == ("10.0.0.1", "fd00::1")
-    assert found.labels == {"app": "web"}
-    assert found.metadata == {"CLUSTER_ID": "west", "WORKLOAD_NAME": "web", "OWNER": "me", "LIST": [1]}
+    assert context.addresses == ("10.0.0.1", "fd00::1")
+    assert context.labels == {"app": "web"}
+    assert context.metadata == {"CLUSTER_ID": "west", "WORKLOAD_NAME": "web", "OWNER": "me", "LIST": [1]}
 
 
-def test_labels_of_the_pod_win_over_static_ones_and_its_hash_is_left_out(tmp_path: pathlib.Path) -> None:
+def test_pod_labels_win_and_omit_the_template_hash(tmp_path: pathlib.Path) -> None:
     (tmp_path / "labels").write_text('app="web"\npod-template-hash="abc"\n')
     (tmp_path / "annotations").write_text('proxy.istio.io/config="concurrency: 3"\n')
     environ = {"POD_LABELS_FILE": str(tmp_path / "labels"), "POD_ANNOTATIONS_FILE": str(tmp_path / "annotations")}
-    found = gather({**environ, "ISTIO_METAJSON_LABELS": '{"app": "old", "team": "a"}'})
-    assert found.labels == {"app": "web", "team": "a"}
-    assert found.config.concurrency == 3
+    context = read_context({**environ, "ISTIO_METAJSON_LABELS": '{"app": "old", "team": "a"}'})
+    assert context.labels == {"app": "web", "team": "a"}
+    assert context.config.concurrency == 3
 
 
-def test_metadata_of_the_proxy_config_is_that_of_the_node_below_the_environment() -> None:
+def test_environment_wins_over_proxy_config_metadata() -> None:
     config = {"proxyMetadata": {"ISTIO_META_A": "config", "ISTIO_META_B": "config", "OTHER": "x"}}
-    found = gather({"PROXY_CONFIG": json.dumps(config), "ISTIO_META_B": "environment"})
-    assert found.metadata == {"A": "config", "B": "environment"}
+    context = read_context({"PROXY_CONFIG": json.dumps(config), "ISTIO_META_B": "environment"})
+    assert context.metadata == {"A": "config", "B": "environment"}
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_metadata_of_the_proxy_config_is_that_of_the_node_below_the_environment(
         ({"PROXY_CONFIG": '{"concurency": 1}'}, "sidecar", "variable PROXY_CONFIG: .*concurency"),
     ],
 )
-def test_what_cannot_be_right_is_said_in_a_sentence(environ: dict[str, str], kind: str, text: str) -> None:
+def test_invalid_input_is_reported(environ: dict[str, str], kind: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        gather(environ, kind=kind)
+        read_context(environ, kind=kind)
 
 
-def test_later_sources_of_the_proxy_config_win_and_metadata_is_merged(tmp_path: pathlib.Path) -> None:
+def test_later_proxy_config_sources_win_and_metadata_is_merged(tmp_path: pathlib.Path) -> None:
     mesh = tmp_path / "mesh"
     mesh.write_text(
         "defaultConfig: {concurrency: 1, statusPort: 15030, drainDuration: 20s, proxyMetadata: {A: mesh, B: mesh}}"
@@ -102,36 +102,36 @@ def test_later_sources_of_the_proxy_config_win_and_metadata_is_merged(tmp_path: 
     sources = read_sources(
         str(mesh), '{"concurrency": 2, "proxyMetadata": {"B": "variable"}}', {"proxy.istio.io/config": "concurrency: 4"}
     )
-    found = build_proxy_config(sources)
-    assert (found.config.concurrency, found.config.status_port, found.config.drain_duration) == (
+    context = build_proxy_config(sources)
+    assert (context.config.concurrency, context.config.status_port, context.config.drain_duration) == (
         4,
         15030,
         Duration.of(20),
     )
-    assert found.config.proxy_metadata == {"A": "mesh", "B": "variable"}
-    assert found.fields["proxyMetadata"] == {"A": "mesh", "B": "variable"}
+    assert context.config.proxy_metadata == {"A": "mesh", "B": "variable"}
+    assert context.fields["proxyMetadata"] == {"A": "mesh", "B": "variable"}
 
 
-def test_annotations_of_their_own_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
+def test_dedicated_annotations_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
     annotations = {
         "proxy.istio.io/config": "{discoveryAddress: a:1, statusPort: 15030}",
         "sidecar.istio.io/discoveryAddress": "b:2",
         "status.sidecar.istio.io/port": "15040",
     }
-    found = build_proxy_config(read_sources(str(tmp_path / "none"), "", annotations)).config
-    assert (found.discovery_address, found.status_port) == ("b:2", 15040)
+    context = build_proxy_config(read_sources(str(tmp_path / "none"), "", annotations)).config
+    assert (context.discovery_address, context.status_port) == ("b:2", 15040)
     with pytest.raises(ValueError, match=r"annotation status\.sidecar\.istio\.io/port: .*statusPort"):
         build_proxy_config(read_sources(str(tmp_path / "none"), "", {"status.sidecar.istio.io/port": "many"}))
 
 
-def test_without_sources_the_built_in_values_hold() -> None:
-    found = build_proxy_config([])
-    assert found.config.discovery_address == "istiod.istio-system.svc:15012"
-    assert found.fields == {}
+def test_defaults_without_sources() -> None:
+    context = build_proxy_config([])
+    assert context.config.discovery_address == "istiod.istio-system.svc:15012"
+    assert context.fields == {}
     assert parse_object("it", "") == {}
 
 
-def test_metadata_of_labels_is_kept_apart() -> None:
+def test_labels_become_separate_metadata() -> None:
     assert build_metadata({"ISTIO_METAJSON_LABELS": '{"a": "b"}', "UNRELATED": "x"}) == {"LABELS": {"a": "b"}}
 
 
@@ -144,13 +144,13 @@ def test_metadata_of_labels_is_kept_apart() -> None:
         ((), {"ISTIO_CPU_LIMIT": "5"}, None, 5),
     ],
 )
-def test_envoys_workers_are_those_of_the_flag_the_config_or_the_cpu_limit(
+def test_worker_threads_by_flag_config_or_cpu_limit(
     argv: tuple[str, ...], environ: dict[str, str], config: int | None, expected: int
 ) -> None:
     assert worker_threads(load_sections(AgentSettings(), argv, environ).settings, config) == expected
 
 
-def test_a_wrong_variable_is_left_at_its_default_with_a_warning() -> None:
+def test_invalid_variable_keeps_its_default_with_a_warning() -> None:
     loaded: Any = load_sections(AgentSettings(), (), {"SECRET_TTL": "soon"})
     assert loaded.settings == AgentSettings()
     assert loaded.warnings == ["environment variable SECRET_TTL is ignored: invalid duration 'soon'"]

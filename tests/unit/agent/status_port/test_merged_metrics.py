@@ -1,4 +1,4 @@
-"""What the agent counts of itself: every name once something has happened, and what a page of metrics makes of the pages of others."""
+"""Metrics of the agent, and the merge of other metrics pages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.status_port.app_probes import Probe, Prober
 from pilot.agent.status_port.merged_metrics import RESERVED, MetricsTarget, merge_metrics, parse_targets
 
-ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+NOT_AFTER = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
-def shown(metrics: AgentMetrics) -> dict[str, str]:
-    """Every sample that is not of the process, and not 0."""
+def nonzero_samples(metrics: AgentMetrics) -> dict[str, str]:
+    """Return the samples that are neither process metrics nor 0."""
     lines = (
         line for line in metrics.render().decode().splitlines() if not line.startswith(("#", "istio_agent_process_"))
     )
@@ -28,16 +28,16 @@ def shown(metrics: AgentMetrics) -> dict[str, str]:
     }
 
 
-def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
-    metrics = AgentMetrics(wall=lambda: ENDS.timestamp() - 90)
-    metrics.certificate_updated(ENDS)
+def test_metric_names_match_istio() -> None:
+    metrics = AgentMetrics(wall=lambda: NOT_AFTER.timestamp() - 90)
+    metrics.certificate_updated(NOT_AFTER)
     for hit in (True, False, False):
         metrics.module_looked_up(hit)
     for result in ("success", "download_failure"):
         metrics.module_fetched(result)
         metrics.extension_converted(result)
     metrics.modules_cached(3)
-    for count in (
+    for increment in (
         metrics.ca_request_sent,
         metrics.ca_request_failed,
         metrics.scraped,
@@ -48,12 +48,12 @@ def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
         metrics.dns_query_forwarded,
         metrics.dns_forward_failed,
     ):
-        count()
+        increment()
     metrics.request_forwarded()
     metrics.scrape_failed("envoy")
     metrics.upstream_closed("closed")
     metrics.envoy_closed("cancelled")
-    assert shown(metrics) == {
+    assert nonzero_samples(metrics) == {
         'cert_expiry_seconds{resource_name="default"}': "90",
         'wasm_cache_lookup_count{hit="true"}': "1",
         'wasm_cache_lookup_count{hit="false"}': "2",
@@ -77,34 +77,34 @@ def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
     }
 
 
-def test_the_time_of_the_start_is_that_until_the_proxy_was_ready_for_the_first_time() -> None:
+def test_startup_duration_ends_at_first_readiness() -> None:
     times = iter([10.0, 12.5, 99.0])
     metrics = AgentMetrics(clock=lambda: next(times))
-    assert shown(metrics) == {}
+    assert nonzero_samples(metrics) == {}
     metrics.ready()
     metrics.ready()
-    assert shown(metrics) == {"startup_duration_seconds": "2.5"}
+    assert nonzero_samples(metrics) == {"startup_duration_seconds": "2.5"}
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """Answers each request with its status and body, and keeps what was asked."""
+    """Serves a status and body, and records requests."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         site = self
-        self.status, self.body, self.asked = 200, b"", list[tuple[str, dict[str, str]]]()
+        self.status, self.body, self.requests = 200, b"", list[tuple[str, dict[str, str]]]()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append((self.path, dict(self.headers.items())))
+                site.requests.append((self.path, dict(self.headers.items())))
                 self.send_response_only(site.status)
                 self.send_header("Content-Length", str(len(site.body)))
                 self.end_headers()
                 self.wfile.write(site.body)
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Silence the log."""
 
         super().__init__(("127.0.0.1", 0), Handler)
         self.port: int = self.server_address[1]
@@ -113,34 +113,34 @@ class Site(http.server.ThreadingHTTPServer):
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.shutdown()
-    made.server_close()
+    server = Site()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"", b"own\n"),
-        (b"a 1\nb 2\n", b"own\na 1\nb 2\n"),
-        (b"a 1\n# EOF\nb 2", b"own\na 1\nb 2\n"),
-        (b"# EOF \r\n", b"own\n"),
-        (b"# EOFS\n", b"own\n# EOFS\n"),
-        (b"x" * 65536 + b"# EOF\n", b"own\n" + b"x" * 65536 + b"# EOF\n"),
+        (b"", b"agent\n"),
+        (b"a 1\nb 2\n", b"agent\na 1\nb 2\n"),
+        (b"a 1\n# EOF\nb 2", b"agent\na 1\nb 2\n"),
+        (b"# EOF \r\n", b"agent\n"),
+        (b"# EOFS\n", b"agent\n# EOFS\n"),
+        (b"x" * 65536 + b"# EOF\n", b"agent\n" + b"x" * 65536 + b"# EOF\n"),
     ],
 )
-def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, expected: bytes) -> None:
+def test_page_is_merged_without_its_eof_marker(site: Site, body: bytes, expected: bytes) -> None:
     site.body = body
     assert (
         b"".join(
             merge_metrics(
-                b"own\n", [MetricsTarget("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None
+                b"agent\n", [MetricsTarget("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None
             )
         )
         == expected
     )
-    [(path, headers)] = site.asked
+    [(path, headers)] = site.requests
     assert (path, headers["accept"], headers["x-prometheus-scrape-timeout-seconds"]) == (
         "/mine?a=b",
         "text/plain;version=0.0.4;q=1.0,*/*;q=0.1",
@@ -148,17 +148,17 @@ def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, e
     )
 
 
-def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> None:
+def test_failed_scrape_is_reported_and_others_remain(site: Site) -> None:
     site.status = 404
     failures: list[str] = []
     pages = [MetricsTarget(name, "127.0.0.1", site.port, "/") for name in ("envoy", "application")]
-    assert list(merge_metrics(b"own\n", pages, 1, lambda page, error: failures.append(f"{page.source}: {error}"))) == [
-        b"own\n"
-    ]
+    assert list(
+        merge_metrics(b"agent\n", pages, 1, lambda page, error: failures.append(f"{page.source}: {error}"))
+    ) == [b"agent\n"]
     assert failures == ["envoy: status 404", "application: status 404"]
 
 
-def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
+def test_invalid_scrape_annotations_are_rejected() -> None:
     assert sorted(RESERVED) == [15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090]
     for text, reason in (
         ("{", "is not JSON: "),
@@ -176,43 +176,41 @@ def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
     assert parse_targets('{"port": "65535"}', "::1", 15020) == [MetricsTarget("application", "::1", 65535, "/metrics")]
 
 
-def probed(site: Site, one: Probe, **headers: str) -> tuple[int, bytes]:
-    return Prober({"/p": one}, "127.0.0.1", 15020).probe("/p", headers)
+def run_probe(site: Site, declared: Probe, **headers: str) -> tuple[int, bytes]:
+    return Prober({"/p": declared}, "127.0.0.1", 15020).probe("/p", headers)
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (200, (200, b"said")),
-        (299, (299, b"said")),
+        (200, (200, b"text")),
+        (299, (299, b"text")),
         (300, (200, b"")),
         (399, (200, b"")),
-        (400, (400, b"said")),
-        (503, (503, b"said")),
+        (400, (400, b"text")),
+        (503, (503, b"text")),
     ],
 )
-def test_a_probe_has_the_application_s_status_but_of_redirections(
-    site: Site, status: int, expected: tuple[int, bytes]
-) -> None:
-    site.status, site.body = status, b"said"
-    assert probed(site, Probe("http", site.port)) == expected
+def test_probe_returns_the_status_except_redirects(site: Site, status: int, expected: tuple[int, bytes]) -> None:
+    site.status, site.body = status, b"text"
+    assert run_probe(site, Probe("http", site.port)) == expected
 
 
-def test_a_probe_is_sent_as_the_kubelet_sent_it(site: Site) -> None:
+def test_probe_forwards_kubelet_headers(site: Site) -> None:
     site.body = b"x" * 10241
     declared = Probe("http", site.port, "/live", headers=(("X-Mine", "1"), ("Accept", "text/plain")))
-    assert probed(site, declared, Host="10.0.0.1:15020", accept="*/*", Connection="keep-alive", TE="trailers") == (
+    assert run_probe(site, declared, Host="10.0.0.1:15020", accept="*/*", Connection="keep-alive", TE="trailers") == (
         200,
         b"x" * 10240,
     )
-    probed(site, Probe("http", site.port), Host="web.example:80")
-    probed(site, Probe("http", site.port))
-    assert site.asked == [
+    run_probe(site, Probe("http", site.port), Host="web.example:80")
+    run_probe(site, Probe("http", site.port))
+    assert site.requests == [
         ("/live", {"host": f"10.0.0.1:{site.port}", "accept": "text/plain", "x-mine": "1", "connection": "close"}),
         ("/", {"host": "web.example:80", "connection": "close"}),
         ("/", {"host": f"127.0.0.1:{site.port}", "connection": "close"}),
     ]
 
 
-def test_a_probe_that_nobody_declared_is_not_there() -> None:
+def test_undeclared_probe_returns_404() -> None:
     assert Prober({}, "127.0.0.1", 15020).probe("/app-health/a/livez", {}) == (404, b"no such probe\n")

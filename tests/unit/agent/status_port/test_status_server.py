@@ -1,4 +1,4 @@
-"""The agent's own port: readiness, probes of the application, merged metrics, commands."""
+"""The agent's status port: readiness, application probes, merged metrics and commands."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ READY = {
 
 
 class Envoy:
-    """Statistics as a test sets them; None is an Envoy that does not respond."""
+    """Envoy with the statistics that a test sets. None stands for no response."""
 
     def __init__(self, stats: dict[str, int] | None) -> None:
-        self.now, self.asked = stats, list[str]()
+        self.current, self.requests = stats, list[str]()
 
     def stats(self, regex: str) -> dict[str, int]:
-        self.asked.append(regex)
-        if self.now is None:
+        self.requests.append(regex)
+        if self.current is None:
             raise AdminError("Envoy's admin port does not respond")
-        return self.now
+        return self.current
 
 
 @pytest.mark.parametrize(
@@ -64,46 +64,48 @@ class Envoy:
         ({"cluster_manager.cds.update_rejected": 1, "listener_manager.lds.update_rejected": 1}, ""),
     ],
 )
-def test_a_proxy_is_ready_when_it_lives_and_has_been_configured(changes: dict[str, int], reason: str) -> None:
+def test_readiness_needs_a_live_configured_envoy(changes: dict[str, int], reason: str) -> None:
     assert Readiness(Envoy({**READY, **changes})).failure() == reason
 
 
-def test_what_was_ready_needs_only_to_live() -> None:
+def test_after_first_readiness_only_liveness_is_checked() -> None:
     envoy = Envoy(READY)
     readiness = Readiness(envoy)
     assert readiness.failure() == ""
-    envoy.now = {"server.state": 0}
+    envoy.current = {"server.state": 0}
     assert readiness.failure() == ""
-    envoy.now = None
+    envoy.current = None
     assert readiness.failure() == "Envoy's admin port does not respond"
-    assert envoy.asked == [STATS, r"^server\.state$", r"^server\.state$"]
+    assert envoy.requests == [STATS, r"^server\.state$", r"^server\.state$"]
 
 
-def test_a_proxy_that_drains_is_not_ready() -> None:
+def test_draining_proxy_is_not_ready() -> None:
     readiness = Readiness(Envoy(READY))
     readiness.draining = True
     assert readiness.failure() == "the proxy is draining"
 
 
 class App(http.server.ThreadingHTTPServer):
-    """The application: answers with its status and what it saw."""
+    """An application that responds with its status and records requests."""
 
     daemon_threads = True
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         app = self
-        self.status, self.body, self.seen = 200, b"fine", list[Any]()
+        self.status, self.body, self.requests = 200, b"fine", list[Any]()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                app.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0]))
+                app.requests.append(
+                    (self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0])
+                )
                 self.send_response(app.status)
                 self.send_header("location", "http://elsewhere.example/")
                 self.end_headers()
                 self.wfile.write(app.body)
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Silence the log."""
 
         super().__init__(("127.0.0.1", 0), Handler)
         if context is not None:
@@ -118,9 +120,9 @@ class App(http.server.ThreadingHTTPServer):
 
 @pytest.fixture
 def app() -> Iterator[App]:
-    made = App()
-    yield made
-    made.stop()
+    server = App()
+    yield server
+    server.stop()
 
 
 def closed_port() -> int:
@@ -130,36 +132,36 @@ def closed_port() -> int:
         return port
 
 
-def probe(one: Probe, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    return Prober({"/app-health/a/livez": one}, "127.0.0.1", 15020).probe("/app-health/a/livez", headers or {})
+def probe(declared: Probe, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    return Prober({"/app-health/a/livez": declared}, "127.0.0.1", 15020).probe("/app-health/a/livez", headers or {})
 
 
-def test_an_http_probe_is_asked_as_the_kubelet_asks(app: App) -> None:
-    answer = probe(
+def test_http_probe_request(app: App) -> None:
+    response = probe(
         Probe("http", app.port, "/live?x=1", headers=(("X-Probe", "me"),)),
         {"User-Agent": "kube-probe/1", "Host": "10.0.0.1:15020"},
     )
-    assert answer == (200, b"fine")
-    path, headers, source = app.seen[0]
+    assert response == (200, b"fine")
+    path, headers, source = app.requests[0]
     assert path == "/live?x=1"
     assert headers["host"] == f"10.0.0.1:{app.port}"
     assert (headers["user-agent"], headers["x-probe"]) == ("kube-probe/1", "me")
-    assert source == "127.0.0.6"  # redirections of traffic leave it alone
+    assert source == "127.0.0.6"  # not captured by the redirection rules
 
 
-def test_the_applications_status_is_that_of_the_probe(app: App) -> None:
+def test_application_status_is_returned(app: App) -> None:
     app.status = 503
     assert probe(Probe("http", app.port)) == (503, b"fine")
     app.status = 302
     assert probe(Probe("http", app.port))[0] == 200
 
 
-def test_a_host_that_a_probe_names_wins(app: App) -> None:
+def test_declared_host_header_wins(app: App) -> None:
     probe(Probe("http", app.port, headers=(("Host", "shop.example"),)), {"Host": "10.0.0.1:15020"})
-    assert app.seen[0][1]["host"] == "shop.example"
+    assert app.requests[0][1]["host"] == "shop.example"
 
 
-def test_a_probe_over_https_takes_any_certificate(tmp_path: Any) -> None:
+def test_https_probe_accepts_any_certificate(tmp_path: Any) -> None:
     root, key = certificates.root(), certificates.ec_key(3)
     leaf = root.issue(
         decode_csr(certificates.csr(key)), ["expired.example"], datetime.timedelta(hours=1), certificates.NOW
@@ -172,24 +174,24 @@ def test_a_probe_over_https_takes_any_certificate(tmp_path: Any) -> None:
     app.stop()
 
 
-def test_a_tcp_probe_connects(app: App) -> None:
+def test_tcp_probe_connects(app: App) -> None:
     assert probe(Probe("tcp", app.port)) == (200, b"")
     status, reason = probe(Probe("tcp", closed_port()))
     assert status == 500
     assert b"does not respond" in reason
 
 
-def test_an_application_that_does_not_answer_fails_its_probe() -> None:
+def test_unreachable_application_fails_its_probe() -> None:
     assert probe(Probe("http", closed_port()))[0] == 500
 
 
-def test_a_grpc_probe_asks_for_the_health_of_a_service() -> None:
+def test_grpc_probe_checks_service_health() -> None:
     from concurrent import futures
 
-    seen = []
+    requests = []
 
     def check(request: bytes, context: Any) -> bytes:
-        seen.append(request)
+        requests.append(request)
         return b"\x08\x01" if request == b"\x0a\x03shp" else b"\x08\x02"
 
     server = grpc.server(futures.ThreadPoolExecutor(2))
@@ -201,13 +203,13 @@ def test_a_grpc_probe_asks_for_the_health_of_a_service() -> None:
     server.start()
     assert probe(Probe("grpc", port, service="shp", timeout=10))[0] == 200
     assert probe(Probe("grpc", port, timeout=10))[0] == 500
-    assert seen == [b"\x0a\x03shp", b""]
+    assert requests == [b"\x0a\x03shp", b""]
     server.stop(None)
     assert probe(Probe("grpc", closed_port(), timeout=10))[0] == 500
 
 
-def test_probes_are_read_from_what_the_injector_writes() -> None:
-    said = {
+def test_parsing_of_injected_probes() -> None:
+    declarations = {
         "/app-health/web/livez": {
             "httpGet": {"path": "live", "port": 8080, "scheme": "HTTPS", "httpHeaders": [{"name": "A", "value": "b"}]}
         },
@@ -215,7 +217,7 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
         "/app-health/web/startupz": {"grpc": {"port": 9001, "service": "s"}},
         "/app-lifecycle/web/prestopz": {"httpGet": {"port": 1}},
     }
-    assert parse_probes(json.dumps(said)) == {
+    assert parse_probes(json.dumps(declarations)) == {
         "/app-health/web/livez": Probe("https", 8080, "/live", headers=(("A", "b"),)),
         "/app-health/web/readyz": Probe("tcp", 9000, timeout=3),
         "/app-health/web/startupz": Probe("grpc", 9001, service="s"),
@@ -246,7 +248,7 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
         ),
     ],
 )
-def test_a_probe_that_cannot_be_used_is_named(text: str, reason: str) -> None:
+def test_invalid_probe_is_rejected(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_probes(text)
 
@@ -261,17 +263,17 @@ def test_a_probe_that_cannot_be_used_is_named(text: str, reason: str) -> None:
         ('{"targets": [{"port": "9000", "path": "/m"}, {"port": "9001"}]}', [(9000, "/m"), (9001, "/metrics")]),
     ],
 )
-def test_where_the_applications_metrics_are(text: str, expected: list[tuple[int, str]]) -> None:
+def test_parsing_of_scrape_targets(text: str, expected: list[tuple[int, str]]) -> None:
     assert [(target.port, target.path) for target in parse_targets(text, "127.0.0.1", 15020)] == expected
 
 
 @pytest.mark.parametrize("port", ["15090", "15020", "016000", "0", "http", "70000"])
-def test_a_port_of_the_proxy_itself_is_no_target(port: str) -> None:
+def test_reserved_or_invalid_scrape_port_is_rejected(port: str) -> None:
     with pytest.raises(ValueError, match="variable ISTIO_PROMETHEUS_ANNOTATIONS"):
         parse_targets(json.dumps({"port": port}), "127.0.0.1", 16000)
 
 
-class Served:
+class Harness:
     """A status server with one Envoy and one application."""
 
     def __init__(self, envoy: Envoy, targets: tuple[MetricsTarget, ...] = ()) -> None:
@@ -286,7 +288,7 @@ class Served:
         self.server = StatusServer(0, pages)
         self.server.start()
 
-    def ask(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
+    def request(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
         connection = http.client.HTTPConnection(host, self.server.port, timeout=20)
         try:
             connection.request(method, path)
@@ -297,88 +299,88 @@ class Served:
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    made = Served(Envoy(READY))
-    yield made
-    made.server.stop()
+def status_server() -> Iterator[Harness]:
+    harness = Harness(Envoy(READY))
+    yield harness
+    harness.server.stop()
 
 
-def test_readiness_is_a_status(served: Served) -> None:
-    assert served.ask("/healthz/ready") == (200, "")
-    assert "istio_agent_startup_duration_seconds" in served.metrics.render().decode()
-    unready = Served(Envoy(None))
-    assert unready.ask("/healthz/ready") == (503, "Envoy's admin port does not respond\n")
+def test_ready_endpoint_returns_the_status(status_server: Harness) -> None:
+    assert status_server.request("/healthz/ready") == (200, "")
+    assert "istio_agent_startup_duration_seconds" in status_server.metrics.render().decode()
+    unready = Harness(Envoy(None))
+    assert unready.request("/healthz/ready") == (503, "Envoy's admin port does not respond\n")
     unready.server.stop()
 
 
-def test_the_end_of_the_page_of_metrics_is_that_of_its_connection(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.server.port), timeout=20) as connection:
+def test_metrics_page_ends_with_its_connection(status_server: Harness) -> None:
+    with socket.create_connection(("127.0.0.1", status_server.server.port), timeout=20) as connection:
         connection.sendall(b"GET /stats/prometheus HTTP/1.1\r\nHost: a\r\n\r\n")
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    head = answer.partition(b"\r\n\r\n")[0].lower()
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    head = response.partition(b"\r\n\r\n")[0].lower()
     assert head.startswith(b"http/1.1 200 ")
     assert b"\r\nconnection: close" in head
     assert b"\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8" in head
     assert b"content-length" not in head
-    assert "istio_agent_scrapes_total 1\n" in served.metrics.render().decode()
+    assert "istio_agent_scrapes_total 1\n" in status_server.metrics.render().decode()
 
 
-def test_commands_are_posted(served: Served) -> None:
-    assert served.ask("/quitquitquit") == (405, "use POST\n")
-    assert served.commands == []
-    assert served.ask("/quitquitquit", "POST") == (200, "OK\n")
-    eventually(lambda: served.commands == ["quit"], 10, "what was asked for is done, once the answer is on its way")
-    assert served.ask("/other", "POST")[0] == served.ask("/other")[0] == 404
+def test_commands_require_post(status_server: Harness) -> None:
+    assert status_server.request("/quitquitquit") == (405, "use POST\n")
+    assert status_server.commands == []
+    assert status_server.request("/quitquitquit", "POST") == (200, "OK\n")
+    eventually(lambda: status_server.commands == ["quit"], 10, "the command runs after the response")
+    assert status_server.request("/other", "POST")[0] == status_server.request("/other")[0] == 404
 
 
-def test_commands_of_others_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_commands_are_rejected(status_server: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.agent.status_port.status_server._is_loopback", lambda address: False)
-    assert served.ask("/quitquitquit", "POST")[0] == 403
-    assert served.commands == []
+    assert status_server.request("/quitquitquit", "POST")[0] == 403
+    assert status_server.commands == []
 
 
-def test_metrics_of_all_are_one_page(app: App) -> None:
+def test_metrics_page_merges_all_sources(app: App) -> None:
     app.body = b"# TYPE mine counter\nmine 1\n# EOF\nlost 2"
-    gone = closed_port()
-    served = Served(
+    unreachable_port = closed_port()
+    harness = Harness(
         Envoy(READY),
         (
-            MetricsTarget("envoy", "127.0.0.1", gone, "/stats"),
+            MetricsTarget("envoy", "127.0.0.1", unreachable_port, "/stats"),
             MetricsTarget("application", "127.0.0.1", app.port, "/metrics"),
         ),
     )
-    served.metrics.certificate_updated(certificates.NOW)
-    status, page = served.ask("/stats/prometheus")
+    harness.metrics.certificate_updated(certificates.NOW)
+    status, page = harness.request("/stats/prometheus")
     assert status == 200
     assert 'istio_agent_cert_expiry_seconds{resource_name="default"} -' in page
     assert "\nmine 1\n" in page
     assert "# EOF" not in page
     assert page.endswith("lost 2\n")
-    assert 'istio_agent_scrape_failures_total{type="envoy"} 1' in served.ask("/stats/prometheus")[1]
-    assert app.seen[0][1]["x-prometheus-scrape-timeout-seconds"] == "10"
-    served.server.stop()
+    assert 'istio_agent_scrape_failures_total{type="envoy"} 1' in harness.request("/stats/prometheus")[1]
+    assert app.requests[0][1]["x-prometheus-scrape-timeout-seconds"] == "10"
+    harness.server.stop()
 
 
-def test_only_so_many_connections_are_served_at_once(served: Served) -> None:
-    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MAX_CONNECTIONS)]
-    late = socket.create_connection(("127.0.0.1", served.server.port))
+def test_connections_are_limited(status_server: Harness) -> None:
+    idle = [socket.create_connection(("127.0.0.1", status_server.server.port)) for _ in range(MAX_CONNECTIONS)]
+    late = socket.create_connection(("127.0.0.1", status_server.server.port))
     late.settimeout(20)
     assert late.recv(1) == b""  # closed
-    for connection in silent:
+    for connection in idle:
         connection.close()
-    eventually(lambda: served.ask("/healthz/ready") == (200, ""), 20, "there is a place again")
+    eventually(lambda: status_server.request("/healthz/ready") == (200, ""), 20, "closed connections free their slots")
 
 
-def test_a_port_that_is_taken_is_said_in_a_sentence(served: Served) -> None:
-    with pytest.raises(StartError, match=f"cannot listen on the status port {served.server.port}"):
-        StatusServer(served.server.port, served.server._server.pages)
+def test_occupied_port_is_reported(status_server: Harness) -> None:
+    with pytest.raises(StartError, match=f"cannot listen on the status port {status_server.server.port}"):
+        StatusServer(status_server.server.port, status_server.server._server.pages)
 
 
-def test_envoys_answers_are_read_or_said_to_be_missing(app: App) -> None:
+def test_admin_client_parses_stats_and_reports_errors(app: App) -> None:
     admin = AdminClient("127.0.0.1", app.port)
     app.body = b"a.b: 3\nhistogram: P0(1,2)\nc: 4\n"
     assert admin.stats("^a|c$") == {"a.b": 3, "c": 4}
-    assert app.seen[0][0] == "/stats?usedonly&filter=%5Ea%7Cc%24"
+    assert app.requests[0][0] == "/stats?usedonly&filter=%5Ea%7Cc%24"
     app.status = 500
     with pytest.raises(AdminError, match="returned status 500 for GET"):
         admin.stats("x")

@@ -1,4 +1,4 @@
-"""What registries of images are asked, by what they ask for in turn. A client of HTTP stands in, and keeps every request."""
+"""Requests to image registries, recorded by an HTTP client stub."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ ACCEPTED = (
 
 
 class Fetcher:
-    """Answers by URL, the last answer again and again; an error is raised."""
+    """Serves responses by URL, repeating the last one. Errors are raised."""
 
     largest = 1000
 
     def __init__(self) -> None:
-        self.answers: dict[str, list[Any]] = {}
-        self.asked: list[tuple[str, str, bool]] = []
+        self.responses: dict[str, list[Any]] = {}
+        self.requests: list[tuple[str, str, bool]] = []
 
     def get(
         self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
     ) -> FetchedResponse:
-        said = dict(headers or {})
+        request_headers = dict(headers or {})
         assert deadline == 7.0
-        assert ("manifests" not in url) or said["Accept"] == ACCEPTED
-        self.asked.append((url, said.get("Authorization", ""), insecure))
-        answers = self.answers.get(url, [FetchedResponse(404, {}, b"")])
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        found: FetchedResponse = answer
-        return found
+        assert ("manifests" not in url) or request_headers["Accept"] == ACCEPTED
+        self.requests.append((url, request_headers.get("Authorization", ""), insecure))
+        responses = self.responses.get(url, [FetchedResponse(404, {}, b"")])
+        response = responses.pop(0) if len(responses) > 1 else responses[0]
+        if isinstance(response, Exception):
+            raise response
+        result: FetchedResponse = response
+        return result
 
 
 def challenge(text: str) -> FetchedResponse:
@@ -53,24 +53,24 @@ def challenge(text: str) -> FetchedResponse:
 
 
 def registry(
-    answers: dict[str, list[Any]], login: Login | None = None, insecure: bool = False, image: ImageReference = IMAGE
+    responses: dict[str, list[Any]], login: Login | None = None, insecure: bool = False, image: ImageReference = IMAGE
 ) -> tuple[RegistryClient, Fetcher]:
     fetcher: Any = Fetcher()
-    fetcher.answers = answers
+    fetcher.responses = responses
     return RegistryClient(fetcher, image, login, 7.0, insecure), fetcher
 
 
-def fails(made: RegistryClient) -> tuple[str, str, bool]:
+def manifest_error(client: RegistryClient) -> tuple[str, str, bool]:
     with pytest.raises(FetchError) as error:
-        made.manifest()
+        client.manifest()
     return str(error.value), error.value.result, error.value.is_retryable
 
 
-FINE = FetchedResponse(200, {}, MANIFEST)
+MANIFEST_RESPONSE = FetchedResponse(200, {}, MANIFEST)
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("challenge_header", "token_url"),
     [
         (
             'Bearer realm="https://auth.example/t",service="r",scope="s:a b"',
@@ -85,33 +85,39 @@ FINE = FetchedResponse(200, {}, MANIFEST)
 )
 @pytest.mark.parametrize("login", [None, LOGIN])
 @pytest.mark.parametrize("field", ["token", "access_token"])
-def test_a_token_is_asked_for_where_the_registry_says(said: str, asked: str, login: Login | None, field: str) -> None:
-    made, fetcher = registry(
-        {PAGE: [challenge(said), FINE], asked: [FetchedResponse(200, {}, json.dumps({field: "tok"}).encode())]}, login
+def test_token_is_requested_from_the_challenge(
+    challenge_header: str, token_url: str, login: Login | None, field: str
+) -> None:
+    client, fetcher = registry(
+        {
+            PAGE: [challenge(challenge_header), MANIFEST_RESPONSE],
+            token_url: [FetchedResponse(200, {}, json.dumps({field: "tok"}).encode())],
+        },
+        login,
     )
     digest = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
-    manifest, digests = made.manifest()
+    manifest, digests = client.manifest()
     assert (manifest.digest, digests, [layer.digest for layer in manifest.layers]) == (
         digest,
         frozenset((digest,)),
         ["sha256:a"],
     )
-    assert fetcher.asked == [
+    assert fetcher.requests == [
         (PAGE, "", False),
-        (asked, login.basic_authorization if login else "", False),
+        (token_url, login.basic_authorization if login else "", False),
         (PAGE, "Bearer tok", False),
     ]
 
 
-def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers() -> None:
+def test_basic_login_is_sent_on_challenge_and_reused_for_layers() -> None:
     layer = f"sha256:{hashlib.sha256(b'layer').hexdigest()}"
     blob = f"https://r.example.com/v2/lab/x/blobs/{layer}"
-    made, fetcher = registry(
-        {PAGE: [challenge("Basic realm=x"), FINE], blob: [FetchedResponse(200, {}, b"layer")]}, LOGIN
+    client, fetcher = registry(
+        {PAGE: [challenge("Basic realm=x"), MANIFEST_RESPONSE], blob: [FetchedResponse(200, {}, b"layer")]}, LOGIN
     )
-    made.manifest()
-    assert made.blob(Descriptor(layer)) == b"layer"
-    assert fetcher.asked == [
+    client.manifest()
+    assert client.blob(Descriptor(layer)) == b"layer"
+    assert fetcher.requests == [
         (PAGE, "", False),
         (PAGE, LOGIN.basic_authorization, False),
         (blob, LOGIN.basic_authorization, False),
@@ -120,7 +126,7 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
 
 
 @pytest.mark.parametrize(
-    ("answers", "text", "result", "passing"),
+    ("responses", "text", "result", "is_retryable"),
     [
         (
             [challenge("Basic realm=x")],
@@ -157,46 +163,44 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
         ),
     ],
 )
-def test_what_a_registry_does_not_give_is_said(answers: list[Any], text: str, result: str, passing: bool) -> None:
-    made, _ = registry({PAGE: answers})
-    assert fails(made) == (text.replace("NAME", IMAGE.name), result, passing)
+def test_registry_errors_are_reported(responses: list[Any], text: str, result: str, is_retryable: bool) -> None:
+    client, _ = registry({PAGE: responses})
+    assert manifest_error(client) == (text.replace("NAME", IMAGE.name), result, is_retryable)
 
 
 @pytest.mark.parametrize("token", ["", "a\nb", "é"])
-def test_a_token_that_is_none_is_not_sent(token: str) -> None:
-    asked = "https://auth.example/t?scope=repository%3Alab%2Fx%3Apull"
-    made, fetcher = registry(
+def test_invalid_token_is_not_sent(token: str) -> None:
+    token_url = "https://auth.example/t?scope=repository%3Alab%2Fx%3Apull"
+    client, fetcher = registry(
         {
             PAGE: [challenge('Bearer realm="https://auth.example/t"')],
-            asked: [FetchedResponse(200, {}, json.dumps({"token": token}).encode())],
+            token_url: [FetchedResponse(200, {}, json.dumps({"token": token}).encode())],
         }
     )
-    assert fails(made)[0] == f"cannot obtain a token for the registry of {IMAGE.name}: status 200"
-    assert len(fetcher.asked) == 2
+    assert manifest_error(client)[0] == f"cannot obtain a token for the registry of {IMAGE.name}: status 200"
+    assert len(fetcher.requests) == 2
 
 
 @pytest.mark.parametrize(
     ("insecure", "cause", "falls_back"),
     [(True, ssl.SSLError(), True), (False, ssl.SSLError(), False), (True, OSError(), False)],
 )
-def test_plain_http_is_spoken_where_that_is_allowed_and_there_is_no_tls(
-    insecure: bool, cause: OSError, falls_back: bool
-) -> None:
+def test_plain_http_fallback_for_insecure_registries(insecure: bool, cause: OSError, falls_back: bool) -> None:
     error = FetchError("no TLS")
     error.__cause__ = cause
-    plain = PAGE.replace("https:", "http:")
-    made, fetcher = registry({PAGE: [error], plain: [FINE]}, insecure=insecure)
+    plain_url = PAGE.replace("https:", "http:")
+    client, fetcher = registry({PAGE: [error], plain_url: [MANIFEST_RESPONSE]}, insecure=insecure)
     if falls_back:
-        made.manifest()
-        made.manifest()
-        assert fetcher.asked == [(PAGE, "", True), (plain, "", True), (plain, "", True)]
+        client.manifest()
+        client.manifest()
+        assert fetcher.requests == [(PAGE, "", True), (plain_url, "", True), (plain_url, "", True)]
     else:
-        assert fails(made)[0] == "no TLS"
-        assert fetcher.asked == [(PAGE, "", insecure)]
+        assert manifest_error(client)[0] == "no TLS"
+        assert fetcher.requests == [(PAGE, "", insecure)]
 
 
 @pytest.mark.parametrize(
-    ("platforms", "chosen"),
+    ("platforms", "expected"),
     [
         ([("linux", "arm64"), ("linux", "amd64")], 1),
         ([("linux", "amd64"), ("wasi", "wasm")], 1),
@@ -206,34 +210,32 @@ def test_plain_http_is_spoken_where_that_is_allowed_and_there_is_no_tls(
         ([None, ("wasm", "wasi")], 0),
     ],
 )
-def test_of_a_list_the_image_for_wasm_is_taken_then_that_of_linux_then_the_first(
-    platforms: list[Any], chosen: int
-) -> None:
+def test_index_prefers_wasm_then_linux_then_the_first_image(platforms: list[Any], expected: int) -> None:
     images = [json.dumps({"layers": [{"digest": f"sha256:{number}"}]}).encode() for number in range(len(platforms))]
     digests = [f"sha256:{hashlib.sha256(image).hexdigest()}" for image in images]
-    listed = [
+    entries = [
         {
             "digest": digest,
             **({"platform": dict(zip(("os", "architecture"), platform, strict=True))} if platform else {}),
         }
         for digest, platform in zip(digests, platforms, strict=True)
     ]
-    top = json.dumps({"manifests": listed}).encode()
+    index = json.dumps({"manifests": entries}).encode()
     pages = {
         PAGE.replace("/1", f"/{digest}"): [FetchedResponse(200, {}, image)]
         for digest, image in zip(digests, images, strict=True)
     }
-    made, _ = registry({PAGE: [FetchedResponse(200, {}, top)], **pages})
-    manifest, names = made.manifest()
-    assert [layer.digest for layer in manifest.layers] == [f"sha256:{chosen}"]
-    assert names == {f"sha256:{hashlib.sha256(top).hexdigest()}", digests[chosen]}
+    client, _ = registry({PAGE: [FetchedResponse(200, {}, index)], **pages})
+    manifest, names = client.manifest()
+    assert [layer.digest for layer in manifest.layers] == [f"sha256:{expected}"]
+    assert names == {f"sha256:{hashlib.sha256(index).hexdigest()}", digests[expected]}
 
 
-def test_images_of_docker_are_at_its_own_host() -> None:
+def test_docker_hub_images_use_its_registry_host() -> None:
     page = "https://registry-1.docker.io/v2/library/x/manifests/1"
-    made, fetcher = registry({page: [FINE]}, image=ImageReference("index.docker.io", "library/x", "1"))
-    made.manifest()
-    assert fetcher.asked == [(page, "", False)]
+    client, fetcher = registry({page: [MANIFEST_RESPONSE]}, image=ImageReference("index.docker.io", "library/x", "1"))
+    client.manifest()
+    assert fetcher.requests == [(page, "", False)]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_images_of_docker_are_at_its_own_host() -> None:
     [
         ({"auth": "bGFiOnNlY3JldA=="}, "r.example.com", LOGIN),
         ({"auth": "bGFiOnNlY3JldA=="}, "https://r.example.com/v1/", LOGIN),
-        ({"auth": "bGFiOnNlY3JldAAA"}, "r.example.com", LOGIN),  # padded by zero bytes, as some programs write it
+        ({"auth": "bGFiOnNlY3JldAAA"}, "r.example.com", LOGIN),  # padded with zero bytes, as some programs write it
         ({"username": "lab", "password": "secret"}, "r.example.com", LOGIN),
         ({"username": "x", "auth": "bGFiOnNlY3JldA=="}, "r.example.com", LOGIN),
         ({"auth": "bGFi"}, "r.example.com", None),
@@ -250,12 +252,12 @@ def test_images_of_docker_are_at_its_own_host() -> None:
         ({"auth": "bGFiOnNlY3JldA=="}, "docker.io", None),
     ],
 )
-def test_a_login_is_found_by_the_registry_s_host(entry: dict[str, str], host: str, login: Login | None) -> None:
+def test_login_is_matched_by_registry_host(entry: dict[str, str], host: str, login: Login | None) -> None:
     assert find_login(json.dumps({"auths": {"other": {"auth": "YTpi"}, host: entry}}), "r.example.com") == login
 
 
 @pytest.mark.parametrize("host", ["https://index.docker.io/v1/", "docker.io", "registry-1.docker.io"])
-def test_docker_s_registry_has_three_names(host: str) -> None:
+def test_docker_hub_has_several_names(host: str) -> None:
     assert find_login(json.dumps({"auths": {host: {"auth": "bGFiOnNlY3JldA=="}}}), "index.docker.io") == LOGIN
 
 
@@ -263,6 +265,6 @@ def test_docker_s_registry_has_three_names(host: str) -> None:
     ("secret", "text"),
     [("x", "not a Docker configuration"), ('{"auths": {"r": {"auth": "?"}}}', "not valid base64 text")],
 )
-def test_a_pull_secret_that_cannot_be_read_is_said(secret: str, text: str) -> None:
+def test_invalid_pull_secret_is_rejected(secret: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         find_login(secret, "r")

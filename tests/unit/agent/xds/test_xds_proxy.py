@@ -1,4 +1,4 @@
-"""ADS passed through between an Envoy on a socket and a control plane behind TLS."""
+"""ADS proxying between Envoy on a socket and a control plane behind TLS."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLUSTER, NAMES = "type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.go
 
 
 class Counts:
-    """Counts what the proxy observes."""
+    """Counts proxy events."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
@@ -55,49 +55,53 @@ class Counts:
 
 
 class Plane:
-    """A control plane that records what it reads and writes what a test puts into `say`; None ends the stream."""
+    """A control plane that records requests and writes what a test puts into `outbox`. None ends the stream."""
 
     def __init__(self) -> None:
-        self.heard, self.say, self.streams = list[bytes](), asyncio.Queue[bytes | None](), 0
+        self.received, self.outbox, self.streams = list[bytes](), asyncio.Queue[bytes | None](), 0
         self.ended = asyncio.Event()
 
     async def serve(self, context: Any) -> None:
         self.streams += 1
         reading = asyncio.create_task(self._read(context))
         try:
-            while (raw := await self.say.get()) is not None:
+            while (raw := await self.outbox.get()) is not None:
                 await context.write(raw)
         finally:
             reading.cancel()
             self.ended.set()
 
     async def _read(self, context: Any) -> None:
-        while (raw := await context.read()) is not EOF:
-            self.heard.append(raw)
+        while (message := await context.read()) is not EOF:
+            self.received.append(message)
 
 
-class Mesh:
-    """Envoy's end of the socket, the agent between, and the control plane."""
+class ProxyStack:
+    """Envoy's end of the socket, the agent, and the control plane."""
 
-    def __init__(self, folder: pathlib.Path, taken: list[list[bytes]]) -> None:
+    def __init__(self, folder: pathlib.Path, resources: list[list[bytes]]) -> None:
         self.plane, self.counts, self._folder = Plane(), Counts(), folder
         self.front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)), self.plane.serve)
-        self.own = AgentSubscriptions({NAMES: self._take})
-        self.taken = taken
+        self.subscriptions = AgentSubscriptions({NAMES: self._receive})
+        self.resources = resources
 
-    def _take(self, resources: list[bytes]) -> None:
+    def _receive(self, resources: list[bytes]) -> None:
         if resources == [b"bad"]:
             raise ValueError("no table")
-        self.taken.append(resources)
+        self.resources.append(resources)
 
-    async def start(self, own: bool) -> None:
+    async def start(self, has_subscriptions: bool) -> None:
         await self.front.start()
         (self._folder / "token").write_text(IDENTITY)
         token, root = str(self._folder / "token"), str(self.front.write_root(self._folder))
         self.upstream = UpstreamServer(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
         self.server = build_server()
         self.server.add_generic_rpc_handlers(
-            (XdsProxy(self.upstream, self.own if own else AgentSubscriptions({}), self.counts).handlers(),)
+            (
+                XdsProxy(
+                    self.upstream, self.subscriptions if has_subscriptions else AgentSubscriptions({}), self.counts
+                ).handlers(),
+            )
         )
         await serve(self.server, str(self._folder / "XDS"), private=False)
         channel: Any = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
@@ -112,187 +116,188 @@ class Mesh:
         await self.front.stop()
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "with own subscriptions"])
-async def mesh(request: Any, tmp_path: pathlib.Path) -> AsyncIterator[Mesh]:
-    made = Mesh(tmp_path, [])
-    await made.start(request.param)
-    yield made
-    await made.stop()
+@pytest.fixture(params=[False, True], ids=["plain", "with agent subscriptions"])
+async def proxy_stack(request: Any, tmp_path: pathlib.Path) -> AsyncIterator[ProxyStack]:
+    stack = ProxyStack(tmp_path, [])
+    await stack.start(request.param)
+    yield stack
+    await stack.stop()
 
 
 @pytest.fixture
-async def subscribed(tmp_path: pathlib.Path) -> AsyncIterator[Mesh]:
-    made = Mesh(tmp_path, [])
-    await made.start(True)
-    yield made
-    await made.stop()
+async def subscribed(tmp_path: pathlib.Path) -> AsyncIterator[ProxyStack]:
+    stack = ProxyStack(tmp_path, [])
+    await stack.start(True)
+    yield stack
+    await stack.stop()
 
 
 def response(type_url: str, method: str = DELTA, nonce: str = "1", *bodies: bytes) -> bytes:
     if method == DELTA:
-        made: Any = discovery_pb2.DeltaDiscoveryResponse(type_url=type_url, nonce=nonce)
+        message: Any = discovery_pb2.DeltaDiscoveryResponse(type_url=type_url, nonce=nonce)
         for body in bodies:
-            made.resources.add().resource.value = body
+            message.resources.add().resource.value = body
     else:
-        made = discovery_pb2.DiscoveryResponse(type_url=type_url, nonce=nonce, version_info="v")
+        message = discovery_pb2.DiscoveryResponse(type_url=type_url, nonce=nonce, version_info="v")
         for body in bodies:
-            made.resources.add().value = body
-    raw: bytes = made.SerializeToString()
+            message.resources.add().value = body
+    raw: bytes = message.SerializeToString()
     return raw
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_bytes_come_and_go_as_they_are(mesh: Mesh, method: str) -> None:
-    call = mesh.call(method)
-    unknown = b"\xba\x3e\x03new"  # a field that no version knows yet
-    said = discovery_pb2.DeltaDiscoveryRequest(type_url=CLUSTER).SerializeToString() + unknown
-    await call.write(said)
-    await until(lambda: said in mesh.plane.heard)
-    answer = response(CLUSTER, method, "1", b"x" * 3_000_000) + unknown
-    await mesh.plane.say.put(answer)
-    assert await call.read() == answer
+async def test_messages_pass_unchanged(proxy_stack: ProxyStack, method: str) -> None:
+    call = proxy_stack.call(method)
+    unknown = b"\xba\x3e\x03new"  # an unknown field
+    request = discovery_pb2.DeltaDiscoveryRequest(type_url=CLUSTER).SerializeToString() + unknown
+    await call.write(request)
+    await until(lambda: request in proxy_stack.plane.received)
+    reply = response(CLUSTER, method, "1", b"x" * 3_000_000) + unknown
+    await proxy_stack.plane.outbox.put(reply)
+    assert await call.read() == reply
     call.cancel()
 
 
-async def test_nacks_reach_the_control_plane(mesh: Mesh) -> None:
-    call = mesh.call()
+async def test_nacks_reach_the_control_plane(proxy_stack: ProxyStack) -> None:
+    call = proxy_stack.call()
     detail = status_pb2.Status(code=13, message="no such filter")
     nack = discovery_pb2.DeltaDiscoveryRequest(
         type_url=CLUSTER, response_nonce="1", error_detail=detail
     ).SerializeToString()
     await call.write(nack)
-    await until(lambda: nack in mesh.plane.heard)
+    await until(lambda: nack in proxy_stack.plane.received)
     call.cancel()
 
 
-async def test_the_control_plane_sees_the_token_and_the_cluster(mesh: Mesh) -> None:
-    call = mesh.call()
+async def test_control_plane_receives_token_and_cluster(proxy_stack: ProxyStack) -> None:
+    call = proxy_stack.call()
     await call.write(b"")
-    headers = (await until(lambda: mesh.front.metadata))[0]
+    headers = (await until(lambda: proxy_stack.front.metadata))[0]
     assert headers["authorization"] == f"Bearer {IDENTITY}"
     assert (headers["clusterid"], headers["x-mine"]) == ("west", "1")
     call.cancel()
 
 
-async def test_envoys_end_of_the_stream_ends_the_other(mesh: Mesh) -> None:
-    call = mesh.call()
+async def test_envoy_closing_the_stream_closes_the_upstream(proxy_stack: ProxyStack) -> None:
+    call = proxy_stack.call()
     await call.write(b"")
-    await until(lambda: mesh.plane.heard)
+    await until(lambda: proxy_stack.plane.received)
     call.cancel()
-    await asyncio.wait_for(mesh.plane.ended.wait(), 20)
+    await asyncio.wait_for(proxy_stack.plane.ended.wait(), 20)
 
 
-async def test_when_the_control_plane_ends_a_stream_envoy_opens_the_next(mesh: Mesh) -> None:
+async def test_envoy_can_reconnect_after_the_control_plane_ends_a_stream(proxy_stack: ProxyStack) -> None:
     for number in (1, 2):
-        call = mesh.call()
+        call = proxy_stack.call()
         await call.write(b"")
-        await until(lambda number=number: mesh.plane.streams == number)
-        await mesh.plane.say.put(None)
+        await until(lambda number=number: proxy_stack.plane.streams == number)
+        await proxy_stack.plane.outbox.put(None)
         assert await call.read() is EOF
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_a_refusal_is_passed_on_with_its_reason(mesh: Mesh) -> None:
+async def test_upstream_rejection_reaches_envoy(proxy_stack: ProxyStack) -> None:
     async def refuse(context: Any) -> None:
         await context.read()
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
 
-    mesh.front.stream = refuse
-    call = mesh.call()
+    proxy_stack.front.stream = refuse
+    call = proxy_stack.call()
     await call.write(b"")
     with pytest.raises(aio.AioRpcError) as raised:
         await call.read()
     assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
 
 
-async def test_a_control_plane_that_is_away_is_unavailable_and_counted(mesh: Mesh) -> None:
-    await mesh.front.stop()
-    call = mesh.call()
+async def test_unreachable_control_plane_is_unavailable_and_counted(proxy_stack: ProxyStack) -> None:
+    await proxy_stack.front.stop()
+    call = proxy_stack.call()
     with pytest.raises(aio.AioRpcError) as raised:
         await call.read()
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert mesh.counts.counts["failed"] == 1
+    assert proxy_stack.counts.counts["failed"] == 1
 
 
-async def test_a_token_that_is_not_there_is_said_to_envoy(mesh: Mesh, tmp_path: pathlib.Path) -> None:
+async def test_missing_token_is_reported_to_envoy(proxy_stack: ProxyStack, tmp_path: pathlib.Path) -> None:
     (tmp_path / "token").unlink()
-    call = mesh.call()
+    call = proxy_stack.call()
     with pytest.raises(aio.AioRpcError) as raised:
         await call.read()
     assert "no token in" in (raised.value.details() or "")
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_what_the_agent_asks_for_itself_rides_along_and_never_reaches_envoy(
-    subscribed: Mesh, method: str
-) -> None:
-    mesh, message = (
+async def test_agent_subscriptions_share_the_stream(subscribed: ProxyStack, method: str) -> None:
+    proxy_stack, message = (
         subscribed,
         discovery_pb2.DeltaDiscoveryRequest if method == DELTA else discovery_pb2.DiscoveryRequest,
     )
-    call = mesh.call(method)
+    call = proxy_stack.call(method)
     await call.write(b"first")
-    await until(lambda: len(mesh.plane.heard) == 2)
-    assert mesh.plane.heard[0] == b"first"
-    assert message.FromString(mesh.plane.heard[1]) == message(type_url=NAMES)
-    await mesh.plane.say.put(response(NAMES, method, "7", b"a", b"b"))
-    await until(lambda: len(mesh.plane.heard) == 3)
-    ack = message.FromString(mesh.plane.heard[2])
+    await until(lambda: len(proxy_stack.plane.received) == 2)
+    assert proxy_stack.plane.received[0] == b"first"
+    assert message.FromString(proxy_stack.plane.received[1]) == message(type_url=NAMES)
+    await proxy_stack.plane.outbox.put(response(NAMES, method, "7", b"a", b"b"))
+    await until(lambda: len(proxy_stack.plane.received) == 3)
+    ack = message.FromString(proxy_stack.plane.received[2])
     assert (ack.type_url, ack.response_nonce, ack.HasField("error_detail")) == (NAMES, "7", False)
-    assert mesh.taken == [[b"a", b"b"]]
-    await mesh.plane.say.put(response(NAMES, method, "8", b"bad"))
-    await until(lambda: len(mesh.plane.heard) == 4)
-    assert message.FromString(mesh.plane.heard[3]).error_detail.message == "no table"
-    await mesh.plane.say.put(response(CLUSTER, method))
+    assert proxy_stack.resources == [[b"a", b"b"]]
+    await proxy_stack.plane.outbox.put(response(NAMES, method, "8", b"bad"))
+    await until(lambda: len(proxy_stack.plane.received) == 4)
+    assert message.FromString(proxy_stack.plane.received[3]).error_detail.message == "no table"
+    await proxy_stack.plane.outbox.put(response(CLUSTER, method))
     assert await call.read() == response(CLUSTER, method)
     call.cancel()
 
 
-class SecondTime:
-    """Rewrites what it is asked for the second time."""
+class RewriteOnSecondAttempt:
+    """Rewrites a resource on the second attempt."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.attempts = 0
 
     def rewrite(self, packed: Any) -> Outcome:
-        self.asked += 1
-        packed.value = extension_pb2.TypedExtensionConfig(name=f"r{self.asked}").SerializeToString()
-        return "rewritten" if self.asked == 2 else "pending"
+        self.attempts += 1
+        packed.value = extension_pb2.TypedExtensionConfig(name=f"r{self.attempts}").SerializeToString()
+        return "rewritten" if self.attempts == 2 else "pending"
 
 
-async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
-    written = asyncio.Queue[bytes]()
+async def test_pending_module_is_written_once_available() -> None:
+    writes = asyncio.Queue[bytes]()
 
     class Envoy:
         async def write(self, raw: bytes) -> None:
-            written.put_nowait(raw)
+            writes.put_nowait(raw)
 
     response = discovery_pb2.DiscoveryResponse(type_url=EXTENSION, nonce="n", version_info="v")
     response.resources.add().Pack(extension_pb2.TypedExtensionConfig(name="r"))
-    downwards = DownstreamWriter(Envoy(), ExtensionStream(SecondTime(), delta=False), (0.001, 0.002))
+    writer = DownstreamWriter(Envoy(), ExtensionStream(RewriteOnSecondAttempt(), delta=False), (0.001, 0.002))
     try:
-        await downwards.write(response.SerializeToString())
-        found = [
-            discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(written.get(), 20)) for _ in range(2)
+        await writer.write(response.SerializeToString())
+        responses = [
+            discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(writes.get(), 20)) for _ in range(2)
         ]
     finally:
-        downwards.close()
-    assert [extension_pb2.TypedExtensionConfig.FromString(one.resources[0].value).name for one in found] == ["r1", "r2"]
-    assert {(one.nonce, one.version_info, one.type_url) for one in found} == {("n", "v", EXTENSION)}
+        writer.close()
+    assert [extension_pb2.TypedExtensionConfig.FromString(item.resources[0].value).name for item in responses] == [
+        "r1",
+        "r2",
+    ]
+    assert {(item.nonce, item.version_info, item.type_url) for item in responses} == {("n", "v", EXTENSION)}
 
 
-class AsItIs:
-    """Leaves resources as they are."""
+class NoRewrite:
+    """Leaves resources unchanged."""
 
     def rewrite(self, packed: Any) -> Outcome:
         return "unchanged"
 
 
 class SlowEnvoy:
-    """Envoy's call, which takes what is written when `may_take` is set, and no status meanwhile."""
+    """A call from Envoy that accepts writes only when `may_write` is set, and no status meanwhile."""
 
     def __init__(self) -> None:
-        self.may_take, self.writing, self.written = asyncio.Event(), asyncio.Event(), list[bytes]()
+        self.may_write, self.writing, self.writes = asyncio.Event(), asyncio.Event(), list[bytes]()
         self.status: tuple[Any, ...] = ()
 
     async def read(self) -> Any:
@@ -300,39 +305,39 @@ class SlowEnvoy:
 
     async def write(self, raw: bytes) -> None:
         self.writing.set()
-        await self.may_take.wait()
+        await self.may_write.wait()
         self.writing.clear()
-        self.written.append(raw)
+        self.writes.append(raw)
 
     async def abort(self, *status: Any) -> None:
         assert not self.writing.is_set()
         self.status = status
 
 
-@pytest.mark.parametrize("refused", [True, False])
-async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Mesh, refused: bool) -> None:
+@pytest.mark.parametrize("is_rejected", [True, False])
+async def test_stream_ends_after_the_pending_write(proxy_stack: ProxyStack, is_rejected: bool) -> None:
     envoy, extensions = SlowEnvoy(), response(EXTENSION)
 
-    async def end(context: Any) -> None:
+    async def end_stream(context: Any) -> None:
         await context.write(extensions)
         await envoy.writing.wait()
-        if refused:
+        if is_rejected:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not any more")
 
-    mesh.front.stream = end
+    proxy_stack.front.stream = end_stream
     stream = asyncio.create_task(
-        XdsProxy(mesh.upstream, AgentSubscriptions({}), mesh.counts, AsItIs())._proxy(DELTA, envoy)
+        XdsProxy(proxy_stack.upstream, AgentSubscriptions({}), proxy_stack.counts, NoRewrite())._proxy(DELTA, envoy)
     )
-    await until(lambda: mesh.counts.counts["ended error"] if refused else envoy.writing.is_set())
+    await until(lambda: proxy_stack.counts.counts["ended error"] if is_rejected else envoy.writing.is_set())
     await asyncio.wait([stream], timeout=0.1)
     assert (stream.done(), envoy.status) == (False, ())
-    envoy.may_take.set()
+    envoy.may_write.set()
     await stream
-    assert envoy.written == [extensions]
-    assert envoy.status == ((grpc.StatusCode.PERMISSION_DENIED, "not any more") if refused else ())
+    assert envoy.writes == [extensions]
+    assert envoy.status == ((grpc.StatusCode.PERMISSION_DENIED, "not any more") if is_rejected else ())
 
 
-def test_the_type_of_a_response_is_read_off_its_bytes() -> None:
+def test_type_url_is_read_from_the_bytes() -> None:
     assert read_type_url(response(CLUSTER, DELTA, "1", b"x" * 1000, b"")) == CLUSTER
     assert read_type_url(response(CLUSTER, SOTW, "1", b"x" * 1000)) == CLUSTER
     assert (
@@ -343,5 +348,5 @@ def test_the_type_of_a_response_is_read_off_its_bytes() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"\x22", b"\x22\x05abc", b"\x22\x01\xff", b"\x0b", b"\xff" * 12, response(CLUSTER)[:-1]]
 )
-def test_what_is_no_response_has_no_type(raw: bytes) -> None:
+def test_invalid_response_has_no_type(raw: bytes) -> None:
     assert read_type_url(raw) == ""

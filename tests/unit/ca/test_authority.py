@@ -1,4 +1,4 @@
-"""Where the signer comes from: a folder of the operator's, or a root of our own that is kept and renewed."""
+"""Sources of the signer: plugged-in key material, or a stored self-signed root that is renewed."""
 
 from __future__ import annotations
 
@@ -39,42 +39,42 @@ from testing.security.certificates import (
 
 MINUTE = datetime.timedelta(minutes=1)
 
-# -- plugged in --------------------------------------------------------------------------------------------------------
+# -- plugged-in --------------------------------------------------------------------------------------------------------
 
 
-def test_istios_layout_is_read(tmp_path: pathlib.Path) -> None:
+def test_read_istio_file_layout(tmp_path: pathlib.Path) -> None:
     signer = intermediate(root())
     write_plugged_in(tmp_path, signer)
     (tmp_path / "ca-crl.pem").write_bytes(b"a list")
-    found = read_plugged_in(str(tmp_path))
-    assert found is not None
-    assert found.signer.intermediates == signer.intermediates
-    assert found.signer.roots == signer.roots
-    assert found.crl == b"a list"
+    material = read_plugged_in(str(tmp_path))
+    assert material is not None
+    assert material.signer.intermediates == signer.intermediates
+    assert material.signer.roots == signer.roots
+    assert material.crl == b"a list"
 
 
-def test_the_layout_of_tls_secrets_is_read_first_and_has_no_crl(tmp_path: pathlib.Path) -> None:
+def test_tls_secret_layout_takes_precedence_and_has_no_crl(tmp_path: pathlib.Path) -> None:
     write_plugged_in(tmp_path, intermediate(root(1), 1))
     (tmp_path / "ca-crl.pem").write_bytes(b"a list")
-    above = root()
-    signer = intermediate(intermediate(above), 3)
+    parent = root()
+    signer = intermediate(intermediate(parent), 3)
     (tmp_path / "tls.crt").write_bytes(bundle_pem(signer.intermediates))
     (tmp_path / "tls.key").write_bytes(key_pem(signer.key))
-    (tmp_path / "ca.crt").write_bytes(above.roots_pem)
-    found = read_plugged_in(str(tmp_path))
-    assert found is not None
-    assert found.signer.intermediates == signer.intermediates
-    assert found.crl == b""
+    (tmp_path / "ca.crt").write_bytes(parent.roots_pem)
+    material = read_plugged_in(str(tmp_path))
+    assert material is not None
+    assert material.signer.intermediates == signer.intermediates
+    assert material.crl == b""
 
 
-def test_a_root_that_signs_itself_has_no_intermediates(tmp_path: pathlib.Path) -> None:
+def test_self_signed_root_has_no_intermediates(tmp_path: pathlib.Path) -> None:
     write_plugged_in(tmp_path, root())
-    found = read_plugged_in(str(tmp_path))
-    assert found is not None
-    assert found.signer.intermediates == ()
+    material = read_plugged_in(str(tmp_path))
+    assert material is not None
+    assert material.signer.intermediates == ()
 
 
-def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
+def test_folder_with_only_roots_adds_extra_roots(tmp_path: pathlib.Path) -> None:
     assert read_extra_roots(str(tmp_path)) == b""
     (tmp_path / "root-cert.pem").write_bytes(root().roots_pem)
     assert read_plugged_in(str(tmp_path)) is None
@@ -83,7 +83,7 @@ def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "data", "told"),
+    ("file", "data", "message"),
     [
         ("ca-key.pem", None, "missing ca-key.pem"),
         ("cert-chain.pem", None, "missing cert-chain.pem"),
@@ -95,41 +95,41 @@ def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
     ],
     ids=["no key", "no chain", "other key", "broken key", "broken certificate", "other root", "empty chain"],
 )
-def test_files_that_do_not_fit_say_which(tmp_path: pathlib.Path, file: str, data: bytes | None, told: str) -> None:
+def test_inconsistent_files_are_reported(tmp_path: pathlib.Path, file: str, data: bytes | None, message: str) -> None:
     write_plugged_in(tmp_path, intermediate(root()))
     if data is None:
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_bytes(data)
-    with pytest.raises(KeyMaterialError, match=told) as caught:
+    with pytest.raises(KeyMaterialError, match=message) as caught:
         read_plugged_in(str(tmp_path))
     assert "PRIVATE" not in str(caught.value)
 
 
-def test_a_leaf_cannot_be_plugged_in(tmp_path: pathlib.Path) -> None:
-    above = root()
-    authority = Authority(above, DAY, DAY, lambda: NOW)
+def test_leaf_certificate_is_rejected_as_signer(tmp_path: pathlib.Path) -> None:
+    parent = root()
+    authority = Authority(parent, DAY, DAY, lambda: NOW)
     chain = authority.sign(csr(), [IDENTITY], 60)
-    write_plugged_in(tmp_path, Signer(above.certificate, ec_key(), (), above.roots))
+    write_plugged_in(tmp_path, Signer(parent.certificate, ec_key(), (), parent.roots))
     (tmp_path / "ca-cert.pem").write_text(chain[0])
     (tmp_path / "cert-chain.pem").write_text(chain[0])
     with pytest.raises(KeyMaterialError, match="is not a CA"):
         read_plugged_in(str(tmp_path))
 
 
-# -- live --------------------------------------------------------------------------------------------------------------
+# -- reload --------------------------------------------------------------------------------------------------------------
 
 
-class Followed:
-    """A folder that is followed, without the following: `reload` is what a change leads to."""
+class ReloadableAuthority:
+    """An authority whose plugged-in folder is reloaded by calling `reload`."""
 
     def __init__(self, folder: pathlib.Path, multiple_roots: bool = False) -> None:
-        found = read_plugged_in(str(folder))
-        assert found is not None
-        self.authority = Authority(found.signer, DAY, DAY, lambda: NOW)
+        material = read_plugged_in(str(folder))
+        assert material is not None
+        self.authority = Authority(material.signer, DAY, DAY, lambda: NOW)
         self.changes = self.crls = 0
         self.authority.on_change.append(self._changed)
-        self.reload = PluggedInReload(str(folder), self.authority, found.crl, multiple_roots, self._crl).reload
+        self.reload = PluggedInReload(str(folder), self.authority, material.crl, multiple_roots, self._crl).reload
 
     def _changed(self) -> None:
         self.changes += 1
@@ -138,29 +138,29 @@ class Followed:
         self.crls += 1
 
 
-def test_an_intermediate_is_changed_live(tmp_path: pathlib.Path) -> None:
-    above = root()
-    write_plugged_in(tmp_path, intermediate(above))
-    followed = Followed(tmp_path)
-    followed.reload()
-    assert followed.changes == 0
-    other = intermediate(above, 1)
+def test_reload_replaces_an_intermediate(tmp_path: pathlib.Path) -> None:
+    parent = root()
+    write_plugged_in(tmp_path, intermediate(parent))
+    reloadable = ReloadableAuthority(tmp_path)
+    reloadable.reload()
+    assert reloadable.changes == 0
+    other = intermediate(parent, 1)
     write_plugged_in(tmp_path, other)
-    followed.reload()
-    assert followed.changes == 1
-    assert followed.authority.signer.certificate == other.certificate
+    reloadable.reload()
+    assert reloadable.changes == 1
+    assert reloadable.authority.signer.certificate == other.certificate
 
 
-def test_another_root_is_taken_only_where_several_are_allowed_and_one_set_contains_the_other(
+def test_root_change_requires_multiple_roots_and_an_overlap(
     tmp_path: pathlib.Path,
 ) -> None:
     first, second = root(), root(1)
-    both = intermediate(first)._replace(roots=(*first.roots, *second.roots))
+    combined = intermediate(first)._replace(roots=(*first.roots, *second.roots))
     write_plugged_in(tmp_path, intermediate(first))
-    strict, lenient = Followed(tmp_path), Followed(tmp_path, multiple_roots=True)
-    write_plugged_in(tmp_path, both)
-    for followed in (strict, lenient):
-        followed.reload()
+    strict, lenient = ReloadableAuthority(tmp_path), ReloadableAuthority(tmp_path, multiple_roots=True)
+    write_plugged_in(tmp_path, combined)
+    for reloadable in (strict, lenient):
+        reloadable.reload()
     assert (strict.changes, lenient.changes) == (0, 1)
     assert len(lenient.authority.signer.roots) == 2
     write_plugged_in(tmp_path, intermediate(root(2), 2))
@@ -168,32 +168,32 @@ def test_another_root_is_taken_only_where_several_are_allowed_and_one_set_contai
     assert lenient.changes == 1
 
 
-def test_broken_files_leave_the_signer_as_it_was(tmp_path: pathlib.Path) -> None:
+def test_reload_of_invalid_files_keeps_the_signer(tmp_path: pathlib.Path) -> None:
     write_plugged_in(tmp_path, intermediate(root()))
-    followed = Followed(tmp_path)
-    before = followed.authority.signer
+    reloadable = ReloadableAuthority(tmp_path)
+    before = reloadable.authority.signer
     (tmp_path / "ca-key.pem").write_bytes(b"")
-    followed.reload()
+    reloadable.reload()
     for path in tmp_path.iterdir():
         path.unlink()
-    followed.reload()
-    assert followed.authority.signer is before
-    assert followed.changes == 0
+    reloadable.reload()
+    assert reloadable.authority.signer is before
+    assert reloadable.changes == 0
 
 
-def test_a_crl_is_changed_live(tmp_path: pathlib.Path) -> None:
+def test_reload_replaces_the_crl(tmp_path: pathlib.Path) -> None:
     write_plugged_in(tmp_path, intermediate(root()))
-    followed = Followed(tmp_path)
+    reloadable = ReloadableAuthority(tmp_path)
     (tmp_path / "ca-crl.pem").write_bytes(b"a list")
-    followed.reload()
-    followed.reload()
-    assert (followed.crls, followed.changes) == (1, 0)
+    reloadable.reload()
+    reloadable.reload()
+    assert (reloadable.crls, reloadable.changes) == (1, 0)
 
 
 # -- self-signed -------------------------------------------------------------------------------------------------------
 
 
-def test_a_root_of_our_own_is_an_authority_of_the_trust_domain() -> None:
+def test_self_signed_root_certificate_fields() -> None:
     signer = make_root("example.org", 10 * DAY, NOW)
     assert signer.certificate.subject.rfc4514_string() == "O=example.org"
     assert signer.key.key_size == 2048
@@ -210,55 +210,51 @@ def test_a_root_of_our_own_is_an_authority_of_the_trust_domain() -> None:
     assert (signer.intermediates, signer.roots) == ((), (signer.certificate,))
 
 
-def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) -> None:
+def test_stored_root_is_loaded_and_its_key_is_private(tmp_path: pathlib.Path) -> None:
     store = FolderStore(str(tmp_path / "var" / "ca"))
     assert store.load() is None
     signer = root()
     store.save(root(1))
-    store.save(signer)  # in its place
-    kept = store.load()
-    assert kept is not None
-    assert (kept.certificate, key_pem(kept.key)) == (signer.certificate, key_pem(signer.key))
+    store.save(signer)  # replaces the first one
+    stored = store.load()
+    assert stored is not None
+    assert (stored.certificate, key_pem(stored.key)) == (signer.certificate, key_pem(signer.key))
     folder = tmp_path / "var" / "ca"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {"ca-cert.pem": 0o644, "ca-key.pem": 0o600}
 
 
-def test_a_root_is_not_kept_in_the_working_directory_by_default() -> None:
+def test_store_requires_a_folder() -> None:
     with pytest.raises(ValueError, match=r"a folder .* is required"):
         FolderStore("")
 
 
-def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[tuple[str, bytes]] = []
-    sync, replace = os.fsync, os.replace
+def test_store_syncs_files_before_renaming_them(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operations: list[tuple[str, bytes]] = []
+    fsync, replace = os.fsync, os.replace
 
-    def synced(number: int) -> None:
-        done.append(("on the disk", os.pread(number, 10_000, 0)))
-        sync(number)
+    def record_sync(descriptor: int) -> None:
+        operations.append(("fsync", os.pread(descriptor, 10_000, 0)))
+        fsync(descriptor)
 
-    def named(path: str, target: pathlib.Path) -> None:
-        done.append((target.name, pathlib.Path(path).read_bytes()))
+    def record_replace(path: str, target: pathlib.Path) -> None:
+        operations.append((target.name, pathlib.Path(path).read_bytes()))
         replace(path, target)
 
-    monkeypatch.setattr("os.fsync", synced)
-    monkeypatch.setattr("os.replace", named)
+    monkeypatch.setattr("os.fsync", record_sync)
+    monkeypatch.setattr("os.replace", record_replace)
     FolderStore(str(tmp_path)).save(root())
     key, certificate = key_pem(root().key), certificate_pem(root().certificate)
-    assert done == [
-        ("on the disk", key),
+    assert operations == [
+        ("fsync", key),
         ("ca-key.pem", key),
-        ("on the disk", certificate),
+        ("fsync", certificate),
         ("ca-cert.pem", certificate),
     ]
 
 
-def test_a_root_that_cannot_be_written_leaves_nothing_behind(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_save_leaves_no_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -268,7 +264,7 @@ def test_a_root_that_cannot_be_written_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_kept_certificate_of_another_key_is_told(tmp_path: pathlib.Path) -> None:
+def test_stored_certificate_must_match_its_key(tmp_path: pathlib.Path) -> None:
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / "ca-key.pem").write_bytes(key_pem(root(1).key))
@@ -279,7 +275,7 @@ def test_a_kept_certificate_of_another_key_is_told(tmp_path: pathlib.Path) -> No
 
 
 @pytest.mark.parametrize("file", ["ca-cert.pem", "ca-key.pem"])
-def test_a_kept_root_that_is_broken_is_not_replaced(tmp_path: pathlib.Path, file: str) -> None:
+def test_incomplete_or_invalid_stored_root_is_an_error(tmp_path: pathlib.Path, file: str) -> None:
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / file).unlink()
@@ -291,7 +287,7 @@ def test_a_kept_root_that_is_broken_is_not_replaced(tmp_path: pathlib.Path, file
 
 
 @pytest.mark.parametrize(("age", "due"), [(79, False), (80, True), (101, True)])
-def test_a_root_is_renewed_in_the_last_fifth_of_its_life(age: int, due: bool) -> None:
+def test_root_renewal_is_due_in_the_last_fifth_of_its_lifetime(age: int, due: bool) -> None:
     signer = sign_root(
         ec_key(), name("d"), 100 * DAY - datetime.timedelta(minutes=2), NOW + datetime.timedelta(minutes=2)
     )
@@ -299,36 +295,36 @@ def test_a_root_is_renewed_in_the_last_fifth_of_its_life(age: int, due: bool) ->
 
 
 class Replica:
-    """An authority that renews its root, with a store that may be shared."""
+    """An authority with root rotation and a store, which may be shared."""
 
     def __init__(self, store: FolderStore, signer: Signer, now: datetime.datetime) -> None:
         self.authority = Authority(signer, DAY, DAY, lambda: now)
         self.rotation = Rotation(self.authority, store, 100 * DAY, datetime.timedelta(hours=1), 20, lambda: now)
 
 
-async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(
+async def test_renewed_root_has_the_same_key_and_verifies_old_leaves(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot.rootcertrotator")
     store, extra = FolderStore(str(tmp_path)), root(3)
     old = root()
     store.save(old)
-    late = Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY)
+    replica = Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY)
     leaf = old.issue(decode_csr(csr()), [IDENTITY], DAY, NOW)
-    assert await late.rotation.check()
-    fresh = late.authority.signer
-    assert fresh.certificate != old.certificate
-    assert fresh.certificate.not_valid_after_utc == NOW + 190 * DAY
-    leaf.verify_directly_issued_by(fresh.certificate)
-    assert fresh.roots == (fresh.certificate, *extra.roots)
-    kept = store.load()
-    assert kept is not None
-    assert kept.certificate == fresh.certificate
-    assert not await late.rotation.check()
+    assert await replica.rotation.check()
+    renewed = replica.authority.signer
+    assert renewed.certificate != old.certificate
+    assert renewed.certificate.not_valid_after_utc == NOW + 190 * DAY
+    leaf.verify_directly_issued_by(renewed.certificate)
+    assert renewed.roots == (renewed.certificate, *extra.roots)
+    stored = store.load()
+    assert stored is not None
+    assert stored.certificate == renewed.certificate
+    assert not await replica.rotation.check()
     assert caplog.messages == ["renewed the root certificate, valid until 2026-07-11 03:04:05+00:00"]
 
 
-async def test_a_root_that_another_replica_renewed_is_taken(
+async def test_root_renewed_by_another_replica_is_adopted(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot.rootcertrotator")
@@ -347,7 +343,7 @@ async def test_a_root_that_another_replica_renewed_is_taken(
     assert not await other.rotation.check()
 
 
-async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path: pathlib.Path) -> None:
+async def test_unusable_stored_root_is_not_adopted(tmp_path: pathlib.Path) -> None:
     store = FolderStore(str(tmp_path))
     replica = Replica(store, root(), NOW)
     store.save(root(1, life=200 * DAY))
@@ -359,57 +355,57 @@ async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path:
     assert replica.authority.signer is root()
 
 
-async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rotation_continues_after_a_failure(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / "ca-key.pem").unlink()
     replica = Replica(store, root(), NOW + 90 * DAY)
-    slept: list[float] = []
+    delays: list[float] = []
 
     class End(Exception):
         pass
 
     async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 2:
+        delays.append(seconds)
+        if len(delays) == 2:
             store.save(root())
-        if len(slept) == 3:
+        if len(delays) == 3:
             raise End
 
     with pytest.raises(End):
         await replica.rotation.run(sleep, lambda: 0.5)
-    assert slept == [1800, 3600, 3600]
+    assert delays == [1800, 3600, 3600]
     assert caplog.messages == [
         f"failed to renew the root certificate: {tmp_path}: either ca-key.pem or ca-cert.pem is missing"
     ]
     assert replica.authority.signer.certificate != root().certificate
 
 
-# -- the control plane's own certificate -------------------------------------------------------------------------------
+# -- the control plane's certificate -----------------------------------------------------------------------------------
 
 NAMES = ("istiod.istio-system.svc", "istiod", "istiod.istio-system.svc")
 
 
-def test_the_control_planes_certificate_is_for_its_names_for_ten_years() -> None:
-    above = root(life=5000 * DAY)
-    signer = intermediate(above, life=4000 * DAY)
-    (issued,) = issue_server_certificates(signer, NAMES, NOW)
-    leaf, *chain = x509.load_pem_x509_certificates(issued.chain)
+def test_server_certificate_has_its_names_and_a_ten_year_lifetime() -> None:
+    parent = root(life=5000 * DAY)
+    signer = intermediate(parent, life=4000 * DAY)
+    (certificate,) = issue_server_certificates(signer, NAMES, NOW)
+    leaf, *chain = x509.load_pem_x509_certificates(certificate.chain)
     assert leaf.subject.rfc4514_string() == ""
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["istiod", "istiod.istio-system.svc"]
     assert (leaf.not_valid_before_utc, leaf.not_valid_after_utc) == (NOW - 2 * MINUTE, NOW + 3650 * DAY)
     assert chain == [signer.certificate]
-    assert load_key(issued.key, "").public_key() == leaf.public_key()
-    assert repr(issued) == "ServerCertificate(…)"
+    assert load_key(certificate.key, "").public_key() == leaf.public_key()
+    assert repr(certificate) == "ServerCertificate(…)"
 
 
-def test_keys_of_the_control_plane_are_of_the_signers_kind_and_of_p256_beside_rsa() -> None:
+def test_server_key_types_follow_the_signer() -> None:
     def keys(key: PrivateKey) -> list[str]:
-        issued = issue_server_certificates(sign_root(key, name("d"), DAY, NOW), NAMES, NOW)
-        return [described(load_key(one.key, "")) for one in issued]
+        certificates = issue_server_certificates(sign_root(key, name("d"), DAY, NOW), NAMES, NOW)
+        return [description(load_key(certificate.key, "")) for certificate in certificates]
 
-    def described(key: PrivateKey) -> str:
+    def description(key: PrivateKey) -> str:
         return (
             key.curve.name
             if isinstance(key, ec.EllipticCurvePrivateKey)

@@ -1,4 +1,4 @@
-"""Leaves: what they say, for how long, and which requests get none."""
+"""Leaf certificates: names, usage and lifetime, and rejected requests."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ def authority(
     return Authority(signer or root(), default, longest, lambda: NOW)
 
 
-def leaf_of(chain: list[str]) -> x509.Certificate:
+def parse_leaf(chain: list[str]) -> x509.Certificate:
     return x509.load_pem_x509_certificate(chain[0].encode())
 
 
-def names_of(leaf: x509.Certificate) -> x509.Extension[x509.SubjectAlternativeName]:
+def alternative_names(leaf: x509.Certificate) -> x509.Extension[x509.SubjectAlternativeName]:
     return leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
 
 
-def test_a_leaf_is_for_the_callers_identity_whatever_the_request_names() -> None:
-    leaf = leaf_of(
+def test_leaf_has_only_the_identity_of_the_caller() -> None:
+    leaf = parse_leaf(
         authority().sign(
             csr(names=("spiffe://cluster.local/ns/bank/sa/admin", "spiffe://other/ns/a/sa/b")), [IDENTITY], 3600
         )
     )
-    assert names_of(leaf).value.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
-    assert len(list(names_of(leaf).value)) == 1
-    assert names_of(leaf).critical
+    assert alternative_names(leaf).value.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
+    assert len(list(alternative_names(leaf).value)) == 1
+    assert alternative_names(leaf).critical
 
 
-def test_identities_become_names_by_their_form() -> None:
-    names = names_of(
-        leaf_of(authority().sign(csr(), [IDENTITY, "10.0.0.1", "fd00::1", "istiod.istio-system.svc"], 60))
+def test_alternative_name_type_follows_the_identity() -> None:
+    names = alternative_names(
+        parse_leaf(authority().sign(csr(), [IDENTITY, "10.0.0.1", "fd00::1", "istiod.istio-system.svc"], 60))
     ).value
     assert [type(n).__name__ for n in names] == ["UniformResourceIdentifier", "IPAddress", "IPAddress", "DNSName"]
 
 
-def test_a_leaf_may_be_server_and_client_and_sign_nothing() -> None:
-    leaf = leaf_of(authority().sign(csr(), [IDENTITY], 60))
+def test_leaf_usage_is_server_and_client_but_not_ca() -> None:
+    leaf = parse_leaf(authority().sign(csr(), [IDENTITY], 60))
     usage = leaf.extensions.get_extension_for_class(x509.KeyUsage)
     assert usage.critical
     assert (usage.value.digital_signature, usage.value.key_encipherment, usage.value.key_cert_sign) == (
@@ -87,48 +87,48 @@ def test_a_leaf_may_be_server_and_client_and_sign_nothing() -> None:
     assert {extension.oid._name: extension.critical for extension in leaf.extensions} == critical
 
 
-def test_a_leaf_names_the_key_of_its_signer_where_that_names_it_itself() -> None:
-    def named(signer: Signer) -> list[bytes | None]:
-        extensions = leaf_of(authority(signer).sign(csr(), [IDENTITY], 60)).extensions
+def test_authority_key_identifier_copies_the_signers_subject_key_identifier() -> None:
+    def authority_key_ids(signer: Signer) -> list[bytes | None]:
+        extensions = parse_leaf(authority(signer).sign(csr(), [IDENTITY], 60)).extensions
         return [e.value.key_identifier for e in extensions if isinstance(e.value, x509.AuthorityKeyIdentifier)]
 
-    assert named(root()) == [x509.SubjectKeyIdentifier.from_public_key(root().key.public_key()).digest]
-    assert named(intermediate(root())) == []  # it has none
+    assert authority_key_ids(root()) == [x509.SubjectKeyIdentifier.from_public_key(root().key.public_key()).digest]
+    assert authority_key_ids(intermediate(root())) == []  # the intermediate has no subject key identifier
 
 
 @pytest.mark.parametrize(
-    ("asked", "end"),
+    ("seconds", "end"),
     [(3600, NOW + HOUR), (1, NOW + SECOND), (0, NOW + DAY), (-5, NOW + DAY), (90 * 86400, NOW + 90 * DAY)],
-    ids=["as asked", "shortest", "default", "negative", "longest"],
+    ids=["requested", "shortest", "default", "negative", "longest"],
 )
-def test_life_of_a_leaf(asked: int, end: datetime.datetime) -> None:
-    leaf = leaf_of(authority().sign(csr(), [IDENTITY], asked))
+def test_leaf_lifetime(seconds: int, end: datetime.datetime) -> None:
+    leaf = parse_leaf(authority().sign(csr(), [IDENTITY], seconds))
     assert leaf.not_valid_before_utc == NOW - datetime.timedelta(minutes=2)
     assert leaf.not_valid_after_utc == end
 
 
-def test_a_leaf_ends_with_its_signer() -> None:
+def test_leaf_expires_no_later_than_its_signer() -> None:
     signer = root(life=HOUR)
-    assert leaf_of(authority(signer).sign(csr(), [IDENTITY], 86400)).not_valid_after_utc == NOW + HOUR
+    assert parse_leaf(authority(signer).sign(csr(), [IDENTITY], 86400)).not_valid_after_utc == NOW + HOUR
 
 
-def test_the_default_life_is_no_longer_than_the_chain_lives_at_the_start() -> None:
+def test_default_lifetime_is_limited_by_the_chain() -> None:
     signer = intermediate(root(), life=HOUR)
     assert authority(signer).default_ttl == HOUR
 
 
 @pytest.mark.parametrize(
-    ("life", "ended"), [(-SECOND, "03:04:04"), (0 * SECOND, "03:04:05")], ids=["a second ago", "now"]
+    ("lifetime", "ended"), [(-SECOND, "03:04:04"), (0 * SECOND, "03:04:05")], ids=["a second ago", "now"]
 )
-def test_an_ended_signer_issues_nothing(life: datetime.timedelta, ended: str) -> None:
+def test_expired_signer_issues_nothing(lifetime: datetime.timedelta, ended: str) -> None:
     with pytest.raises(SigningError) as caught:
-        authority(root(life=life)).sign(csr(), [IDENTITY], 60)
+        authority(root(life=lifetime)).sign(csr(), [IDENTITY], 60)
     assert caught.value.code == "CERT_GEN_ERROR"
     assert str(caught.value) == f"the signing certificate expired at 2026-01-02T{ended}Z"
     assert not caught.value.is_callers_fault
 
 
-def test_a_second_more_than_the_longest_life_is_refused() -> None:
+def test_lifetime_above_the_maximum_is_rejected() -> None:
     with pytest.raises(SigningError) as caught:
         authority().sign(csr(), [IDENTITY], 90 * 86400 + 1)
     assert caught.value.code == "TTL_ERROR"
@@ -136,9 +136,9 @@ def test_a_second_more_than_the_longest_life_is_refused() -> None:
     assert caught.value.is_callers_fault
 
 
-def test_a_common_name_is_the_identity_where_one_was_asked_for() -> None:
-    def subject(asked: str | None, identity: str) -> list[str]:
-        leaf = leaf_of(authority().sign(csr(common_name=asked), [identity], 60))
+def test_requested_common_name_becomes_the_identity() -> None:
+    def subject(common_name: str | None, identity: str) -> list[str]:
+        leaf = parse_leaf(authority().sign(csr(common_name=common_name), [identity], 60))
         return [str(a.value) for a in leaf.subject]
 
     assert subject(None, IDENTITY) == []
@@ -154,36 +154,36 @@ def test_a_common_name_is_the_identity_where_one_was_asked_for() -> None:
     [(ec.SECP256R1, "sha256"), (ec.SECP384R1, "sha384"), (ec.SECP521R1, "sha512")],
     ids=["P-256", "P-384", "P-521"],
 )
-def test_the_digest_follows_the_signers_curve(curve: type[ec.EllipticCurve], digest: str) -> None:
-    leaf = leaf_of(authority(sign_root(ec_key(1, curve), name("d"), DAY, NOW)).sign(csr(), [IDENTITY], 60))
+def test_digest_follows_the_curve_of_the_signer(curve: type[ec.EllipticCurve], digest: str) -> None:
+    leaf = parse_leaf(authority(sign_root(ec_key(1, curve), name("d"), DAY, NOW)).sign(csr(), [IDENTITY], 60))
     assert leaf.signature_hash_algorithm is not None
     assert leaf.signature_hash_algorithm.name == digest
 
 
-def test_keys_of_every_supported_kind_get_leaves_that_verify() -> None:
+def test_leaves_for_supported_key_types_verify() -> None:
     signer = intermediate(root())
     for key in (ec_key(), rsa_key(), ed25519.Ed25519PrivateKey.generate()):
-        leaf = leaf_of(authority(signer).sign(csr(key), [IDENTITY], 60))
+        leaf = parse_leaf(authority(signer).sign(csr(key), [IDENTITY], 60))
         leaf.verify_directly_issued_by(signer.certificate)
         assert leaf.public_key() == key.public_key()
 
 
-def test_a_chain_is_leaf_intermediates_and_all_roots_as_one() -> None:
-    above = root()
-    signer = intermediate(above)._replace(roots=(*above.roots, *root(1).roots))
+def test_chain_is_leaf_intermediates_and_one_bundle_of_roots() -> None:
+    parent = root()
+    signer = intermediate(parent)._replace(roots=(*parent.roots, *root(1).roots))
     chain = authority(signer).sign(csr(), [IDENTITY], 60)
     assert len(chain) == 3
     assert [text.count("BEGIN CERTIFICATE") for text in chain] == [1, 1, 2]
     assert chain[0].endswith("-----\n\n")
     assert x509.load_pem_x509_certificate(chain[1].encode()) == signer.certificate
-    assert len(authority(above).sign(csr(), [IDENTITY], 60)) == 2
+    assert len(authority(parent).sign(csr(), [IDENTITY], 60)) == 2
 
 
 def _der() -> bytes:
     return x509.load_pem_x509_csr(csr()).public_bytes(serialization.Encoding.DER)
 
 
-DER = _der()  # one, because every signature of an EC key is another
+DER = _der()  # computed once, because EC signatures are not deterministic
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ DER = _der()  # one, because every signature of an EC key is another
     ],
     ids=["empty", "text", "cut", "not a request", "binary", "too large", "tampered", "DSA", "short RSA", "other curve"],
 )
-def test_requests_that_get_nothing(request_of: object) -> None:
+def test_invalid_request_is_rejected(request_of: object) -> None:
     assert callable(request_of)
     with pytest.raises(SigningError) as caught:
         authority().sign(request_of(), [IDENTITY], 60)
@@ -210,7 +210,7 @@ def test_requests_that_get_nothing(request_of: object) -> None:
     assert caught.value.is_callers_fault
 
 
-def test_a_request_of_64_kibibytes_is_read_and_none_that_is_longer() -> None:
+def test_request_size_limit() -> None:
     request = csr().ljust(65536, b"\n")
     assert decode_csr(request).public_key == ec_key().public_key()
     with pytest.raises(SigningError, match=r"^the request has 65537 bytes; at most 65536 are allowed$"):
@@ -218,24 +218,24 @@ def test_a_request_of_64_kibibytes_is_read_and_none_that_is_longer() -> None:
 
 
 @pytest.mark.parametrize("identity", ["spiffe://clüster/ns/a/sa/b", "näme"])
-def test_an_identity_that_cannot_be_a_name_is_an_error_of_ours(identity: str) -> None:
+def test_identity_that_is_no_valid_name_is_an_internal_error(identity: str) -> None:
     with pytest.raises(SigningError) as caught:
         authority().sign(csr(), [identity], 60)
     assert caught.value.code == "CERT_GEN_ERROR"
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_request_or_a_csr_error(data: bytes) -> None:
+def test_random_bytes_are_rejected(data: bytes) -> None:
     for pem in (data, request_pem(data)):
         with pytest.raises(SigningError):
             decode_csr(pem)
 
 
 @given(st.integers(0, len(DER) - 1), st.integers(1, 255))
-def test_a_changed_request_is_never_signed_for_another_key(at: int, flip: int) -> None:
-    changed = DER[:at] + bytes([DER[at] ^ flip]) + DER[at + 1 :]
+def test_tampered_request_is_never_accepted_for_another_key(position: int, flip: int) -> None:
+    data = DER[:position] + bytes([DER[position] ^ flip]) + DER[position + 1 :]
     try:
-        found = decode_csr(request_pem(changed))
+        request = decode_csr(request_pem(data))
     except SigningError:
         return
-    assert found.public_key == ec_key().public_key()
+    assert request.public_key == ec_key().public_key()

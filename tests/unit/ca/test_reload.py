@@ -1,4 +1,4 @@
-"""When the folder of a plugged-in signer is read again, and what the log says of it."""
+"""Reloading the folder of a plugged-in signer, and its log messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from testing.security.certificates import DAY, NOW, intermediate, root, write_pl
 
 
 class SilentWatch:
-    """Reports what a test says, and at its start that anything may have changed before, as the kernel's does."""
+    """Watch whose notifications come from the test. Like the real one it reports missed changes at its start."""
 
     def __init__(
         self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool
     ) -> None:
-        self.changed, self.missed, self.running, self.what = changed, missed, False, (folder, recursive)
+        self.changed, self.missed, self.running, self.arguments = changed, missed, False, (folder, recursive)
 
     async def start(self) -> None:
         self.running = True
@@ -32,17 +32,19 @@ class SilentWatch:
         self.running = False
 
 
-class Live:
-    """A folder that is followed on a clock that stands still."""
+class ReloadedFolder:
+    """A watched folder on a virtual clock."""
 
     def __init__(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.clock = folder, VirtualClock()
         monkeypatch.setattr("ca.reload.Watch", self._watch)
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", self.clock.call_later)
-        found = read_plugged_in(str(folder))
-        assert found is not None
-        self.authority = Authority(found.signer, DAY, DAY, lambda: NOW)
-        self.reload = PluggedInReload(str(folder), self.authority, found.crl, multiple_roots=False, on_crl=lambda: None)
+        material = read_plugged_in(str(folder))
+        assert material is not None
+        self.authority = Authority(material.signer, DAY, DAY, lambda: NOW)
+        self.reload = PluggedInReload(
+            str(folder), self.authority, material.crl, multiple_roots=False, on_crl=lambda: None
+        )
 
     def _watch(
         self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool
@@ -56,72 +58,72 @@ class Live:
 
 
 @pytest.fixture
-async def live(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+async def reloaded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> ReloadedFolder:
     write_plugged_in(tmp_path, intermediate(root()))
-    return Live(tmp_path, monkeypatch)
+    return ReloadedFolder(tmp_path, monkeypatch)
 
 
 def files_of(folder: pathlib.Path, number: int) -> dict[str, bytes]:
-    """The files of another intermediate of the same root."""
+    """Return the files of another intermediate with the same root."""
     folder.mkdir()
     write_plugged_in(folder, intermediate(root(), number))
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-async def test_files_that_are_written_one_after_the_other_are_read_once_they_rest(
-    live: Live, tmp_path: pathlib.Path
+async def test_successive_writes_are_read_once_after_the_debounce(
+    reloaded: ReloadedFolder, tmp_path: pathlib.Path
 ) -> None:
-    await live.reload.start()
-    assert live.watch.what == (str(tmp_path), False)
-    live.clock.advance(0.1)
-    before, looked = live.authority.signer, live.clock.turns
+    await reloaded.reload.start()
+    assert reloaded.watch.arguments == (str(tmp_path), False)
+    reloaded.clock.advance(0.1)
+    before, turns = reloaded.authority.signer, reloaded.clock.turns
     for name, data in files_of(tmp_path / "new", 1).items():
-        live.change(name, data)
-        live.clock.advance(0.09)
-    assert live.authority.signer is before
-    live.clock.advance(0.01)
-    assert live.authority.signer.certificate == intermediate_of(live)
-    assert (live.clock.turns - looked, live.clock.waiting) == (1, 0)
+        reloaded.change(name, data)
+        reloaded.clock.advance(0.09)
+    assert reloaded.authority.signer is before
+    reloaded.clock.advance(0.01)
+    assert reloaded.authority.signer.certificate == intermediate_of(reloaded)
+    assert (reloaded.clock.turns - turns, reloaded.clock.waiting) == (1, 0)
 
 
-def intermediate_of(live: Live) -> object:
-    """The certificate that the folder holds now."""
-    found = read_plugged_in(str(live.folder))
-    assert found is not None
-    return found.signer.certificate
+def intermediate_of(reloaded: ReloadedFolder) -> object:
+    """Return the certificate currently in the folder."""
+    material = read_plugged_in(str(reloaded.folder))
+    assert material is not None
+    return material.signer.certificate
 
 
-async def test_what_changed_since_the_folder_was_read_is_seen_at_the_start(live: Live, tmp_path: pathlib.Path) -> None:
+async def test_changes_before_the_start_are_loaded(reloaded: ReloadedFolder, tmp_path: pathlib.Path) -> None:
     write_plugged_in(tmp_path, intermediate(root(), 1))
-    await live.reload.start()
-    live.clock.advance(0.1)
-    assert live.authority.signer.certificate == intermediate_of(live)
+    await reloaded.reload.start()
+    reloaded.clock.advance(0.1)
+    assert reloaded.authority.signer.certificate == intermediate_of(reloaded)
 
 
-async def test_nothing_is_read_after_the_end(live: Live) -> None:
-    await live.reload.start()
-    live.change("ca-key.pem", b"")
-    await live.reload.stop()
-    assert (live.clock.waiting, live.watch.running) == (0, False)
-    await live.reload.stop()  # nothing waits, and nothing runs
+async def test_stop_cancels_pending_reloads(reloaded: ReloadedFolder) -> None:
+    await reloaded.reload.start()
+    reloaded.change("ca-key.pem", b"")
+    await reloaded.reload.stop()
+    assert (reloaded.clock.waiting, reloaded.watch.running) == (0, False)
+    await reloaded.reload.stop()  # a second stop is harmless
 
 
-async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
-    live: Live, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+async def test_log_messages_of_loaded_and_rejected_certificates(
+    reloaded: ReloadedFolder, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot.ca")
-    live.reload.reload()
-    assert caplog.messages == []  # it is the same one
+    reloaded.reload.reload()
+    assert caplog.messages == []  # the certificate has not changed
     write_plugged_in(tmp_path, intermediate(root(), 1))
-    live.reload.reload()
+    reloaded.reload.reload()
     (tmp_path / "ca-key.pem").unlink()
-    live.reload.reload()
+    reloaded.reload.reload()
     for path in tmp_path.iterdir():
         path.unlink()
-    live.reload.reload()
+    reloaded.reload.reload()
     write_plugged_in(tmp_path, intermediate(root(1), 1))
-    live.reload.reload()
-    stays = "keeping the current signing certificate: "
+    reloaded.reload.reload()
+    prefix = "keeping the current signing certificate: "
     assert caplog.record_tuples == [
         (
             "pilot.ca",
@@ -131,12 +133,12 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
         (
             "pilot.ca",
             logging.ERROR,
-            f"{stays}{tmp_path}: missing ca-key.pem (found ca-cert.pem, root-cert.pem, cert-chain.pem)",
+            f"{prefix}{tmp_path}: missing ca-key.pem (found ca-cert.pem, root-cert.pem, cert-chain.pem)",
         ),
-        ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate has been removed"),
+        ("pilot.ca", logging.ERROR, f"{prefix}{tmp_path}: the signing certificate has been removed"),
         (
             "pilot.ca",
             logging.ERROR,
-            f"{stays}the root certificates have changed; that requires a restart, or support for multiple roots",
+            f"{prefix}the root certificates have changed; that requires a restart, or support for multiple roots",
         ),
     ]

@@ -1,4 +1,4 @@
-"""CreateCertificate: who is answered, and what the others are told."""
+"""CreateCertificate: accepted callers, and errors returned to the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pilot.lib.metrics import Metrics
 from protos import ca_pb2
 from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
 
-REASONS = {  # for the log alone
+REASONS = {  # only in the log
     "TTL_ERROR": "the requested lifetime of 7776001 s exceeds 7776000 s",
     "CSR_ERROR": "cannot decode the request: ",
     "CA_NOT_READY": "unknown signer 'another': only the mesh's own signer is configured",
@@ -28,23 +28,23 @@ REASONS = {  # for the log alone
 NODE = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
 
 
-class Counted:
+class RecordedEvents:
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.events: list[str] = []
         self.metrics = Metrics()
         self.calls = self.metrics.calls
 
     def csr_received(self) -> None:
-        self.seen.append("received")
+        self.events.append("received")
 
     def csr_unauthenticated(self) -> None:
-        self.seen.append("unauthenticated")
+        self.events.append("unauthenticated")
 
     def csr_failed(self, code: str) -> None:
-        self.seen.append(code)
+        self.events.append(code)
 
     def csr_signed(self) -> None:
-        self.seen.append("signed")
+        self.events.append("signed")
 
 
 async def authenticate(context: Any) -> Sequence[str]:
@@ -60,9 +60,9 @@ async def impersonate(context: Any, identity: str) -> None:
 
 
 class Client:
-    def __init__(self, channel: Any, counted: Counted) -> None:
+    def __init__(self, channel: Any, recorder: RecordedEvents) -> None:
         self._call: Any = channel.unary_unary(f"/{SERVICE}/CreateCertificate")
-        self.counted = counted
+        self.recorder = recorder
 
     async def create(self, token: str = IDENTITY, raw: bytes | None = None, **fields: Any) -> list[str]:
         request = ca_pb2.IstioCertificateRequest(csr=csr().decode())
@@ -72,7 +72,7 @@ class Client:
         answer = await self._call(request.SerializeToString() if raw is None else raw, metadata=metadata)
         return list(ca_pb2.IstioCertificateResponse.FromString(answer).cert_chain)
 
-    async def refused(self, **arguments: Any) -> tuple[grpc.StatusCode, str]:
+    async def call_error(self, **arguments: Any) -> tuple[grpc.StatusCode, str]:
         with pytest.raises(aio.AioRpcError) as caught:
             await self.create(**arguments)
         return caught.value.code(), caught.value.details() or ""
@@ -80,16 +80,16 @@ class Client:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    counted = Counted()
+    recorder = RecordedEvents()
     authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
     server = aio.server()
     server.add_generic_rpc_handlers(
-        (CertificateService(authority.answer, authenticate, counted, impersonate).handlers(),)
+        (CertificateService(authority.answer, authenticate, recorder, impersonate).handlers(),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Client(channel, counted)
+        yield Client(channel, recorder)
     await server.stop(None)
 
 
@@ -100,29 +100,27 @@ def identities(chain: list[str]) -> list[str]:
     )
 
 
-async def test_a_caller_gets_a_certificate_of_its_identity(client: Client) -> None:
+async def test_caller_gets_a_certificate_for_its_identity(client: Client) -> None:
     chain = await client.create(seconds=3600)
     assert identities(chain) == [IDENTITY]
     assert x509.load_pem_x509_certificate(chain[0].encode()).not_valid_after_utc == NOW + datetime.timedelta(hours=1)
-    assert client.counted.seen == ["received", "signed"]
+    assert client.recorder.events == ["received", "signed"]
 
 
-async def test_a_caller_without_identity_gets_nothing_and_no_reason(
-    client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert await client.refused(token="") == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
-    assert client.counted.seen == ["received", "unauthenticated"]
+async def test_unauthenticated_caller_gets_no_reason(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    assert await client.call_error(token="") == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+    assert client.recorder.events == ["received", "unauthenticated"]
     assert caplog.record_tuples == [
         ("pilot.serverca", logging.WARNING, "request authenticate failure: the reason with a secret in it")
     ]
 
 
-async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_does(client: Client) -> None:
+async def test_only_a_node_proxy_may_impersonate_a_workload(client: Client) -> None:
     assert identities(await client.create(token=NODE, ImpersonatedIdentity=IDENTITY)) == [IDENTITY]
-    told = (grpc.StatusCode.UNAUTHENTICATED, "request impersonation authentication failure")
-    assert await client.refused(ImpersonatedIdentity=NODE) == told
-    assert await client.refused(token=NODE, ImpersonatedIdentity="spiffe://cluster.local/ns/bank/sa/admin") == told
-    assert client.counted.seen[-2:] == ["received", "unauthenticated"]
+    error = (grpc.StatusCode.UNAUTHENTICATED, "request impersonation authentication failure")
+    assert await client.call_error(ImpersonatedIdentity=NODE) == error
+    assert await client.call_error(token=NODE, ImpersonatedIdentity="spiffe://cluster.local/ns/bank/sa/admin") == error
+    assert client.recorder.events[-2:] == ["received", "unauthenticated"]
 
 
 @pytest.mark.parametrize(
@@ -144,30 +142,30 @@ async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_d
     ],
     ids=["too long", "no request", "empty", "other signer", "no name"],
 )
-async def test_a_request_that_is_not_signed_learns_the_code_alone(
+async def test_failed_request_returns_only_the_error_code(
     client: Client, arguments: dict[str, Any], status: grpc.StatusCode, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await client.refused(**arguments) == (status, f"CSR signing error ({code})")
-    assert client.counted.seen == ["received", code]
+    assert await client.call_error(**arguments) == (status, f"CSR signing error ({code})")
+    assert client.recorder.events == ["received", code]
     identity = arguments.get("ImpersonatedIdentity", IDENTITY)
     assert [(name, level) for name, level, _ in caplog.record_tuples] == [("pilot.serverca", logging.ERROR)]
     assert caplog.messages[0].startswith(f"CSR signing error for {identity}: {REASONS[code]}")
 
 
-async def test_bytes_that_are_no_message_are_an_invalid_argument(client: Client) -> None:
-    assert await client.refused(raw=b"\xff\xff\xff") == (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
+async def test_malformed_message_is_an_invalid_argument(client: Client) -> None:
+    assert await client.call_error(raw=b"\xff\xff\xff") == (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
 
 
-async def test_calls_are_counted_as_go_counts_them(client: Client) -> None:
+async def test_grpc_server_metrics(client: Client) -> None:
     await client.create()
-    await client.refused(token="")
+    await client.call_error(token="")
     labels = f'grpc_method="CreateCertificate",grpc_service="{SERVICE}",grpc_type="unary"'
     text = ""
     while (
         f"grpc_server_handling_seconds_count{{{labels}}} 2" not in text
-    ):  # a caller may have its answer before the call is counted
+    ):  # the response may arrive before the call is recorded
         await asyncio.sleep(0)
-        text = client.counted.metrics.exposition().decode()
+        text = client.recorder.metrics.exposition().decode()
     assert f"grpc_server_started_total{{{labels}}} 2" in text
     assert f'grpc_server_handled_total{{grpc_code="OK",{labels}}} 1' in text
     assert f'grpc_server_handled_total{{grpc_code="Unauthenticated",{labels}}} 1' in text

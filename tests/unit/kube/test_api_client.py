@@ -1,4 +1,4 @@
-"""Requests to an API server: what is sent, what its refusals mean, and how long is waited."""
+"""Requests to an API server: headers, credentials, errors and delays."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ from pilot.lib.backoff import Backoff, RetryDelays
 Plain = dict[str, Any]
 
 
-class Longest(random.Random):
-    def uniform(self, _: float, most: float) -> float:
-        return most
+class MaxRandom(random.Random):
+    """Random numbers that are always the maximum."""
+
+    def uniform(self, _: float, maximum: float) -> float:
+        return maximum
 
 
-# -- waits -------------------------------------------------------------------------------------------------------------
+# -- delays ------------------------------------------------------------------------------------------------------------
 
 
-def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
-    attempts = RetryDelays(Backoff(), Longest())
+def test_retry_delays_double_up_to_the_maximum_and_reset() -> None:
+    attempts = RetryDelays(Backoff(), MaxRandom())
     assert [round(attempts.next_delay(), 1) for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
     assert attempts.next_delay(31.0) == 31.0
     attempts.failures = 5000
     assert attempts.next_delay(29.0) == 30.0
     attempts.reset()
     assert (attempts.next_delay(), attempts.failures) == (0.2, 1)
-    waits = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).next_delay() for n in range(100)]
-    assert 1.0 <= min(waits) < 1.1 < 1.9 < max(waits) <= 2.0
+    delays = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).next_delay() for n in range(100)]
+    assert 1.0 <= min(delays) < 1.1 < 1.9 < max(delays) <= 2.0
 
 
 @pytest.mark.parametrize(
-    ("rate", "burst", "at", "waits"),
+    ("rate", "burst", "times", "expected"),
     [
         (0.0, 1, [0.0, 0.0], []),
         (2.0, 1, [0.0, 0.0, 0.0], [0.5, 0.5]),
@@ -62,31 +64,31 @@ def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
         (1.0, 1, [0.0, 0.25, 1.5, 4.0], [0.75, 0.5]),
     ],
 )
-async def test_a_limit_of_requests(
-    rate: float, burst: int, at: list[float], waits: list[float], monkeypatch: pytest.MonkeyPatch
+async def test_throttle_delays(
+    rate: float, burst: int, times: list[float], expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
+    delays: list[float] = []
     now = 1000.0
 
     async def sleep(seconds: float) -> None:
         nonlocal now
-        slept.append(seconds)
+        delays.append(seconds)
         now += seconds
 
     loop = types.SimpleNamespace(time=lambda: now)
     monkeypatch.setattr(client_module, "asyncio", types.SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep))
     limit = Throttle(rate, burst)
-    for when in at:
-        now = max(now, 1000.0 + when)
+    for offset in times:
+        now = max(now, 1000.0 + offset)
         await limit.acquire()
-    assert slept == pytest.approx(waits)
+    assert delays == pytest.approx(expected)
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "header", "kind", "text", "wait"),
+    ("code", "body", "header", "kind", "text", "delay"),
     [
         (
             404,
@@ -105,11 +107,11 @@ async def test_a_limit_of_requests(
         (500, b"", "", ApiError, "500 ", 0.0),
     ],
 )
-def test_what_an_answer_refuses(
-    code: int, body: bytes, header: str, kind: type[ApiError], text: str, wait: float
+def test_error_from_response(
+    code: int, body: bytes, header: str, kind: type[ApiError], text: str, delay: float
 ) -> None:
     error = error_from_response(code, body, header)
-    assert (type(error), str(error), error.code, error.retry_after) == (kind, text, code, wait)
+    assert (type(error), str(error), error.code, error.retry_after) == (kind, text, code, delay)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_what_an_answer_refuses(
         ("a", "10", True),
     ],
 )
-def test_which_version_is_newer(version: str, than: str, newer: bool) -> None:
+def test_is_newer_compares_resource_versions(version: str, than: str, newer: bool) -> None:
     assert is_newer(version, than) is newer
 
 
@@ -167,11 +169,11 @@ def config(cluster: Plain, user: Plain) -> Plain:
         ),
     ],
 )
-async def test_what_a_kubeconfig_says(cluster: Plain, user: Plain, access: Access) -> None:
+async def test_kubeconfig_access(cluster: Plain, user: Plain, access: Access) -> None:
     assert await Kubeconfig(config(cluster, user)).load() == access
 
 
-async def test_what_a_kubeconfig_does_not_say(tmp_path: pathlib.Path) -> None:
+async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not the URL of a server$"):
         await Kubeconfig(config({"server": "ftp://a"}, {})).load()
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/none: no such file$"):
@@ -184,7 +186,7 @@ async def test_what_a_kubeconfig_does_not_say(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_whether_a_servers_certificate_is_verified(verify: bool) -> None:
+def test_tls_verification_can_be_disabled(verify: bool) -> None:
     context = TlsFiles(verify=verify).context()
     assert (context.check_hostname, context.verify_mode != 0) == (verify, verify)
 
@@ -192,8 +194,8 @@ def test_whether_a_servers_certificate_is_verified(verify: bool) -> None:
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-class Renewed:
-    """Credentials whose token is another one each time."""
+class RotatingCredentials:
+    """Credentials with a new token on every load."""
 
     def __init__(self, url: str, seconds: float = 1e9) -> None:
         self.loads, self._url, self.ttl = 0, url, seconds
@@ -203,18 +205,18 @@ class Renewed:
         return Access(self._url, f"Bearer t{self.loads}")
 
 
-class Answering:
-    """A server that gives these answers in turn, the last of them again and again. `asked` has the heads of the requests."""
+class ScriptedServer:
+    """A server that returns these responses in turn and repeats the last. `requests` has the headers of each request."""
 
     def __init__(self, *answers: tuple[int, bytes]) -> None:
-        self._answers, self.asked, self.url = list(answers), list[dict[str, str]](), ""
+        self._answers, self.requests, self.url = list(answers), list[dict[str, str]](), ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        wanted = ("Accept", "Content-Type", "Authorization", "Accept-Encoding")
-        self.asked.append(
+        headers = ("Accept", "Content-Type", "Authorization", "Accept-Encoding")
+        self.requests.append(
             {
                 "": f"{request.method} {request.path_qs}",
-                **{name: request.headers[name] for name in wanted if name in request.headers},
+                **{name: request.headers[name] for name in headers if name in request.headers},
             }
         )
         assert request.headers["User-Agent"].startswith("pyistiod/")
@@ -223,15 +225,15 @@ class Answering:
 
 
 @contextlib.asynccontextmanager
-async def answering(
+async def scripted_server(
     *answers: tuple[int, bytes], seconds: float = 1e9
-) -> AsyncIterator[tuple[Answering, ApiClient, Renewed]]:
-    server, app = Answering(*answers), web.Application()
+) -> AsyncIterator[tuple[ScriptedServer, ApiClient, RotatingCredentials]]:
+    server, app = ScriptedServer(*answers), web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    credentials = Renewed(f"http://127.0.0.1:{runner.addresses[0][1]}", seconds)
+    credentials = RotatingCredentials(f"http://127.0.0.1:{runner.addresses[0][1]}", seconds)
     client = ApiClient(credentials, timeouts=RequestTimeouts(1.0, 1.0, 1.0))
     try:
         yield server, client, credentials
@@ -240,27 +242,27 @@ async def answering(
         await runner.cleanup()
 
 
-async def test_what_is_sent() -> None:
-    async with answering((200, b"ok")) as (server, client, _):
+async def test_request_headers_and_bodies() -> None:
+    async with scripted_server((200, b"ok")) as (server, client, _):
         assert await client.call("GET", "/a", {"b": "c"}) == b"ok"
         assert await client.call("POST", "/a", body=b"{}") == b"ok"
         assert await client.call("PATCH", "/a", body=b"", content_type="x/y", accept="z/w") == b"ok"
-    same = {"Accept": "application/json", "Authorization": "Bearer t1"}
-    assert server.asked == [
-        {"": "GET /a?b=c", **same},
-        {"": "POST /a", **same, "Content-Type": "application/json"},
-        {"": "PATCH /a", **same, "Accept": "z/w", "Content-Type": "x/y"},
+    common = {"Accept": "application/json", "Authorization": "Bearer t1"}
+    assert server.requests == [
+        {"": "GET /a?b=c", **common},
+        {"": "POST /a", **common, "Content-Type": "application/json"},
+        {"": "PATCH /a", **common, "Accept": "z/w", "Content-Type": "x/y"},
     ]
 
 
-async def test_who_is_not_known_any_more_reads_credentials_again_once() -> None:
-    async with answering((200, b"one"), (401, b""), (200, b"two"), (401, b"")) as (server, client, credentials):
+async def test_unauthorized_response_reloads_credentials_once() -> None:
+    async with scripted_server((200, b"one"), (401, b""), (200, b"two"), (401, b"")) as (server, client, credentials):
         assert await client.call("GET", "/a") == b"one"
         assert await client.call("GET", "/a") == b"two"
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ApiError) as error:
             await client.call("GET", "/a")
-        assert (refused.value.code, credentials.loads, len(server.asked)) == (401, 3, 5)
-    assert [one["Authorization"] for one in server.asked] == [
+        assert (error.value.code, credentials.loads, len(server.requests)) == (401, 3, 5)
+    assert [request["Authorization"] for request in server.requests] == [
         "Bearer t1",
         "Bearer t1",
         "Bearer t2",
@@ -270,16 +272,16 @@ async def test_who_is_not_known_any_more_reads_credentials_again_once() -> None:
 
 
 @pytest.mark.parametrize("code", [300, 403, 429, 500])
-async def test_another_refusal_is_told_at_once(code: int) -> None:
-    async with answering((code, b'{"reason": "No"}')) as (server, client, credentials):
-        with pytest.raises(ApiError) as refused:
+async def test_other_errors_are_raised_immediately(code: int) -> None:
+    async with scripted_server((code, b'{"reason": "No"}')) as (server, client, credentials):
+        with pytest.raises(ApiError) as error:
             await client.call("GET", "/a")
-        assert (refused.value.code, refused.value.retry_after) == (code, 7.0 if code == 429 else 0.0)
-        assert (credentials.loads, len(server.asked)) == (1, 1)
+        assert (error.value.code, error.value.retry_after) == (code, 7.0 if code == 429 else 0.0)
+        assert (credentials.loads, len(server.requests)) == (1, 1)
 
 
-async def test_credentials_are_read_again_when_they_are_old_and_when_there_are_others() -> None:
-    async with answering((200, b""), seconds=-1.0) as (_, client, credentials):
+async def test_expired_or_replaced_credentials_are_reloaded() -> None:
+    async with scripted_server((200, b""), seconds=-1.0) as (_, client, credentials):
         await client.call("GET", "/a")
         await client.call("GET", "/a")
         assert credentials.loads == 2
@@ -291,30 +293,30 @@ async def test_credentials_are_read_again_when_they_are_old_and_when_there_are_o
         assert credentials.loads == 3
 
 
-async def test_lines_come_whole() -> None:
-    async with answering((200, b"a\nb\n\n")) as (_, client, _):
+async def test_watch_lines_are_complete() -> None:
+    async with scripted_server((200, b"a\nb\n\n")) as (_, client, _):
         assert [line async for lines in client.lines("/w", {}) for line in lines] == [b"a", b"b", b""]
-    async with answering((200, b"a\nb")) as (_, client, _):
+    async with scripted_server((200, b"a\nb")) as (_, client, _):
         with pytest.raises(Unreachable, match=r"^/w: the response ended within a line$"):
             [lines async for lines in client.lines("/w", {})]
 
 
-async def test_a_server_that_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    client = ApiClient(Renewed(f"http://127.0.0.1:{port}"))
+async def test_unreachable_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    client = ApiClient(RotatingCredentials(f"http://127.0.0.1:{port}"))
     with pytest.raises(Unreachable, match=f"^/a: Cannot connect to host 127.0.0.1:{port} "):
         await client.call("GET", "/a")
     await client.close()
 
 
-def test_connections_notice_when_their_peer_is_gone() -> None:
-    with client_module._create_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as made:
+def test_connections_use_tcp_keepalive() -> None:
+    with client_module._create_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as connection:
         tcp = [
-            made.getsockopt(socket.IPPROTO_TCP, o)
-            for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            connection.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
         ]
-        assert (made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), tcp, made.getblocking()) == (
+        assert (connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), tcp, connection.getblocking()) == (
             1,
             [30, 10, 3],
             False,
@@ -322,13 +324,13 @@ def test_connections_notice_when_their_peer_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")]
+    ("error", "message"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")]
 )
-def test_what_the_network_does_is_told_also_where_it_has_no_words(error: Exception, told: str) -> None:
+def test_network_errors_have_a_message(error: Exception, message: str) -> None:
     with pytest.raises(Unreachable) as caught, _network_errors("/api"):
         raise error
-    assert str(caught.value) == told
-    gone = Unreachable("as it is")
+    assert str(caught.value) == message
+    original = Unreachable("as it is")
     with pytest.raises(Unreachable) as caught, _network_errors("/api"):
-        raise gone
-    assert caught.value is gone
+        raise original
+    assert caught.value is original

@@ -1,4 +1,4 @@
-"""The API server of the tests does what clients of a real one rely on."""
+"""Behaviour of the test API server that clients of a real one rely on."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
-    made = client_of(server)
-    yield made
-    await made.close()
+    api_client = client_of(server)
+    yield api_client
+    await api_client.close()
 
 
 async def call(
@@ -62,14 +62,14 @@ def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_writes_that_cross_are_refused(client: ApiClient) -> None:
-    made = await call(client, "POST", MAPS, config_map(a="1"))
+async def test_conflicting_writes_are_rejected(client: ApiClient) -> None:
+    created = await call(client, "POST", MAPS, config_map(a="1"))
     with pytest.raises(Conflict):
         await call(client, "POST", MAPS, config_map())
-    changed = await call(client, "PUT", f"{MAPS}/m", {**made, "data": {"a": "2"}})
+    updated = await call(client, "PUT", f"{MAPS}/m", {**created, "data": {"a": "2"}})
     with pytest.raises(Conflict):
-        await call(client, "PUT", f"{MAPS}/m", {**made, "data": {"a": "3"}})
-    assert int(changed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+        await call(client, "PUT", f"{MAPS}/m", {**created, "data": {"a": "3"}})
+    assert int(updated["metadata"]["resourceVersion"]) > int(created["metadata"]["resourceVersion"])
     with pytest.raises(Conflict):
         await call(client, "DELETE", f"{MAPS}/m", {"preconditions": {"resourceVersion": "1"}})
     await call(client, "DELETE", f"{MAPS}/m")
@@ -77,7 +77,7 @@ async def test_writes_that_cross_are_refused(client: ApiClient) -> None:
         await call(client, "GET", f"{MAPS}/m")
 
 
-async def test_a_dry_run_changes_nothing(client: ApiClient) -> None:
+async def test_dry_run_changes_nothing(client: ApiClient) -> None:
     await call(client, "POST", MAPS, config_map(), dryRun="All")
     with pytest.raises(NotFound):
         await call(client, "GET", f"{MAPS}/m")
@@ -96,7 +96,7 @@ async def test_json_and_merge_patches(client: ApiClient) -> None:
         await call(client, "PATCH", f"{MAPS}/m", [{"op": "test", "path": "/data/c", "value": "9"}], JSON_PATCH)
 
 
-async def test_strategic_patches_merge_lists_by_their_keys(client: ApiClient) -> None:
+async def test_strategic_merge_patch_merges_lists_by_key(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments"
     one, two = {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "two", "image": "b"}
     await call(client, "POST", path, deployment(one, two))
@@ -114,7 +114,7 @@ async def test_strategic_patches_merge_lists_by_their_keys(client: ApiClient) ->
     ]
 
 
-async def test_who_applies_owns_what_he_applies(client: ApiClient) -> None:
+async def test_server_side_apply_tracks_field_ownership(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments/d"
 
     async def apply(manager: str, *containers: dict[str, Any], force: str = "false", **spec: Any) -> Any:
@@ -123,42 +123,42 @@ async def test_who_applies_owns_what_he_applies(client: ApiClient) -> None:
         )
 
     await apply("one", {"name": "a", "image": "x"}, replicas=1)
-    both = await apply("two", {"name": "b", "image": "y"})
-    assert [c["name"] for c in both["spec"]["template"]["spec"]["containers"]] == ["a", "b"]
+    merged = await apply("two", {"name": "b", "image": "y"})
+    assert [c["name"] for c in merged["spec"]["template"]["spec"]["containers"]] == ["a", "b"]
     with pytest.raises(Conflict, match='conflicts with "one"'):
         await apply("two", {"name": "b", "image": "y"}, replicas=2)
     forced = await apply("two", {"name": "b", "image": "y"}, replicas=2, force="true")
     assert forced["spec"]["replicas"] == 2
-    without = await apply("two")
-    assert [c["name"] for c in without["spec"]["template"]["spec"]["containers"]] == ["a"]
-    assert without["spec"]["replicas"] == 1  # the default
-    managers = {(m["manager"], m["operation"]) for m in without["metadata"]["managedFields"]}
+    emptied = await apply("two")
+    assert [c["name"] for c in emptied["spec"]["template"]["spec"]["containers"]] == ["a"]
+    assert emptied["spec"]["replicas"] == 1  # default
+    managers = {(m["manager"], m["operation"]) for m in emptied["metadata"]["managedFields"]}
     assert managers == {("one", "Apply"), ("two", "Apply")}
 
 
-async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: ApiClient) -> None:
+async def test_server_side_apply_orders_list_items(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments/d"
 
     async def apply(manager: str, *names: str) -> list[str]:
         containers = [{"name": name, "image": "x"} for name in names]
-        found = await call(client, "PATCH", path, deployment(*containers), APPLY, fieldManager=manager)
-        return [c["name"] for c in found["spec"]["template"]["spec"]["containers"]]
+        response = await call(client, "PATCH", path, deployment(*containers), APPLY, fieldManager=manager)
+        return [c["name"] for c in response["spec"]["template"]["spec"]["containers"]]
 
     assert await apply("one", "b", "d") == ["b", "d"]
     assert await apply("two", "c", "d") == ["b", "c", "d"]
     assert await apply("one", "a", "d", "b") == ["a", "d", "b", "c"]
 
 
-async def test_who_applies_nothing_but_a_name_may_do_so_again(client: ApiClient) -> None:
+async def test_repeated_apply_without_fields_is_a_no_op(client: ApiClient) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    made = [
+    responses = [
         await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)
     ]
-    assert made[0] == made[1]
-    assert [entry["fieldsV1"] for entry in made[1]["metadata"]["managedFields"]] == [{}]
+    assert responses[0] == responses[1]
+    assert [entry["fieldsV1"] for entry in responses[1]["metadata"]["managedFields"]] == [{}]
 
 
-async def test_status_is_written_apart(client: ApiClient, server: ApiServer) -> None:
+async def test_status_is_a_subresource(client: ApiClient, server: ApiServer) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -166,15 +166,15 @@ async def test_status_is_written_apart(client: ApiClient, server: ApiServer) -> 
         "spec": {"x": 1},
         "status": {"phase": "Running"},
     }
-    made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)
-    assert "status" not in made
-    written = await call(
+    created = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)
+    assert "status" not in created
+    updated = await call(
         client, "PATCH", "/api/v1/namespaces/a/pods/p/status", {"spec": {"x": 2}, "status": {"phase": "Failed"}}, MERGE
     )
-    assert (written["spec"], written["status"], written["metadata"]["generation"]) == ({"x": 1}, {"phase": "Failed"}, 1)
+    assert (updated["spec"], updated["status"], updated["metadata"]["generation"]) == ({"x": 1}, {"phase": "Failed"}, 1)
 
 
-async def test_what_has_finalizers_goes_with_the_last_one(client: ApiClient) -> None:
+async def test_finalizers_delay_deletion(client: ApiClient) -> None:
     await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "m", "finalizers": ["a/b"]}})
     assert "deletionTimestamp" in (await call(client, "DELETE", f"{MAPS}/m"))["metadata"]
     await call(client, "PATCH", f"{MAPS}/m", {"metadata": {"finalizers": None}}, MERGE)
@@ -192,39 +192,39 @@ async def test_schemas_are_enforced(client: ApiClient, server: ApiServer) -> Non
     }
     plain["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     server.put(plain)
-    path, named = (
+    path, type_meta = (
         "/apis/networking.istio.io/v1/namespaces/a/gateways",
         {"apiVersion": "networking.istio.io/v1", "kind": "Gateway"},
     )
 
-    async def make(name: str, spec: Any, **query: str) -> Any:
-        return await call(client, "POST", path, {**named, "metadata": {"name": name}, "spec": spec}, **query)
+    async def create(name: str, spec: Any, **query: str) -> Any:
+        return await call(client, "POST", path, {**type_meta, "metadata": {"name": name}, "spec": spec}, **query)
 
-    assert (await make("a", {"port": 80, "unknown": 1}))["spec"] == {"mode": "A", "port": 80}
-    for wrong, where in (
+    assert (await create("a", {"port": 80, "unknown": 1}))["spec"] == {"mode": "A", "port": 80}
+    for invalid, field in (
         ({}, "spec.port"),
         ({"port": 0}, "spec.port"),
         ({"port": "x"}, "spec.port"),
         ({"port": 1, "mode": "C"}, "spec.mode"),
     ):
-        with pytest.raises(ApiError, match=where):
-            await make("wrong", wrong)
+        with pytest.raises(ApiError, match=field):
+            await create("wrong", invalid)
     with pytest.raises(ApiError, match=r'unknown field "spec.unknown"'):
-        await make("strict", {"port": 80, "unknown": 1}, fieldValidation="Strict")
+        await create("strict", {"port": 80, "unknown": 1}, fieldValidation="Strict")
 
 
 @contextlib.asynccontextmanager
 async def webhook(folder: pathlib.Path) -> AsyncIterator[dict[str, Any]]:
-    """A webhook over TLS that labels objects, and denies those that are called "bad"."""
+    """A webhook over TLS that labels objects, and denies objects named "bad"."""
 
     async def review(request: web.Request) -> web.Response:
-        asked = (await request.json())["request"]
+        admission_request = (await request.json())["request"]
         patch = base64.b64encode(
             json.dumps([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]).encode()
         ).decode()
         response: dict[str, Any] = {
-            "uid": asked["uid"],
-            "allowed": asked["name"] != "bad",
+            "uid": admission_request["uid"],
+            "allowed": admission_request["name"] != "bad",
             "status": {"message": "it is bad"},
         }
         if request.path == "/mutate":
@@ -270,7 +270,7 @@ async def test_admission_webhooks_are_called(client: ApiClient, server: ApiServe
     )
 
 
-async def test_discovery_names_what_is_served(client: ApiClient, server: ApiServer) -> None:
+async def test_discovery_lists_served_versions(client: ApiClient, server: ApiServer) -> None:
     server.put(definition(GATEWAY, "v1", "v1beta1"))
     groups = {
         group["name"]: [v["version"] for v in group["versions"]]

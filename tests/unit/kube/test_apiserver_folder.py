@@ -1,4 +1,4 @@
-"""A folder's files as objects of the test's API server: what changes, comes and goes there does here."""
+"""Synchronisation of a folder's files into the test API server."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def hosts(server: ApiServer) -> dict[str, str]:
     return {name: stored.plain["spec"]["hosts"][0] for (_, name), stored in entries.items()}
 
 
-def make(path: pathlib.Path) -> tuple[ApiServer, Folder]:
+def folder_server(path: pathlib.Path) -> tuple[ApiServer, Folder]:
     server = ApiServer()
     for plain in definitions():
         server.put(plain)
     return server, Folder(path, server)
 
 
-def test_what_changes_comes_and_goes_in_files_does_so_at_the_server(tmp_path: pathlib.Path) -> None:
-    server, folder = make(tmp_path)
+def test_file_changes_are_applied_to_the_server(tmp_path: pathlib.Path) -> None:
+    server, folder = folder_server(tmp_path)
     (tmp_path / "a.yaml").write_text(ENTRY.format(name="a", host="a.com") + ENTRY.format(name="b", host="b.com"))
     (tmp_path / "c.yml").write_text(ENTRY.format(name="c", host="c.com"))
     assert folder.load()
@@ -41,8 +41,8 @@ def test_what_changes_comes_and_goes_in_files_does_so_at_the_server(tmp_path: pa
     assert hosts(server) == {"b": "other.com"}
 
 
-def test_only_what_changed_is_written(tmp_path: pathlib.Path) -> None:
-    server, folder = make(tmp_path)
+def test_unchanged_objects_are_not_written(tmp_path: pathlib.Path) -> None:
+    server, folder = folder_server(tmp_path)
     (tmp_path / "a.yaml").write_text(ENTRY.format(name="a", host="a.com") + ENTRY.format(name="b", host="b.com"))
     folder.load()
     revision = server.store.revision
@@ -52,8 +52,8 @@ def test_only_what_changed_is_written(tmp_path: pathlib.Path) -> None:
     assert server.store.revision == revision + 1
 
 
-def test_objects_keep_the_age_that_files_say(tmp_path: pathlib.Path) -> None:
-    server, folder = make(tmp_path)
+def test_creation_timestamp_is_taken_from_the_file(tmp_path: pathlib.Path) -> None:
+    server, folder = folder_server(tmp_path)
     (tmp_path / "a.yaml").write_text(ENTRY.format(name="a", host="a.com"))
     folder.load()
     stored = server.get("networking.istio.io", "serviceentries", "shop", "a")
@@ -61,8 +61,8 @@ def test_objects_keep_the_age_that_files_say(tmp_path: pathlib.Path) -> None:
     assert stored["metadata"]["creationTimestamp"] == "2024-01-02T03:04:05Z"
 
 
-def test_the_folder_is_taken_out_of_the_command() -> None:
-    words = ["pilot-discovery", "discovery", "--configDir", "/x", "--grpcAddr", "127.0.0.1:1"]
-    assert read_arguments(words) == Arguments(
+def test_config_dir_is_removed_from_the_command() -> None:
+    command = ["pilot-discovery", "discovery", "--configDir", "/x", "--grpcAddr", "127.0.0.1:1"]
+    assert read_arguments(command) == Arguments(
         ["pilot-discovery", "discovery", "--grpcAddr", "127.0.0.1:1"], pathlib.Path("/x")
     )

@@ -1,4 +1,4 @@
-"""Certificates that signers of an API server issue: asked for as they are, and through a whole control plane."""
+"""Certificates issued by Kubernetes signers, requested directly and through a control plane."""
 
 from __future__ import annotations
 
@@ -37,56 +37,56 @@ USAGES = ["digital signature", "key encipherment", "server auth", "client auth"]
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as made:
-        yield made
+    async with defined_server() as api_server:
+        yield api_server
 
 
-async def ask(server: ApiServer, seconds: int = 3600) -> bytes:
+async def request_chain(server: ApiServer, seconds: int = 3600) -> bytes:
     client = client_of(server)
     try:
         return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds, WORKLOAD_USAGES)
     finally:
         await client.close()
-        assert not server.store.collection(REQUESTS).objects, "it is taken away whatever comes of it"
+        assert not server.store.collection(REQUESTS).objects, "the request is deleted in any case"
 
 
-async def refused(server: ApiServer) -> str:
+async def request_error(server: ApiServer) -> str:
     with pytest.raises(KubeError) as caught:
-        await ask(server)
+        await request_chain(server)
     return str(caught.value)
 
 
-async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) -> None:
+async def test_request_is_approved_issued_and_deleted(server: ApiServer) -> None:
     signers = Signers(server, {NAME: SIGNER})
-    [leaf] = x509.load_pem_x509_certificates(await ask(server))
+    [leaf] = x509.load_pem_x509_certificates(await request_chain(server))
     assert uris(bundle_pem((leaf,)).decode()) == [IDENTITY]
-    await ask(server, 0)
+    await request_chain(server, 0)
     assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [
         (USAGES, 3600),
         (USAGES, None),
     ]
 
 
-async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:
-    def is_approval(asked: RequestInfo) -> bool:
-        if asked.subresource == "approval" and asked.name not in changed:
-            changed.append(asked.name)
-            stored = server.store.get(REQUESTS, ("", asked.name))
+async def test_approval_is_retried_after_a_conflict(server: ApiServer) -> None:
+    def is_approval(request: RequestInfo) -> bool:
+        if request.subresource == "approval" and request.name not in edits:
+            edits.append(request.name)
+            stored = server.store.get(REQUESTS, ("", request.name))
             assert stored is not None
             server.put({**stored.plain, "metadata": {**stored.plain["metadata"], "labels": {"a": "b"}}})
         return False
 
-    changed: list[str] = []
+    edits: list[str] = []
     server.faults.refuse(500, matching=is_approval)
     Signers(server, {NAME: SIGNER})
-    assert await ask(server)
-    assert changed
+    assert await request_chain(server)
+    assert edits
 
 
-async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
-    def issue_late(asked: RequestInfo) -> bool:
-        if asked.resource.id == REQUESTS and asked.verb == "watch":
-            watches.append(asked.name)
+async def test_closed_watch_is_restarted(server: ApiServer) -> None:
+    def issue_late(request: RequestInfo) -> bool:
+        if request.resource.id == REQUESTS and request.verb == "watch":
+            watches.append(request.name)
             if len(watches) == 3:
                 signers.append(Signers(server, {NAME: SIGNER}))
                 stored = next(iter(server.store.collection(REQUESTS).objects.values()))
@@ -98,40 +98,38 @@ async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
     server.faults.refuse(500, matching=issue_late)
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
-        while not asking.done():
+        pending = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
+        while not pending.done():
             server.faults.end_watches("close")
             await asyncio.sleep(0.005)
-        assert await asking
+        assert await pending
         assert len(watches) >= 3
     finally:
         await client.close()
 
 
-async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
+async def test_denied_request_has_a_reason(server: ApiServer) -> None:
     Signers(server, {NAME: SIGNER}, denies=True)
-    assert (await refused(server)).endswith("Denied: Policy: not here")
+    assert (await request_error(server)).endswith("Denied: Policy: not here")
     server.tokens.authorizer = lambda *_: False
-    server.faults.refuse(403, matching=lambda asked: asked.verb == "create", reason="Forbidden")
-    assert (await refused(server)).startswith("403 Forbidden")
+    server.faults.refuse(403, matching=lambda request: request.verb == "create", reason="Forbidden")
+    assert (await request_error(server)).startswith("403 Forbidden")
 
 
-async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unresponsive_signer_times_out(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.kube.certificate_requests.ISSUE_TIMEOUT", 0.05)
-    assert "did not complete csr-workload-" in await refused(server)
+    assert "did not complete csr-workload-" in await request_error(server)
 
 
-async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServer) -> None:
+async def test_deleted_request_fails_immediately(server: ApiServer) -> None:
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
-        await until(lambda: any(asked.verb == "watch" for asked in server.requests))
+        pending = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
+        await until(lambda: any(request.verb == "watch" for request in server.requests))
         await until(lambda: bool(server.store.collection(REQUESTS).watchers))
         server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
         with pytest.raises(CertificateRequestError, match="deleted before the certificate was issued"):
-            await asking
+            await pending
     finally:
         await client.close()
 
@@ -149,7 +147,7 @@ PEM"""
 EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "CERT_SIGNER_DOMAIN": "example.com"}
 
 
-async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(
+async def test_workloads_get_certificates_from_the_signer_and_authenticate_with_them(
     server: ApiServer, tmp_path: pathlib.Path
 ) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
@@ -157,14 +155,14 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(
     server.tokens.service_account("shop", "web", "token-of-web")
     signers = Signers(server, {NAME: SIGNER})
     environ = {**EXTERNAL, "K8S_SIGNER": NAME}
-    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
-        await until(lambda: it.plane.ready or it.task.done())
-        port, authority = it.plane.ports["secure xDS"].number, it.plane.security.authority
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as plane:
+        await until(lambda: plane.plane.ready or plane.task.done())
+        port, authority = plane.plane.ports["secure xDS"].number, plane.plane.security.authority
         assert authority is not None
         assert authority.authority is not None
-        own = authority.authority.signer.roots_pem
+        server_roots = authority.authority.signer.roots_pem
         key = ec_key(50)
-        async with secure_channel(port, own) as channel:
+        async with secure_channel(port, server_roots) as channel:
             with pytest.raises(grpc.aio.AioRpcError, match=r"CSR signing error \(CSR_ERROR\)"):
                 await create_certificate(
                     channel, "token-of-web", names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key
@@ -172,14 +170,14 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
         assert chain[-1].encode() == SIGNER.roots_pem
         assert [spec["signerName"] for spec in signers.asked] == [NAME]
-        shown = ClientCertificate("".join(chain[:-1]).encode(), key_pem(key))
-        async with SecureClient(port, own, shown, SERVICE_ACCOUNT="web") as client:
+        certificate = ClientCertificate("".join(chain[:-1]).encode(), key_pem(key))
+        async with SecureClient(port, server_roots, certificate, SERVICE_ACCOUNT="web") as client:
             await client.request("cds")
             assert (await client.receive()).resources
-            assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [IDENTITY]
+            assert [connection.proxy.identity for connection in plane.plane.discovery.connections()] == [IDENTITY]
 
 
-async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_authority(
+async def test_control_plane_certificate_from_a_signer_without_an_authority(
     server: ApiServer, tmp_path: pathlib.Path
 ) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
@@ -188,10 +186,10 @@ async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_aut
     server.tokens.service_account("shop", "web", "token-of-web")
     signers = Signers(server, {NAME: SIGNER})
     environ = {**EXTERNAL, "K8S_SIGNER": NAME, "PILOT_CERT_PROVIDER": f"k8s.io/{NAME}"}
-    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
-        await until(lambda: it.plane.ready or it.task.done())
-        assert it.plane.security.authority is None
-        async with secure_channel(it.plane.ports["secure xDS"].number, SIGNER.roots_pem) as channel:
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as plane:
+        await until(lambda: plane.plane.ready or plane.task.done())
+        assert plane.plane.security.authority is None
+        async with secure_channel(plane.plane.ports["secure xDS"].number, SIGNER.roots_pem) as channel:
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,))
         assert uris(chain[0]) == [IDENTITY]
         await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
@@ -202,34 +200,34 @@ async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_aut
     assert server.get("", "secrets", "istio-system", "istio-ca-secret") is None
 
 
-async def test_the_control_planes_certificate_is_another_one_at_half_its_life(server: ApiServer) -> None:
+async def test_control_plane_certificate_is_renewed_at_half_its_lifetime(server: ApiServer) -> None:
     settings = dataclasses.replace(AuthoritySettings(), external="ISTIOD_RA_KUBERNETES_API", external_signer=NAME)
-    client, slept, wakes = client_of(server), list[float](), asyncio.Queue[None]()
+    client, delays, wakes = client_of(server), list[float](), asyncio.Queue[None]()
 
     async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+        delays.append(seconds)
         await wakes.get()
 
     registration = ExternalSigner(settings, client, MeshConfig)
-    made = SignedCertificate(registration, NAME, lambda: ["istiod.istio-system.svc"], sleep=sleep)
+    certificate = SignedCertificate(registration, NAME, lambda: ["istiod.istio-system.svc"], sleep=sleep)
     server.faults.refuse(503)
     with pytest.raises(StartError, match="cannot get the control plane's certificate: 503"):
-        await made.start()
-    signers, told = Signers(server, {NAME: SIGNER}), list[bytes]()
-    await made.start()
-    made.on_change.append(lambda: told.append(made.pairs(())[0].chain))
-    [first] = made.pairs(())
-    await until(lambda: len(slept) == 1)
-    assert DAY.total_seconds() / 2 - 600 < slept[0] < DAY.total_seconds() / 2
+        await certificate.start()
+    signers, changes = Signers(server, {NAME: SIGNER}), list[bytes]()
+    await certificate.start()
+    certificate.on_change.append(lambda: changes.append(certificate.pairs(())[0].chain))
+    [initial] = certificate.pairs(())
+    await until(lambda: len(delays) == 1)
+    assert DAY.total_seconds() / 2 - 600 < delays[0] < DAY.total_seconds() / 2
     server.faults.refuse(503)
     wakes.put_nowait(None)
-    await until(lambda: len(slept) == 2)
-    assert made.pairs(()) == (first,), "the one of before stays"
+    await until(lambda: len(delays) == 2)
+    assert certificate.pairs(()) == (initial,), "the previous certificate is kept"
     wakes.put_nowait(None)
-    await until(lambda: len(told) == 1)
-    assert made.pairs(())[0] != first
+    await until(lambda: len(changes) == 1)
+    assert certificate.pairs(())[0] != initial
     assert len(signers.asked) == 2
-    await made.stop()
+    await certificate.stop()
     await client.close()
 
 
@@ -240,7 +238,7 @@ async def test_the_control_planes_certificate_is_another_one_at_half_its_life(se
         ({"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, "EXTERNAL_CA: set K8S_SIGNER or CERT_SIGNER_DOMAIN"),
     ],
 )
-async def test_who_the_signers_are_must_be_said(
+async def test_invalid_external_ca_settings_are_rejected(
     server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(FlagError, match=reason):
@@ -248,7 +246,7 @@ async def test_who_the_signers_are_must_be_said(
             """Does not come to be."""
 
 
-async def test_signers_are_those_of_an_api_server(tmp_path: pathlib.Path) -> None:
+async def test_external_ca_requires_an_api_server(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FlagError, match="EXTERNAL_CA requires an API server"):
         async with running({**EXTERNAL, "K8S_SIGNER": NAME}, configDir=str(tmp_path)):
             """Does not come to be."""

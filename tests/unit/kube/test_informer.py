@@ -1,4 +1,4 @@
-"""A collection that is followed is always what the server has, whatever happens on the way."""
+"""An informer's view of a collection matches the server, whatever faults occur."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": str(value)}}
 
 
-class Following:
-    """What somebody who follows the ConfigMaps of a server has been told."""
+class RecordingInformer:
+    """An informer of ConfigMaps, the objects it has reported, and its notifications."""
 
     def __init__(
         self, server: ApiServer, streams: bool, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
     ) -> None:
         self.server, self.credentials = server, Known(server)
         self.client = ApiClient(self.credentials, timeouts=PATIENCE)
-        self.have: dict[NamespacedName, str] = {}
-        self.told: list[tuple[str, bool]] = []
+        self.objects: dict[NamespacedName, str] = {}
+        self.notifications: list[tuple[str, bool]] = []
         self.informer = Informer(
             self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1)
         )
@@ -44,14 +44,14 @@ class Following:
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         await asyncio.sleep(0)
         for name, raw in changes:
-            self.told.append((name.name, raw is not None))
+            self.notifications.append((name.name, raw is not None))
             if raw is None:
-                assert self.have.pop(name, None) is not None, f"{name} was not there"
+                assert self.objects.pop(name, None) is not None, f"{name} did not exist"
             else:
-                self.have[name] = msgspec.json.decode(raw).get("data", {}).get("value", "")
+                self.objects[name] = msgspec.json.decode(raw).get("data", {}).get("value", "")
 
     def is_current(self) -> bool:
-        return self.have == {
+        return self.objects == {
             NamespacedName(*key): s.plain["data"]["value"]
             for key, s in self.server.store.collection(("", "configmaps")).objects.items()
         }
@@ -59,10 +59,10 @@ class Following:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 @pytest.fixture(params=[False, True], ids=["pages", "streams"])
@@ -71,184 +71,182 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def following(
+async def running_informer(
     server: ApiServer, streams: bool = False, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
-) -> AsyncIterator[Following]:
-    made = Following(server, streams, collection, backoff)
-    task = asyncio.create_task(made.informer.run())
+) -> AsyncIterator[RecordingInformer]:
+    client = RecordingInformer(server, streams, collection, backoff)
+    task = asyncio.create_task(client.informer.run())
     try:
-        yield made
+        yield client
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await made.client.close()
+        await client.client.close()
 
 
-async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(
-    server: ApiServer, streams: bool
-) -> None:
+async def test_initial_objects_are_received_before_synced(server: ApiServer, streams: bool) -> None:
     for number in range(PAGE_SIZE + 10):
         server.put(config_map(f"m{number}"))
-    async with following(server, streams) as it:
-        await it.informer.synced.wait()
-        assert it.is_current()
+    async with running_informer(server, streams) as recorder:
+        await recorder.informer.synced.wait()
+        assert recorder.is_current()
         server.put(config_map("m0", 1))
         server.delete(config_map("m1"))
         server.put(config_map("new"))
-        await until(it.is_current)
-        assert it.told[-3:] == [("m0", True), ("m1", False), ("new", True)]
-    lists = [asked for asked in server.requests if asked.verb == "list"]
+        await until(recorder.is_current)
+        assert recorder.notifications[-3:] == [("m0", True), ("m1", False), ("new", True)]
+    lists = [request for request in server.requests if request.verb == "list"]
     assert len(lists) == (0 if streams else 2)
 
 
-@pytest.mark.parametrize("how", ["close", "abort", "half a line", "expired"])
-async def test_a_watch_that_ends_is_begun_again_and_nothing_is_told_twice(
-    server: ApiServer, streams: bool, how: WatchEnd
+@pytest.mark.parametrize("end", ["close", "abort", "half a line", "expired"])
+async def test_closed_watch_is_restarted_without_repeating_notifications(
+    server: ApiServer, streams: bool, end: WatchEnd
 ) -> None:
     server.put(config_map("a"))
     server.put(config_map("b"))
-    async with following(server, streams) as it:
+    async with running_informer(server, streams) as recorder:
         for step in range(3):
             await until(lambda: len(server.faults.watches) == 1)
-            assert server.faults.end_watches(how) == 1
+            assert server.faults.end_watches(end) == 1
             server.put(config_map("b", step + 1))
-            await until(it.is_current)
-        assert it.told == [("a", True), ("b", True), ("b", True), ("b", True), ("b", True)]
+            await until(recorder.is_current)
+        assert recorder.notifications == [("a", True), ("b", True), ("b", True), ("b", True), ("b", True)]
 
 
-async def test_a_watch_that_told_of_something_is_begun_again_without_a_wait(server: ApiServer) -> None:
-    def begun() -> int:
-        return sum(asked.verb == "watch" for asked in server.requests)
+async def test_watch_with_events_is_restarted_immediately(server: ApiServer) -> None:
+    def watch_count() -> int:
+        return sum(request.verb == "watch" for request in server.requests)
 
-    async with following(server, backoff=Backoff(3600, 3600)) as it:
+    async with running_informer(server, backoff=Backoff(3600, 3600)) as recorder:
         for step in range(2):
-            await until(lambda: begun() == step + 1)  # noqa: B023
+            await until(lambda: watch_count() == step + 1)  # noqa: B023
             server.put(config_map("a", step))
-            await until(it.is_current)
+            await until(recorder.is_current)
             assert server.faults.end_watches("close") == 1
-        await until(lambda: begun() == 3, seconds=10)
+        await until(lambda: watch_count() == 3, seconds=10)
 
 
-async def test_what_was_deleted_while_nobody_watched_is_told_by_the_next_list(server: ApiServer, streams: bool) -> None:
+async def test_deletion_during_an_outage_is_reported_by_the_next_list(server: ApiServer, streams: bool) -> None:
     for name in "abc":
         server.put(config_map(name))
-    async with following(server, streams) as it:
-        await it.informer.synced.wait()
+    async with running_informer(server, streams) as recorder:
+        await recorder.informer.synced.wait()
         await server.stop()
         server.delete(config_map("b"))
         server.put(config_map("c", 1))
         server.store.compact()
-        assert len(it.have) == 3
+        assert len(recorder.objects) == 3
         await server.start()
-        await until(it.is_current)
-        assert sorted(it.told[3:]) == [("b", False), ("c", True)]
+        await until(recorder.is_current)
+        assert sorted(recorder.notifications[3:]) == [("b", False), ("c", True)]
 
 
 @pytest.mark.parametrize("code", [401, 429, 500, 503])
-async def test_refusals_are_tried_again(server: ApiServer, streams: bool, code: int) -> None:
+async def test_error_responses_are_retried(server: ApiServer, streams: bool, code: int) -> None:
     server.put(config_map("a"))
     server.faults.refuse(code, times=4)
-    async with following(server, streams) as it:
-        await until(it.is_current)
-        assert it.informer.synced.is_set()
+    async with running_informer(server, streams) as recorder:
+        await until(recorder.is_current)
+        assert recorder.informer.synced.is_set()
         assert server.faults.spent
 
 
-async def test_a_server_without_streams_of_all_objects_is_read_in_pages(server: ApiServer) -> None:
+async def test_server_without_watch_lists_is_listed_in_pages(server: ApiServer) -> None:
     server.faults.no_watch_lists = True
     server.put(config_map("a"))
-    async with following(server, streams=True) as it:
-        await it.informer.synced.wait()
-        assert it.is_current()
-    assert [asked.verb for asked in server.requests][:2] == ["watch", "list"]
+    async with running_informer(server, streams=True) as recorder:
+        await recorder.informer.synced.wait()
+        assert recorder.is_current()
+    assert [request.verb for request in server.requests][:2] == ["watch", "list"]
 
 
-async def test_a_list_whose_pages_expire_is_begun_again(server: ApiServer) -> None:
+async def test_expired_list_is_restarted(server: ApiServer) -> None:
     for number in range(2 * PAGE_SIZE):
         server.put(config_map(f"m{number}"))
     compacted = False
 
-    def at_the_second_page(asked: Any) -> bool:
+    def at_the_second_page(request: Any) -> bool:
         nonlocal compacted
-        if asked.query.get("continue") and not compacted:
+        if request.query.get("continue") and not compacted:
             compacted = True
             server.put(config_map("m1", 5))
             server.store.compact()
         return False
 
     server.faults.refuse(500, matching=at_the_second_page)
-    async with following(server) as it:
-        await it.informer.synced.wait()
+    async with running_informer(server) as recorder:
+        await recorder.informer.synced.wait()
         assert compacted
-        assert it.is_current()
-        assert len(it.told) == 2 * PAGE_SIZE + 1, "each once, and m1 again"
+        assert recorder.is_current()
+        assert len(recorder.notifications) == 2 * PAGE_SIZE + 1, "each object once, and m1 twice"
 
 
-async def test_events_that_come_twice_and_in_another_order_do_no_harm(server: ApiServer, seed: int) -> None:
+async def test_duplicate_and_reordered_events_are_tolerated(server: ApiServer, seed: int) -> None:
     server.faults.disorder = random.Random(seed)
-    choose = random.Random(seed)
-    async with following(server) as it:
+    rng = random.Random(seed)
+    async with running_informer(server) as recorder:
         await until(lambda: len(server.faults.watches) == 1)
         for _ in range(20):
             for _ in range(10):
-                name = choose.choice("abcdef")
-                if server.get("", "configmaps", "a", name) is not None and choose.random() < 0.4:
+                name = rng.choice("abcdef")
+                if server.get("", "configmaps", "a", name) is not None and rng.random() < 0.4:
                     server.delete(config_map(name))
                 else:
-                    server.put(config_map(name, choose.randrange(1000)))
-            await until(it.is_current)
+                    server.put(config_map(name, rng.randrange(1000)))
+            await until(recorder.is_current)
 
 
-async def test_disorder_of_events_leaves_a_stream_of_all_objects_whole(server: ApiServer, seed: int) -> None:
+async def test_reordered_watch_list_is_complete(server: ApiServer, seed: int) -> None:
     for number in range(30):
         server.put(config_map(f"c{number}"))
     server.faults.disorder = random.Random(seed)
-    async with following(server, streams=True) as it:
-        await it.informer.synced.wait()
-        assert it.is_current()
+    async with running_informer(server, streams=True) as recorder:
+        await recorder.informer.synced.wait()
+        assert recorder.is_current()
 
 
-async def test_a_new_token_is_taken_when_the_old_one_has_expired(server: ApiServer) -> None:
+async def test_new_token_is_used_after_expiry(server: ApiServer) -> None:
     token = server.tokens.service_account("istio-system", "istiod", "one")
-    async with following(server) as it:
-        await it.informer.synced.wait()
+    async with running_informer(server) as recorder:
+        await recorder.informer.synced.wait()
         server.tokens.service_account("istio-system", "istiod", "two")
         server.tokens.by_value["one"] = token._replace(expired=True)
-        it.credentials.token = "two"
+        recorder.credentials.token = "two"
         server.faults.end_watches("abort")
         server.put(config_map("a"))
-        await until(it.is_current)
+        await until(recorder.is_current)
 
 
-async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> None:
+async def test_selectors_apply_at_the_server(server: ApiServer, streams: bool) -> None:
     server.put(config_map("a", kept="yes"))
     server.put(config_map("b", kept="no"))
     server.put(config_map("c", kept="yes"))
-    async with following(
+    async with running_informer(
         server, streams, WatchedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")
-    ) as it:
-        await it.informer.synced.wait()
-        assert {name.name for name in it.have} == {"a"}
+    ) as recorder:
+        await recorder.informer.synced.wait()
+        assert {name.name for name in recorder.objects} == {"a"}
         server.put(config_map("a", kept="no"))
         server.put(config_map("b", kept="yes"))
-        await until(lambda: {name.name for name in it.have} == {"b"})
+        await until(lambda: {name.name for name in recorder.objects} == {"b"})
 
 
-async def test_metadata_alone_has_no_data(server: ApiServer, streams: bool) -> None:
+async def test_metadata_only_objects_have_no_data(server: ApiServer, streams: bool) -> None:
     server.put(config_map("a", 7))
-    async with following(server, streams, MAPS._replace(metadata_only=True)) as it:
-        await it.informer.synced.wait()
-        assert it.have == {NamespacedName("a", "a"): ""}
+    async with running_informer(server, streams, MAPS._replace(metadata_only=True)) as recorder:
+        await recorder.informer.synced.wait()
+        assert recorder.objects == {NamespacedName("a", "a"): ""}
 
 
-async def test_bookmarks_move_the_point_from_which_a_watch_goes_on(server: ApiServer) -> None:
+async def test_bookmarks_advance_the_resource_version(server: ApiServer) -> None:
     server.put(config_map("a"))
-    async with following(server) as it:
+    async with running_informer(server) as recorder:
         await until(lambda: len(server.faults.watches) == 1)
         server.put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "a"}})
         server.faults.bookmark()
-        await until(lambda: it.informer._revision == str(server.store.revision))
+        await until(lambda: recorder.informer._revision == str(server.store.revision))
         server.faults.end_watches("close")
         await until(lambda: len([a for a in server.requests if a.verb == "watch"]) == 2)
         assert server.requests[-1].query["resourceVersion"] == str(server.store.revision)
@@ -256,33 +254,33 @@ async def test_bookmarks_move_the_point_from_which_a_watch_goes_on(server: ApiSe
 
 @pytest.mark.parametrize("round_", range(20))
 async def test_random_faults(server: ApiServer, streams: bool, seed: int, round_: int) -> None:
-    """After any sequence of changes and faults what is followed is what a fresh start reads."""
-    choose = random.Random(f"{seed}-{round_}-{streams}")
-    async with following(server, streams) as it:
-        for _ in range(choose.randint(5, 15)):
-            await _disturb(server, choose)
+    """After any sequence of changes and faults the informer has the state of the server."""
+    rng = random.Random(f"{seed}-{round_}-{streams}")
+    async with running_informer(server, streams) as recorder:
+        for _ in range(rng.randint(5, 15)):
+            await _disturb(server, rng)
             await asyncio.sleep(0)
         await server.start() if not server.is_listening else None
         server.faults.no_watch_lists = False
-        await until(it.is_current)
+        await until(recorder.is_current)
 
 
-async def _disturb(server: ApiServer, choose: random.Random) -> None:
-    match choose.randrange(9):
+async def _disturb(server: ApiServer, rng: random.Random) -> None:
+    match rng.randrange(9):
         case 0 | 1 | 2:
-            server.put(config_map(choose.choice("abcdef"), choose.randrange(100)))
+            server.put(config_map(rng.choice("abcdef"), rng.randrange(100)))
         case 3:
             if objects := list(server.store.collection(("", "configmaps")).objects):
-                server.store.delete(("", "configmaps"), choose.choice(objects))
+                server.store.delete(("", "configmaps"), rng.choice(objects))
         case 4:
-            server.faults.end_watches(choose.choice(("close", "abort", "half a line", "expired")))
+            server.faults.end_watches(rng.choice(("close", "abort", "half a line", "expired")))
         case 5:
             server.store.compact()
         case 6:
-            server.faults.refuse(choose.choice((401, 403, 404, 410, 429, 500, 503, 504)), times=choose.randint(1, 3))
+            server.faults.refuse(rng.choice((401, 403, 404, 410, 429, 500, 503, 504)), times=rng.randint(1, 3))
         case 7:
             server.faults.delay(0.001)
         case 8:
             await server.stop()
-            server.put(config_map("late", choose.randrange(100)))
+            server.put(config_map("late", rng.randrange(100)))
             await server.start()

@@ -1,4 +1,4 @@
-"""What a informer asks, tells, waits for and logs, answer by answer."""
+"""An informer's requests, notifications, delays and log messages for scripted responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import informer as follow
+from pilot.kube import informer as informer_module
 from pilot.kube.api_errors import ApiError, Expired, Unreachable
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.list_watch import ObjectChange
@@ -30,7 +30,7 @@ def item(name: str, version: int) -> dict[str, Any]:
 
 def page(revision: int, *items: tuple[str, int], more: str = "") -> bytes:
     return json.dumps(
-        {"metadata": {"resourceVersion": str(revision), "continue": more}, "items": [item(*one) for one in items]}
+        {"metadata": {"resourceVersion": str(revision), "continue": more}, "items": [item(*entry) for entry in items]}
     ).encode()
 
 
@@ -44,38 +44,38 @@ def error_line(code: int) -> bytes:
     ).encode()
 
 
-def end_of_first(version: int) -> bytes:
+def initial_events_end(version: int) -> bytes:
     metadata = {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}
     return json.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}).encode()
 
 
-class Longest(random.Random):
-    """Chooses the largest wait, and the shortest watch."""
+class BoundaryRandom(random.Random):
+    """Random numbers for the longest delay and the shortest watch."""
 
-    def uniform(self, _: float, most: float) -> float:
-        return most
+    def uniform(self, _: float, maximum: float) -> float:
+        return maximum
 
-    def randint(self, least: int, most: int) -> int:
-        assert most == 2 * least
-        return least
+    def randint(self, minimum: int, maximum: int) -> int:
+        assert maximum == 2 * minimum
+        return minimum
 
 
-class Scripted:
-    """A server that gives these answers, one after another; then whoever follows is ended."""
+class ScriptedServer:
+    """A server with scripted responses, which cancels the informer after the last one."""
 
     def __init__(self, *answers: Answer) -> None:
-        self._answers, self.asked = list(answers), list[str]()
+        self._answers, self.requests = list(answers), list[str]()
 
     async def call(self, method: str, path: str, query: Mapping[str, str], accept: str) -> bytes:
-        self.asked.append(f"list {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
+        self.requests.append(f"list {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
         assert (method, accept) == ("GET", "application/json")
-        found: bytes = self._next()
-        return found
+        response: bytes = self._next()
+        return response
 
     async def lines(
         self, path: str, query: Mapping[str, str], accept: str, idle: bool = True
     ) -> AsyncGenerator[list[bytes], None]:
-        self.asked.append(f"{'watch' if idle else 'stream'} {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
+        self.requests.append(f"{'watch' if idle else 'stream'} {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
         for batch in self._next():
             if isinstance(batch, Exception):
                 raise batch
@@ -90,33 +90,33 @@ class Scripted:
         return answer
 
 
-class Followed:
-    """What somebody was told who followed a scripted server, and how long was waited."""
+class RecordingInformer:
+    """An informer of a scripted server, with its notifications and delays."""
 
     def __init__(self, *answers: Answer, streams: bool = False, fails: Sequence[int] = ()) -> None:
-        self.server, self.told, self.waits = Scripted(*answers), list[str](), list[float]()
-        self.failed = 0
+        self.server, self.notifications, self.delays = ScriptedServer(*answers), list[str](), list[float]()
+        self.failures = 0
         self._fails, self._batches = fails, 0
         pace = WatchOptions(Backoff(1.0, 30.0), streams, on_failure=self._count)
-        self.informer = Informer(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
+        self.informer = Informer(self.server, PODS, self.receive, pace, BoundaryRandom())  # type: ignore[arg-type]
 
     def _count(self) -> None:
-        self.failed += 1
+        self.failures += 1
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         assert self.informer.receiving
         self._batches += 1
-        self.told.append(" ".join(f"{'+' if raw else '-'}{name.name}" for name, raw in changes))
+        self.notifications.append(" ".join(f"{'+' if raw else '-'}{name.name}" for name, raw in changes))
         if self._batches in self._fails:
             raise ZeroDivisionError
 
     async def sleep(self, seconds: float) -> None:
         assert not self.informer.receiving
-        self.waits.append(seconds)
+        self.delays.append(seconds)
 
-    async def run(self, monkeypatch: pytest.MonkeyPatch) -> Followed:
+    async def run(self, monkeypatch: pytest.MonkeyPatch) -> RecordingInformer:
         with monkeypatch.context() as patch:
-            patch.setattr(follow, "asyncio", types.SimpleNamespace(sleep=self.sleep, Event=asyncio.Event))
+            patch.setattr(informer_module, "asyncio", types.SimpleNamespace(sleep=self.sleep, Event=asyncio.Event))
             with contextlib.suppress(asyncio.CancelledError):
                 await self.informer.run()
         return self
@@ -127,25 +127,25 @@ WATCH = "watch /api/v1/pods watch=true allowWatchBookmarks=true timeoutSeconds=3
 STREAM = "stream /api/v1/pods watch=true allowWatchBookmarks=true timeoutSeconds=300 sendInitialEvents=true resourceVersionMatch=NotOlderThan"
 
 
-async def test_pages_are_read_and_then_watched_from_their_revision(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Followed(
+async def test_watch_starts_at_the_revision_of_the_last_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = RecordingInformer(
         page(3, ("a", 1), ("b", 2), more="next"),
         page(4, ("c", 3)),
         [[line("MODIFIED", "a", 5), b""], [line("ADDED", "d", 6)]],
     )
-    await it.run(monkeypatch)
-    assert it.server.asked == [LIST, f"{LIST} continue=next", f"{WATCH}4", f"{WATCH}6"]
-    assert it.told == ["+a +b", "+c", "+a", "+d"]
-    assert it.waits == [0.0]
-    assert it.informer.synced.is_set()
+    await recorder.run(monkeypatch)
+    assert recorder.server.requests == [LIST, f"{LIST} continue=next", f"{WATCH}4", f"{WATCH}6"]
+    assert recorder.notifications == ["+a +b", "+c", "+a", "+d"]
+    assert recorder.delays == [0.0]
+    assert recorder.informer.synced.is_set()
 
 
-async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
+async def test_expired_version_is_relisted_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     expired = Expired(410, "Gone", "too old")
     with caplog.at_level(logging.INFO, "pilot.kube"):
-        it = await Followed(
+        recorder = await RecordingInformer(
             page(4, ("a", 1), ("b", 2)),
             expired,
             page(7, ("a", 1), ("c", 6)),
@@ -156,8 +156,8 @@ async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
             [[line("MODIFIED", "a", 10)], expired],
             page(11, ("a", 10)),
         ).run(monkeypatch)
-    assert it.waits == [0.0, 2.0, 4.0, 0.0]
-    assert it.server.asked == [
+    assert recorder.delays == [0.0, 2.0, 4.0, 0.0]
+    assert recorder.server.requests == [
         LIST,
         f"{WATCH}4",
         LIST,
@@ -169,27 +169,27 @@ async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
         LIST,
         f"{WATCH}11",
     ]
-    assert it.told == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
+    assert recorder.notifications == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
     assert {r.getMessage() for r in caplog.records} == {"/api/v1/pods: the resource version has expired, listing again"}
     assert len(caplog.records) == 4
 
 
-async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_wait(
+async def test_outage_is_logged_once_and_retry_after_is_respected(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone = Unreachable("/api/v1/pods: no route")
+    unreachable = Unreachable("/api/v1/pods: no route")
     with caplog.at_level(logging.DEBUG, "pilot.kube"):
-        it = await Followed(
-            gone,
-            gone,
+        recorder = await RecordingInformer(
+            unreachable,
+            unreachable,
             ApiError(429, "TooMany", "later", 9.0),
             page(4, ("a", 1)),
-            gone,
+            unreachable,
             [[line("BOOKMARK", "", 5)]],
-            gone,
+            unreachable,
         ).run(monkeypatch)
-    assert it.waits == [1.0, 2.0, 9.0, 8.0, 0.0, 1.0]
-    assert it.failed == 5
+    assert recorder.delays == [1.0, 2.0, 9.0, 8.0, 0.0, 1.0]
+    assert recorder.failures == 5
     assert [r.getMessage() for r in caplog.records] == [
         "/api/v1/pods: no route",
         "429 TooMany: later",
@@ -199,36 +199,38 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
         "/api/v1/pods: reconnected",
         "/api/v1/pods: no route",
     ]
-    assert it.informer.error == "/api/v1/pods: no route"
-    assert it.told == ["+a"]
+    assert recorder.informer.error == "/api/v1/pods: no route"
+    assert recorder.notifications == ["+a"]
 
 
-async def test_watches_that_tell_of_nothing_are_begun_slower_and_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = await Followed(page(4), [], [], [[line("BOOKMARK", "", 5)]], []).run(monkeypatch)
-    assert it.waits == [1.0, 2.0, 0.0, 1.0]
-    assert it.failed == 0
-    assert it.server.asked[-1] == f"{WATCH}5"
+async def test_empty_watches_are_restarted_with_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = await RecordingInformer(page(4), [], [], [[line("BOOKMARK", "", 5)]], []).run(monkeypatch)
+    assert recorder.delays == [1.0, 2.0, 0.0, 1.0]
+    assert recorder.failures == 0
+    assert recorder.server.requests[-1] == f"{WATCH}5"
 
 
-async def test_a_receiver_that_fails_is_told_everything_again(
+async def test_failed_receiver_gets_every_object_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    it = await Followed(
+    recorder = await RecordingInformer(
         page(4, ("a", 1), ("b", 2)), [[line("DELETED", "b", 5)]], page(6, ("a", 1), ("b", 6)), fails=(2,)
     ).run(monkeypatch)
-    assert it.told == ["+a +b", "-b", "+a +b"]
-    assert it.waits == [1.0]
+    assert recorder.notifications == ["+a +b", "-b", "+a +b"]
+    assert recorder.delays == [1.0]
     assert "cannot watch /api/v1/pods" in caplog.text
-    assert it.informer.receiving is False
+    assert recorder.informer.receiving is False
 
 
-async def test_what_a_failed_receiver_may_have_missed_is_told_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = await Followed(page(4, ("a", 1)), [[line("ADDED", "b", 5)]], page(6, ("b", 5)), fails=(2,)).run(monkeypatch)
-    assert it.told == ["+a", "+b", "+b", "-a"]
+async def test_failed_receiver_gets_deletions_it_may_have_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = await RecordingInformer(page(4, ("a", 1)), [[line("ADDED", "b", 5)]], page(6, ("b", 5)), fails=(2,)).run(
+        monkeypatch
+    )
+    assert recorder.notifications == ["+a", "+b", "+b", "-a"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "told", "revision"),
+    ("lines", "expected", "revision"),
     [
         ([line("ADDED", "a", 1)], [], 4),
         ([line("MODIFIED", "a", 5), line("MODIFIED", "a", 5)], ["+a"], 5),
@@ -240,82 +242,86 @@ async def test_what_a_failed_receiver_may_have_missed_is_told_as_gone(monkeypatc
         ([line("MODIFIED", "a", 5), error_line(500), line("MODIFIED", "a", 6)], ["+a"], 5),
     ],
 )
-async def test_what_lines_of_a_watch_tell(
-    lines: list[bytes], told: list[str], revision: int, monkeypatch: pytest.MonkeyPatch
+async def test_notifications_of_watch_events(
+    lines: list[bytes], expected: list[str], revision: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    it = await Followed(page(4, ("a", 1)), [lines]).run(monkeypatch)
-    assert it.told == ["+a", *told]
-    assert it.server.asked[-1] == f"{WATCH}{revision}"
+    recorder = await RecordingInformer(page(4, ("a", 1)), [lines]).run(monkeypatch)
+    assert recorder.notifications == ["+a", *expected]
+    assert recorder.server.requests[-1] == f"{WATCH}{revision}"
 
 
-async def test_so_many_of_the_gone_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "DELETED_CAPACITY", 2)
-    gone = [line("DELETED", name, version) for version, name in enumerate("abc", 10)]
-    late = [line("MODIFIED", name, 5) for name in "abc"]
-    it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [gone, late]).run(monkeypatch)
-    assert it.told == ["+a +b +c", "-a -b -c", "+a"], "the oldest is not known any more"
-    came_back = [
+async def test_recent_deletions_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer_module, "DELETED_CAPACITY", 2)
+    deletions = [line("DELETED", name, version) for version, name in enumerate("abc", 10)]
+    stale_events = [line("MODIFIED", name, 5) for name in "abc"]
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [deletions, stale_events]).run(
+        monkeypatch
+    )
+    assert recorder.notifications == ["+a +b +c", "-a -b -c", "+a"], "the oldest deletion is forgotten"
+    recreations = [
         line("DELETED", "a", 10),
         line("ADDED", "a", 11),
         line("DELETED", "b", 12),
         line("DELETED", "a", 13),
         line("DELETED", "c", 14),
     ]
-    it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [came_back, late]).run(monkeypatch)
-    assert it.told == ["+a +b +c", "-a +a -b -a -c", "+b"], "a went after b"
-
-
-async def test_a_stream_of_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = [[line("ADDED", "a", 1), b""], [line("BOOKMARK", "", 2), line("ADDED", "b", 2), end_of_first(4)]]
-    again = [[line("ADDED", "b", 2), end_of_first(8)]]
-    it = await Followed(first, Expired(410, "Gone", ""), again, [[line("ADDED", "a", 9)]], streams=True).run(
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [recreations, stale_events]).run(
         monkeypatch
     )
-    assert it.told == ["+a", "+b", "-a", "+a"]
-    assert it.server.asked == [STREAM, f"{WATCH}4", STREAM, f"{WATCH}8", f"{WATCH}9"]
+    assert recorder.notifications == ["+a +b +c", "-a +a -b -a -c", "+b"], "a was deleted after b"
+
+
+async def test_watch_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    initial = [[line("ADDED", "a", 1), b""], [line("BOOKMARK", "", 2), line("ADDED", "b", 2), initial_events_end(4)]]
+    restarted = [[line("ADDED", "b", 2), initial_events_end(8)]]
+    recorder = await RecordingInformer(
+        initial, Expired(410, "Gone", ""), restarted, [[line("ADDED", "a", 9)]], streams=True
+    ).run(monkeypatch)
+    assert recorder.notifications == ["+a", "+b", "-a", "+a"]
+    assert recorder.server.requests == [STREAM, f"{WATCH}4", STREAM, f"{WATCH}8", f"{WATCH}9"]
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 422])
-async def test_a_server_that_has_no_streams_is_not_asked_for_one_again(
-    code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = await Followed(ApiError(code, "No", ""), Unreachable("x"), page(4, ("a", 1)), streams=True).run(monkeypatch)
-    assert it.server.asked == [STREAM, LIST, LIST, f"{WATCH}4"]
-    assert it.waits == [1.0]
+async def test_unsupported_watch_list_is_not_retried(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = await RecordingInformer(ApiError(code, "No", ""), Unreachable("x"), page(4, ("a", 1)), streams=True).run(
+        monkeypatch
+    )
+    assert recorder.server.requests == [STREAM, LIST, LIST, f"{WATCH}4"]
+    assert recorder.delays == [1.0]
 
 
 @pytest.mark.parametrize(
-    "trouble", [[[error_line(500)]], [[line("ADDED", "a", 1)]], ApiError(401, "No", ""), ApiError(423, "No", "")]
+    "fault", [[[error_line(500)]], [[line("ADDED", "a", 1)]], ApiError(401, "No", ""), ApiError(423, "No", "")]
 )
-async def test_a_stream_that_fails_in_passing_is_asked_for_again(
-    trouble: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    it = await Followed(trouble, [[line("ADDED", "a", 1), end_of_first(4)]], streams=True).run(monkeypatch)
-    assert it.server.asked == [STREAM, STREAM, f"{WATCH}4"]
-    assert it.told == ["+a"]
-    assert it.failed == 1
+async def test_watch_list_is_retried_after_a_transient_error(fault: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = await RecordingInformer(fault, [[line("ADDED", "a", 1), initial_events_end(4)]], streams=True).run(
+        monkeypatch
+    )
+    assert recorder.server.requests == [STREAM, STREAM, f"{WATCH}4"]
+    assert recorder.notifications == ["+a"]
+    assert recorder.failures == 1
 
 
-async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = await Followed(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
-    it.informer.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
-    it.server._answers = [page(4, ("a", 1))]
-    await it.run(monkeypatch)
-    assert it.told == ["+a +b", "+a", "-b"]
+async def test_changed_collection_reports_every_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
+    recorder.informer.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
+    recorder.server._answers = [page(4, ("a", 1))]
+    await recorder.run(monkeypatch)
+    assert recorder.notifications == ["+a +b", "+a", "-b"]
     query = "labelSelector=x=y fieldSelector=f=g"
-    assert it.server.asked[2:] == [
+    assert recorder.server.requests[2:] == [
         f"list /api/v2/pods {query} limit=500",
         f"watch /api/v2/pods {query} {WATCH.partition('pods ')[2]}4",
     ]
-    await it.informer.clear()
-    assert it.told[3:] == ["-a"]
-    await it.informer.clear()
-    assert it.told[3:] == ["-a"]
+    await recorder.informer.clear()
+    assert recorder.notifications[3:] == ["-a"]
+    await recorder.informer.clear()
+    assert recorder.notifications[3:] == ["-a"]
 
 
-async def test_a_server_that_was_restored_from_older_data_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_restored_from_a_backup_is_relisted(monkeypatch: pytest.MonkeyPatch) -> None:
     deleted = [line("DELETED", "a", 10), error_line(410)]
-    it = await Followed(
+    recorder = await RecordingInformer(
         page(4, ("a", 1), ("b", 2)), [deleted], page(3, ("b", 1)), [[line("ADDED", "a", 5), line("MODIFIED", "b", 6)]]
     ).run(monkeypatch)
-    assert it.told == ["+a +b", "-a", "+b", "+a +b"]
+    assert recorder.notifications == ["+a +b", "-a", "+b", "+a +b"]

@@ -1,4 +1,4 @@
-"""When a replica takes a lock, what it writes there, and when it stops to lead."""
+"""Leader election: acquiring, renewing, losing and releasing a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import leader_election as lease
+from pilot.kube import leader_election as election_module
 from pilot.kube.api_errors import Unreachable
 from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
 from pilot.kube.leader_lock import LeaderRecord, LockObject
@@ -23,21 +23,21 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Held:
-    """A lock in memory. `changes` are done to it by others, each at its time. `trouble`: when reads begin to fail or hang, when they are mended, and
-    until when somebody else is faster."""
+class MemoryLock:
+    """A lock in memory. `changes` are writes by others at their times. `faults` are the times at which reads begin to fail or hang and
+    recover, and until when writes lose the race."""
 
     name = "writers"
 
-    def __init__(self, record: LeaderRecord | None = None, **trouble: float) -> None:
-        self.record, self._trouble = record, trouble
+    def __init__(self, record: LeaderRecord | None = None, **faults: float) -> None:
+        self.record, self._faults = record, faults
         self.changes: list[tuple[float, LeaderRecord]] = []
-        self.written: list[tuple[float, LeaderRecord]] = []
+        self.writes: list[tuple[float, LeaderRecord]] = []
 
     async def read(self) -> LockObject | None:
-        if now() >= self._trouble.get("hangs", 1e9):
+        if now() >= self._faults.get("hangs", 1e9):
             await asyncio.Event().wait()
-        if self._trouble.get("fails", 1e9) <= now() < self._trouble.get("mended", 1e9):
+        if self._faults.get("fails", 1e9) <= now() < self._faults.get("recovers", 1e9):
             raise Unreachable("no answer")
         while self.changes and self.changes[0][0] <= now():
             self.record = self.changes.pop(0)[1]
@@ -45,29 +45,29 @@ class Held:
 
     async def write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
         assert (over and over.record) == self.record
-        if self._trouble.get("loses", -1.0) >= now():
+        if self._faults.get("loses", -1.0) >= now():
             return None
         self.record = record
-        self.written.append((now(), record))
+        self.writes.append((now(), record))
         return LockObject(record, {})
 
 
 def lead(
-    held: Held, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = never_outranks
+    lock: MemoryLock, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = never_outranks
 ) -> list[tuple[float, bool]]:
-    """When a replica began to lead and stopped, within that time; then it ends."""
-    led: list[tuple[float, bool]] = []
-    monkeypatch.setattr(lease, "_micro_time", lambda: f"t{now():.0f}")
+    """Run a replica for that time and return when it became and ceased to be the leader."""
+    transitions: list[tuple[float, bool]] = []
+    monkeypatch.setattr(election_module, "_micro_time", lambda: f"t{now():.0f}")
 
     async def work() -> None:
         assert election.is_leader
-        led.append((now(), True))
+        transitions.append((now(), True))
         try:
             await asyncio.Event().wait()
         finally:
-            led.append((now(), False))
+            transitions.append((now(), False))
 
-    election = LeaderElection(held, "me", LeaseDurations(), "key", outranks)  # type: ignore[arg-type]
+    election = LeaderElection(lock, "me", LeaseDurations(), "key", outranks)  # type: ignore[arg-type]
 
     async def run() -> None:
         task = asyncio.create_task(election.run(work))
@@ -78,84 +78,87 @@ def lead(
         assert not election.is_leader
 
     run_virtual(run())
-    return led
+    return transitions
 
 
-def mine(acquired: float, renewed: float, transitions: int = 0) -> LeaderRecord:
+def own_record(acquired: float, renewed: float, transitions: int = 0) -> LeaderRecord:
     return LeaderRecord("me", "key", 30, f"t{acquired:.0f}", f"t{renewed:.0f}", transitions)
 
 
-def given_back(acquired: float, at: float, transitions: int = 0) -> LeaderRecord:
-    return LeaderRecord("", "", 1, f"t{acquired:.0f}", f"t{at:.0f}", transitions)
+def released_record(acquired: float, renewed: float, transitions: int = 0) -> LeaderRecord:
+    return LeaderRecord("", "", 1, f"t{acquired:.0f}", f"t{renewed:.0f}", transitions)
 
 
-def test_a_lock_is_taken_renewed_and_given_back(
+def test_lock_is_acquired_renewed_and_released(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Held()
+    lock = MemoryLock()
     with caplog.at_level(logging.INFO, "pilot.leader"):
-        assert lead(held, 12, monkeypatch) == [(0, True), (12, False)]
-    assert held.written == [(0, mine(0, 0)), (5, mine(0, 5)), (10, mine(0, 10)), (12, given_back(0, 12))]
+        assert lead(lock, 12, monkeypatch) == [(0, True), (12, False)]
+    assert lock.writes == [
+        (0, own_record(0, 0)),
+        (5, own_record(0, 5)),
+        (10, own_record(0, 10)),
+        (12, released_record(0, 12)),
+    ]
     assert [r.getMessage() for r in caplog.records] == ["writers: became the leader"]
 
 
 @pytest.mark.parametrize(
-    ("record", "changes", "at", "first"),
+    ("record", "changes", "acquired", "expected"),
     [
-        (OTHER, [], 15, mine(15, 15, 5)),
-        (OTHER, [(7.0, LeaderRecord("other", "their key", 10, "a", "c", 4))], 25, mine(25, 25, 5)),
-        (LeaderRecord("other"), [], 35, mine(35, 35, 1)),
-        (LeaderRecord(leader_transitions=2), [], 0, mine(0, 0, 3)),
+        (OTHER, [], 15, own_record(15, 15, 5)),
+        (OTHER, [(7.0, LeaderRecord("other", "their key", 10, "a", "c", 4))], 25, own_record(25, 25, 5)),
+        (LeaderRecord("other"), [], 35, own_record(35, 35, 1)),
+        (LeaderRecord(leader_transitions=2), [], 0, own_record(0, 0, 3)),
         (LeaderRecord("me", "key", 30, "t-9", "t-1", 2), [], 0, LeaderRecord("me", "key", 30, "t-9", "t0", 2)),
     ],
-    ids=["not renewed", "renewed once", "of no length", "given back", "our own"],
+    ids=["not renewed", "renewed once", "without a duration", "released", "own"],
 )
-def test_when_a_lock_of_others_is_taken(
-    record: LeaderRecord, changes: list[Any], at: float, first: LeaderRecord, monkeypatch: pytest.MonkeyPatch
+def test_expired_or_released_lock_is_acquired(
+    record: LeaderRecord, changes: list[Any], acquired: float, expected: LeaderRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(record)
-    held.changes = changes
-    assert lead(held, 40, monkeypatch) == [(at, True), (40, False)]
-    assert held.written[0] == (at, first)
+    lock = MemoryLock(record)
+    lock.changes = changes
+    assert lead(lock, 40, monkeypatch) == [(acquired, True), (40, False)]
+    assert lock.writes[0] == (acquired, expected)
 
 
-def test_who_has_more_right_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(OTHER)
-    assert lead(held, 1, monkeypatch, lambda key: key == "their key") == [(0, True), (1, False)]
-    assert held.written == [(0, mine(0, 0, 5)), (1, given_back(0, 1, 5))]
+def test_outranking_candidate_acquires_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = MemoryLock(OTHER)
+    assert lead(lock, 1, monkeypatch, lambda key: key == "their key") == [(0, True), (1, False)]
+    assert lock.writes == [(0, own_record(0, 0, 5)), (1, released_record(0, 1, 5))]
 
 
-def test_who_was_slower_or_got_no_answer_tries_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert lead(Held(loses=5.0), 12, monkeypatch) == [(10, True), (12, False)]
+def test_failed_acquisition_is_retried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    assert lead(MemoryLock(loses=5.0), 12, monkeypatch) == [(10, True), (12, False)]
     assert not caplog.records
-    assert lead(Held(fails=0.0, mended=5.0), 12, monkeypatch) == [(5, True), (12, False)]
+    assert lead(MemoryLock(fails=0.0, recovers=5.0), 12, monkeypatch) == [(5, True), (12, False)]
     assert [r.getMessage() for r in caplog.records] == ["writers: no answer"]
 
 
 @pytest.mark.parametrize(
-    ("trouble", "led"),
+    ("faults", "expected"),
     [
         ({"fails": 7.0}, [(0, True), (25, False)]),
         ({"hangs": 7.0}, [(0, True), (20, False)]),
-        ({"fails": 7.0, "mended": 18.0}, [(0, True), (60, False)]),
-        ({"fails": 7.0, "mended": 26.0}, [(0, True), (25, False), (30, True), (60, False)]),
+        ({"fails": 7.0, "recovers": 18.0}, [(0, True), (60, False)]),
+        ({"fails": 7.0, "recovers": 26.0}, [(0, True), (25, False), (30, True), (60, False)]),
     ],
 )
-def test_who_cannot_renew_stops(
-    trouble: dict[str, float], led: list[tuple[float, bool]], monkeypatch: pytest.MonkeyPatch
+def test_leader_that_cannot_renew_steps_down(
+    faults: dict[str, float], expected: list[tuple[float, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lead(Held(**trouble), 60, monkeypatch) == led
+    assert lead(MemoryLock(**faults), 60, monkeypatch) == expected
 
 
-def test_who_finds_another_in_the_lock_stops_and_waits(
+def test_leader_replaced_in_the_lock_steps_down_and_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Held()
-    held.changes = [(8.0, OTHER)]
+    lock = MemoryLock()
+    lock.changes = [(8.0, OTHER)]
     with caplog.at_level(logging.INFO, "pilot.leader"):
-        assert lead(held, 30, monkeypatch) == [(0, True), (10, False), (25, True), (30, False)]
+        assert lead(lock, 30, monkeypatch) == [(0, True), (10, False), (25, True), (30, False)]
     assert [r.getMessage() for r in caplog.records] == [
         "writers: became the leader",
         "writers: no longer the leader",
@@ -163,10 +166,10 @@ def test_who_finds_another_in_the_lock_stops_and_waits(
     ]
 
 
-def test_a_lock_that_cannot_be_given_back_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held()
-    assert lead(held, 3, monkeypatch) == [(0, True), (3, False)]
-    assert held.written[-1] == (3, given_back(0, 3))
-    waiting = Held(OTHER)
-    assert lead(waiting, 3, monkeypatch) == []
-    assert waiting.written == [], "who does not lead gives nothing back"
+def test_only_the_leader_releases_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = MemoryLock()
+    assert lead(lock, 3, monkeypatch) == [(0, True), (3, False)]
+    assert lock.writes[-1] == (3, released_record(0, 3))
+    other_lock = MemoryLock(OTHER)
+    assert lead(other_lock, 3, monkeypatch) == []
+    assert other_lock.writes == [], "only the leader releases the lock"

@@ -1,4 +1,4 @@
-"""One of several replicas leads, and another one takes over when it is gone."""
+"""Leader election of several replicas with a lock at an API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import leader_election as lease
+from pilot.kube import leader_election as election_module
 from pilot.kube.api_client import ApiClient
 from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
 from pilot.kube.leader_lock import (
@@ -27,12 +27,14 @@ from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import client_of, until
 
-TERMS = LeaseDurations(lease=1.0, renew_deadline=0.3, retry_period=0.01)
-FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])
+DURATIONS = LeaseDurations(lease=1.0, renew_deadline=0.3, retry_period=0.01)
+LOCK_KINDS = pytest.mark.parametrize(
+    "form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")]
+)
 
 
 class Replica:
-    """A process that wants to lead."""
+    """A candidate for leadership."""
 
     def __init__(
         self,
@@ -43,7 +45,9 @@ class Replica:
         outranks: Callable[[str], bool] = never_outranks,
     ) -> None:
         self.client: ApiClient = client_of(server)
-        self.election = LeaderElection(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
+        self.election = LeaderElection(
+            Lock(self.client, form, "istio-system", "writers"), name, DURATIONS, key, outranks
+        )
         self.task = asyncio.create_task(self.election.run(self.lead))
         self.working = False
 
@@ -55,7 +59,7 @@ class Replica:
             self.working = False
 
     async def kill(self) -> None:
-        """Ends it without a word to the server."""
+        """Stop without releasing the lock."""
         await self.client.close()
         self.election._current = None
         await cancel_tasks(self.task)
@@ -67,46 +71,46 @@ class Replica:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 def record(server: ApiServer, form: LockKind) -> dict[str, Any]:
-    """What stands in the lock, in the words of a ConfigMap's record."""
-    found = server.get("coordination.k8s.io" if form is LEASE else "", form.plural, "istio-system", "writers")
-    if found is None:
+    """Return the content of the lock in the format of a ConfigMap's record."""
+    plain = server.get("coordination.k8s.io" if form is LEASE else "", form.plural, "istio-system", "writers")
+    if plain is None:
         return {}
     if form is LEASE:
-        key = found["metadata"]["annotations"].get(HOLDER_KEY_ANNOTATION, "")
-        return {**found["spec"], "leaderTransitions": found["spec"]["leaseTransitions"], "holderKey": key}
-    read: dict[str, Any] = json.loads(found["metadata"]["annotations"][LEADER_ANNOTATION])
-    return read
+        key = plain["metadata"]["annotations"].get(HOLDER_KEY_ANNOTATION, "")
+        return {**plain["spec"], "leaderTransitions": plain["spec"]["leaseTransitions"], "holderKey": key}
+    content: dict[str, Any] = json.loads(plain["metadata"]["annotations"][LEADER_ANNOTATION])
+    return content
 
 
 def holder(server: ApiServer, form: LockKind = LEASE) -> str:
     return str(record(server, form).get("holderIdentity", ""))
 
 
-@FORMS
-async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServer, form: LockKind) -> None:
+@LOCK_KINDS
+async def test_another_replica_takes_over_when_the_leader_is_killed(server: ApiServer, form: LockKind) -> None:
     replicas = {name: Replica(server, name, form) for name in "abc"}
     await until(lambda: any(r.working for r in replicas.values()))
-    first = holder(server, form)
-    assert [name for name, r in replicas.items() if r.working] == [first]
-    await replicas.pop(first).kill()
+    leader = holder(server, form)
+    assert [name for name, r in replicas.items() if r.working] == [leader]
+    await replicas.pop(leader).kill()
     await until(lambda: any(r.working for r in replicas.values()))
-    second = holder(server, form)
-    assert second != first
-    assert [name for name, r in replicas.items() if r.working] == [second]
+    successor = holder(server, form)
+    assert successor != leader
+    assert [name for name, r in replicas.items() if r.working] == [successor]
     assert record(server, form)["leaderTransitions"] == 1
     for replica in replicas.values():
         await replica.stop()
 
 
-@FORMS
-async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form: LockKind) -> None:
+@LOCK_KINDS
+async def test_outranking_replica_takes_over_immediately(server: ApiServer, form: LockKind) -> None:
     old = Replica(server, "old", form, "canary")
     await until(lambda: old.working)
     assert record(server, form)["holderKey"] == "canary"
@@ -117,7 +121,7 @@ async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form
         await replica.stop()
 
 
-async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
+async def test_other_config_map_content_is_kept(server: ApiServer) -> None:
     metadata = {
         "name": "writers",
         "namespace": "istio-system",
@@ -127,9 +131,9 @@ async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"e": "f"}})
     replica = Replica(server, "one", CONFIG_MAP)
     await until(lambda: replica.working)
-    found = server.get("", "configmaps", "istio-system", "writers")
-    assert found is not None
-    assert (found["metadata"]["labels"], found["metadata"]["annotations"]["c"], found["data"]) == (
+    plain = server.get("", "configmaps", "istio-system", "writers")
+    assert plain is not None
+    assert (plain["metadata"]["labels"], plain["metadata"]["annotations"]["c"], plain["data"]) == (
         {"a": "b"},
         "d",
         {"e": "f"},
@@ -137,8 +141,8 @@ async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
     await replica.stop()
 
 
-async def test_a_lock_that_istiod_holds_is_respected_until_it_ends(server: ApiServer) -> None:
-    held = {
+async def test_lock_of_istiod_is_respected_until_it_expires(server: ApiServer) -> None:
+    content = {
         "holderIdentity": "istiod-1",
         "holderKey": "default",
         "leaseDurationSeconds": 1,
@@ -146,16 +150,16 @@ async def test_a_lock_that_istiod_holds_is_respected_until_it_ends(server: ApiSe
         "renewTime": "2025-01-01T00:00:00Z",
         "leaderTransitions": 3,
     }
-    metadata = {"name": "writers", "namespace": "istio-system", "annotations": {LEADER_ANNOTATION: json.dumps(held)}}
+    metadata = {"name": "writers", "namespace": "istio-system", "annotations": {LEADER_ANNOTATION: json.dumps(content)}}
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     replica = Replica(server, "one", CONFIG_MAP)
     await until(lambda: replica.working)
     assert (record(server, CONFIG_MAP)["leaderTransitions"], holder(server, CONFIG_MAP)) == (4, "one")
-    assert len([asked for asked in server.requests if asked.verb == "get"]) > 2
+    assert len([request for request in server.requests if request.verb == "get"]) > 2
     await replica.stop()
 
 
-async def test_who_stops_gives_the_lease_back_at_once(server: ApiServer) -> None:
+async def test_stopped_leader_releases_the_lease(server: ApiServer) -> None:
     first = Replica(server, "first")
     await until(lambda: first.working)
     second = Replica(server, "second")
@@ -166,7 +170,7 @@ async def test_who_stops_gives_the_lease_back_at_once(server: ApiServer) -> None
     assert holder(server) == ""
 
 
-async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer) -> None:
+async def test_leader_that_cannot_renew_steps_down(server: ApiServer) -> None:
     first = Replica(server, "first")
     await until(lambda: first.working)
     await server.stop()
@@ -176,20 +180,20 @@ async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer
     await first.stop()
 
 
-async def test_who_loses_a_race_waits(server: ApiServer) -> None:
-    server.faults.refuse(409, times=3, matching=lambda asked: asked.verb in ("create", "update"))
+async def test_replica_that_loses_a_race_retries(server: ApiServer) -> None:
+    server.faults.refuse(409, times=3, matching=lambda request: request.verb in ("create", "update"))
     first = Replica(server, "first")
     await until(lambda: first.working)
     assert server.faults.spent
     await first.stop()
 
 
-async def test_work_that_fails_does_not_end_the_election(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_work_does_not_end_the_election(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise ZeroDivisionError
 
     client = client_of(server)
-    election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
+    election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", DURATIONS)
     task = asyncio.create_task(election.run(fail))
     await until(lambda: "work failed" in caplog.text)
     assert election.is_leader
@@ -197,7 +201,7 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
     await client.close()
 
 
-class Written:
+class MemoryLock:
     """A lock in memory."""
 
     name = "writers"
@@ -217,7 +221,7 @@ class Written:
 NOW = "2026-01-02T03:04:05.000006Z"
 
 
-def other(**more: Any) -> LeaderRecord:
+def other_record(**more: Any) -> LeaderRecord:
     return LeaderRecord(
         **(
             {
@@ -233,51 +237,53 @@ def other(**more: Any) -> LeaderRecord:
 
 
 @pytest.mark.parametrize(
-    ("found", "seconds", "written"),
+    ("current", "seconds", "expected"),
     [
         (None, 30.4, LeaderRecord("me", "key", 30, NOW, NOW, 0)),
         (None, 30.6, LeaderRecord("me", "key", 31, NOW, NOW, 0)),
         (None, 0.2, LeaderRecord("me", "key", 1, NOW, NOW, 0)),
         (LeaderRecord(leader_transitions=3), 30.0, LeaderRecord("me", "key", 30, NOW, NOW, 4)),
-        (other(holder_identity="me"), 30.0, LeaderRecord("me", "key", 30, "a", NOW, 3)),
-        (other(holder_key="lowest"), 30.0, LeaderRecord("me", "key", 30, NOW, NOW, 4)),
-        (other(), 30.0, None),
+        (other_record(holder_identity="me"), 30.0, LeaderRecord("me", "key", 30, "a", NOW, 3)),
+        (other_record(holder_key="lowest"), 30.0, LeaderRecord("me", "key", 30, NOW, NOW, 4)),
+        (other_record(), 30.0, None),
     ],
 )
-async def test_what_a_candidate_writes_into_a_lock(
-    found: LeaderRecord | None, seconds: float, written: LeaderRecord | None, monkeypatch: pytest.MonkeyPatch
+async def test_record_written_by_a_candidate(
+    current: LeaderRecord | None, seconds: float, expected: LeaderRecord | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
-    lock: Any = Written(found)
+    monkeypatch.setattr(election_module, "_micro_time", lambda: NOW)
+    lock: Any = MemoryLock(current)
     election = LeaderElection(lock, "me", LeaseDurations(seconds), "key", lambda key: key == "lowest")
-    assert await election._try_acquire() == (None if written is None else LockObject(written, {}))
-    assert lock.record == (written or found)
+    assert await election._try_acquire() == (None if expected is None else LockObject(expected, {}))
+    assert lock.record == (expected or current)
 
 
-@pytest.mark.parametrize(("says", "ends"), [(0, 20.0), (5, 5.0)])
-async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(
-    says: int, ends: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "expiry"), [(0, 20.0), (5, 5.0)])
+async def test_lock_expires_when_unchanged_for_its_duration(
+    seconds: int, expiry: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now)))
-    lock: Any = Written(other(lease_duration_seconds=says))
+    monkeypatch.setattr(
+        election_module, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now))
+    )
+    lock: Any = MemoryLock(other_record(lease_duration_seconds=seconds))
     election = LeaderElection(lock, "me", LeaseDurations(20.0))
     assert await election._try_acquire() is None
-    now += ends
+    now += expiry
     assert await election._try_acquire() is None
-    lock.record = other(lease_duration_seconds=says, renew_time="c")
-    now += ends
+    lock.record = other_record(lease_duration_seconds=seconds, renew_time="c")
+    now += expiry
     assert await election._try_acquire() is None
-    now += ends + 0.001
+    now += expiry + 0.001
     assert await election._try_acquire() is not None
 
 
-async def test_a_lock_that_is_given_back_is_nobodys_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
-    lock: Any = Written(other())
+async def test_released_lock_has_no_holder_and_expires_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(election_module, "_micro_time", lambda: NOW)
+    lock: Any = MemoryLock(other_record())
     election = LeaderElection(lock, "other")
     await election._release()
-    assert lock.record == other()
+    assert lock.record == other_record()
     election._current = await lock.read()
     await election._release()
     assert lock.record == LeaderRecord("", "", 1, "a", NOW, 3)

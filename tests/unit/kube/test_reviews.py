@@ -1,4 +1,4 @@
-"""Whose a token is, asked of an API server."""
+"""Token and access reviews at an API server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from testing.kube.kube_access import client_of
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 @pytest.fixture
@@ -38,9 +38,7 @@ async def identify(reviewers: TokenReviewers, token: str, cluster: str = "") -> 
     return await tokens.identify(Caller("1.1.1.1:1", {"authorization": f"Bearer {token}", "clusterid": cluster}))
 
 
-async def test_a_token_that_the_server_accepts_is_its_service_account(
-    server: ApiServer, reviewers: TokenReviewers
-) -> None:
+async def test_accepted_token_identifies_its_service_account(server: ApiServer, reviewers: TokenReviewers) -> None:
     server.tokens.service_account("shop", "web", "good", pod="web-0")
     assert await identify(reviewers, "good", "Kubernetes") == ("spiffe://cluster.local/ns/shop/sa/web",)
     user = await reviewers[""]("good", ("istio-ca",))
@@ -50,7 +48,9 @@ async def test_a_token_that_the_server_accepts_is_its_service_account(
 @pytest.mark.parametrize(
     ("token", "cluster"), [("unknown", ""), ("expired", ""), ("other", ""), ("admin-token", ""), ("good", "west")]
 )
-async def test_other_tokens_are_refused(server: ApiServer, reviewers: TokenReviewers, token: str, cluster: str) -> None:
+async def test_invalid_token_is_rejected(
+    server: ApiServer, reviewers: TokenReviewers, token: str, cluster: str
+) -> None:
     server.tokens.service_account("shop", "web", "good")
     server.tokens.service_account("shop", "web", "other", audience="somebody")
     server.tokens.by_value["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
@@ -58,7 +58,7 @@ async def test_other_tokens_are_refused(server: ApiServer, reviewers: TokenRevie
         await identify(reviewers, token, cluster)
 
 
-async def test_without_an_answer_nobody_is_let_in(server: ApiServer, reviewers: TokenReviewers) -> None:
+async def test_failed_review_rejects_the_token(server: ApiServer, reviewers: TokenReviewers) -> None:
     server.tokens.service_account("shop", "web", "good")
     server.faults.refuse(500)
     with pytest.raises(IdentityError, match="500"):
@@ -68,14 +68,14 @@ async def test_without_an_answer_nobody_is_let_in(server: ApiServer, reviewers: 
         await identify(reviewers, "good")
 
 
-class Answering:
-    """A client whose server gives one answer. `asked` has the requests."""
+class ScriptedClient:
+    """A client with one scripted answer, which records its requests."""
 
     def __init__(self, answer: Any) -> None:
-        self._answer, self.asked = answer, list[tuple[str, str, Any]]()
+        self._answer, self.requests = answer, list[tuple[str, str, Any]]()
 
     async def call(self, method: str, path: str, body: bytes) -> bytes:
-        self.asked.append((method, path, json.loads(body)))
+        self.requests.append((method, path, json.loads(body)))
         return json.dumps(self._answer).encode()
 
 
@@ -91,34 +91,34 @@ class Answering:
         (("a",), {"authenticated": True, "audiences": ["c", "d"]}, "the audience of the token is c, d, not a"),
     ],
 )
-async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: Any, reason: str | None) -> None:
-    client = Answering({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
-    found = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
-    assert [repr(one) for one in found] == [
+async def test_review_token(audiences: Sequence[str], status: Any, reason: str | None) -> None:
+    client = ScriptedClient({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
+    results = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
+    assert [repr(result) for result in results] == [
         repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRejected(reason))
     ]
     spec = {"token": "secret", **({"audiences": [*audiences]} if audiences else {})}
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    assert client.asked == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", asked)]
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    assert client.requests == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)]
 
 
 @pytest.mark.parametrize(
-    ("status", "may"),
+    ("status", "expected"),
     [({}, False), ({"allowed": True}, True), ({"allowed": True, "denied": True}, False), ({"denied": True}, False)],
 )
-async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
-    client = Answering({"status": status})
-    assert await can_list_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
+async def test_can_list_secrets(status: Any, expected: bool) -> None:
+    client = ScriptedClient({"status": status})
+    assert await can_list_secrets(client, "shop", "edge") is expected  # type: ignore[arg-type]
     spec = {
         "user": "system:serviceaccount:shop:edge",
         "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"},
     }
-    asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
-    assert client.asked == [("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)]
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+    assert client.requests == [("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)]
 
 
-async def test_a_review_without_a_status_accepts_nobody() -> None:
+async def test_review_without_a_status_is_rejected() -> None:
     with pytest.raises(TokenRejected, match="the token is not accepted"):
-        await review_token(Answering({}), "secret", ())  # type: ignore[arg-type]
+        await review_token(ScriptedClient({}), "secret", ())  # type: ignore[arg-type]
     with pytest.raises(Unreachable, match="subjectaccessreviews: invalid response: "):
-        await can_list_secrets(Answering({}), "shop", "edge")  # type: ignore[arg-type]
+        await can_list_secrets(ScriptedClient({}), "shop", "edge")  # type: ignore[arg-type]

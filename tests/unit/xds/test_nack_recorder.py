@@ -1,4 +1,4 @@
-"""A response that a proxy refuses is traced back to the objects that it follows from, and these say so until it is taken."""
+"""NACKs are traced back to the causing objects, which report them until a response is accepted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def route(name: str, path: str = "/", listener: str = "http") -> Plain:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
+    api_server = ApiServer()
     objects = (
         make("Namespace", "a"),
         make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"),
@@ -63,23 +63,23 @@ async def server() -> AsyncIterator[ApiServer]:
         route("three", listener="other"),
     )
     for plain in (*definitions(), *objects):
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+        api_server.put(plain)
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 class Router:
-    """A client that takes its routes, or refuses them."""
+    """A client that acknowledges or rejects its routes."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.nonce = client, ""
 
     async def begin(self) -> None:
         await self.client.request("rds", "http.80", "http.81")
-        await self.take()
+        await self.receive()
 
-    async def take(self) -> None:
+    async def receive(self) -> None:
         response = await self.client.receive()
         self.nonce = response.nonce
         assert response.type_url.endswith("RouteConfiguration")
@@ -87,7 +87,7 @@ class Router:
     async def acknowledge(self) -> None:
         await self.client.request("rds", nonce=self.nonce)
 
-    async def refuse(self, message: str) -> None:
+    async def reject(self, message: str) -> None:
         await self.client.nack("rds", self.nonce, message)
 
 
@@ -101,59 +101,55 @@ async def routing(server: ApiServer, tmp_path: pathlib.Path) -> AsyncIterator[tu
             yield plane, router
 
 
-def refusal(server: ApiServer, name: str) -> str:
-    """What the status of a route says of being refused."""
-    found: Any = (server.get(GATEWAY_API, "httproutes", "a", name) or {}).get("status", {}).get("parents", ())
-    conditions = [c for parent in found for c in parent["conditions"] if c["type"] == "Programmed"]
+def programmed_condition(server: ApiServer, name: str) -> str:
+    """Return the Programmed condition of a route."""
+    parents: Any = (server.get(GATEWAY_API, "httproutes", "a", name) or {}).get("status", {}).get("parents", ())
+    conditions = [c for parent in parents for c in parent["conditions"] if c["type"] == "Programmed"]
     return "; ".join(f"{c['status']} {c['reason']}: {c['message']}" for c in conditions)
 
 
-async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_rejected_route_reports_the_nack_until_accepted(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (plane, router):
         await router.acknowledge()
         server.put(route("two", "/changed"))
-        await router.take()
-        await router.refuse("no such thing")
-        await until(lambda: refusal(server, "two") == "False Refused: f-0.a rejected RDS: no such thing")
-        assert refusal(server, "one") == "", "what has not changed since is not meant"
+        await router.receive()
+        await router.reject("no such thing")
+        await until(lambda: programmed_condition(server, "two") == "False Refused: f-0.a rejected RDS: no such thing")
+        assert programmed_condition(server, "one") == "", "objects unchanged since the last ACK are not blamed"
         await until(lambda: any(p.code == "refused" and p.object.name == "two" for p in plane.plane.problems))
         server.put(route("two", "/mended"))
-        await router.take()
+        await router.receive()
         await router.acknowledge()
-        await until(lambda: refusal(server, "two") == "")
+        await until(lambda: programmed_condition(server, "two") == "")
         await until(lambda: not any(p.code == "refused" for p in plane.plane.problems))
 
 
-async def test_of_a_first_response_everything_may_be_meant_that_it_follows_from(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_nack_of_a_first_response_blames_every_cause(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (_, router):
-        await router.refuse("nothing of it")
-        await until(lambda: bool(refusal(server, "one")) and bool(refusal(server, "two")))
+        await router.reject("nothing of it")
+        await until(lambda: bool(programmed_condition(server, "one")) and bool(programmed_condition(server, "two")))
 
 
-async def test_only_what_the_message_names_is_meant(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_nack_naming_a_resource_blames_only_its_causes(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (_, router):
-        await router.refuse("http.81: nothing of it")
-        await until(lambda: bool(refusal(server, "three")))
-        assert refusal(server, "one") == refusal(server, "two") == ""
+        await router.reject("http.81: nothing of it")
+        await until(lambda: bool(programmed_condition(server, "three")))
+        assert programmed_condition(server, "one") == programmed_condition(server, "two") == ""
 
 
-async def test_a_proxy_that_goes_refuses_nothing_any_more(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_disconnect_clears_the_nack(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (plane, router):
-        await router.refuse("http.80: nothing of it")
+        await router.reject("http.80: nothing of it")
         await until(lambda: len(plane.plane.db.nacks) == 1)
         await router.client.__aexit__()
         await until(lambda: not plane.plane.discovery.connections())
         plane.plane.nacks.sweep()
         assert len(plane.plane.db.nacks) == 0
-        await until(lambda: refusal(server, "one") == "")
+        await until(lambda: programmed_condition(server, "one") == "")
 
 
 class Stream:
-    """A proxy's stream, whose refusals are looked at when a test says so."""
+    """A proxy's stream, whose NACKs are processed when the test advances the clock."""
 
     def __init__(self) -> None:
         self.db, self.clock = Mesh(), VirtualClock()
@@ -165,17 +161,17 @@ class Stream:
         )
         self.connection = self.discovery.connect("node", proxy, "10.0.0.1:99", self.session)
 
-    def ask(self, kind: str, *names: str) -> None:
+    def subscribe(self, kind: str, *names: str) -> None:
         self.session.receive(discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME[kind], resource_names=names))
 
-    def refuse(self, kind: str, message: str) -> None:
+    def reject(self, kind: str, message: str) -> None:
         request = discovery_pb2.DiscoveryRequest(type_url=BY_SHORT_NAME[kind])
         request.error_detail.message = message
         rejected = self.session.receive(request).rejected
         assert rejected is not None
         self.nacks.on_nack(self.connection, request.type_url, rejected[1])
 
-    def take(self, kind: str) -> None:
+    def accept(self, kind: str) -> None:
         url = BY_SHORT_NAME[kind]
         subscription = self.session.subscriptions[url]
         request = discovery_pb2.DiscoveryRequest(
@@ -194,38 +190,38 @@ def row(kind: str, message: str) -> tuple[NackKey, Nack]:
     return NackKey("node", BY_SHORT_NAME[kind]), Nack("pod.ns", kind.upper(), message)
 
 
-def test_refusals_gather_for_a_moment_and_the_last_of_a_type_counts() -> None:
+def test_nacks_are_debounced_and_the_last_of_a_type_wins() -> None:
     stream = Stream()
     for kind in ("cds", "lds"):
-        stream.ask(kind)
-    stream.refuse("cds", "one")
+        stream.subscribe(kind)
+    stream.reject("cds", "one")
     stream.clock.advance(DEBOUNCE / 2)
-    stream.refuse("lds", "m" * 301)
-    stream.refuse("cds", "two")
+    stream.reject("lds", "m" * 301)
+    stream.reject("cds", "two")
     assert not list(stream.db.nacks.rows())
-    assert stream.clock.waiting == 1, "one look at all of them"
+    assert stream.clock.waiting == 1, "NACKs are processed together"
     assert stream.rows() == [row("cds", "two"), row("lds", cut("m" * 301, 300))]
-    stream.refuse("lds", "three")
+    stream.reject("lds", "three")
     assert stream.rows() == [row("cds", "two"), row("lds", "three")]
-    stream.take("lds")
+    stream.accept("lds")
     assert stream.rows() == [row("cds", "two")]
 
 
-def test_what_is_taken_or_not_asked_for_any_more_before_it_is_looked_at_is_no_refusal() -> None:
+def test_nack_is_dropped_if_accepted_or_unsubscribed_before_processing() -> None:
     stream = Stream()
-    stream.ask("cds")
-    stream.ask("lds")
-    stream.ask("rds", "a")
-    stream.refuse("rds", "gone")
-    stream.refuse("lds", "taken")
-    stream.refuse("cds", "still refused")
-    stream.ask("rds")
-    stream.take("lds")
+    stream.subscribe("cds")
+    stream.subscribe("lds")
+    stream.subscribe("rds", "a")
+    stream.reject("rds", "gone")
+    stream.reject("lds", "taken")
+    stream.reject("cds", "still refused")
+    stream.subscribe("rds")
+    stream.accept("lds")
     assert stream.rows() == [row("cds", "still refused")]
 
 
-class Blaming(NackRecorder):
-    """Resources follow from the objects that a test says, which changed in the revisions that it says."""
+class ConfiguredRecorder(NackRecorder):
+    """Recorder with configured resources: for each, the objects it stems from and their revisions."""
 
     def __init__(self, *follows: tuple[str, dict[str, int]]) -> None:
         self._follows = dict(follows)
@@ -243,33 +239,33 @@ class Blaming(NackRecorder):
 KIND = GroupKind("networking.istio.io", "VirtualService")
 
 
-def test_who_is_meant_follows_from_what_is_named_and_has_changed_since() -> None:
-    refusals = Blaming(("r1", {"x": 5, "y": 6}), ("r2", {"y": 6, "z": 7}), ("", {"w": 8}))
-    assert refusals.names("no such thing", -1) == ["w", "x", "y", "z"], "the proxy has taken nothing yet"
-    assert [refusals.names("no such thing", since) for since in (0, 5, 6, 7)] == [
+def test_causes_follow_from_named_resources_and_changes() -> None:
+    recorder = ConfiguredRecorder(("r1", {"x": 5, "y": 6}), ("r2", {"y": 6, "z": 7}), ("", {"w": 8}))
+    assert recorder.names("no such thing", -1) == ["w", "x", "y", "z"], "the proxy has acknowledged nothing yet"
+    assert [recorder.names("no such thing", since) for since in (0, 5, 6, 7)] == [
         ["w", "x", "y", "z"],
         ["w", "y", "z"],
         ["w", "z"],
         ["w"],
     ]
-    assert refusals.names("no such thing", 8) == ["w", "x", "y", "z"], "nothing has changed since"
-    assert [refusals.names("r1: no", since) for since in (-1, 0, 5, 6)] == [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]
-    assert refusals.names("r1 and r2", 6) == ["z"]
+    assert recorder.names("no such thing", 8) == ["w", "x", "y", "z"], "nothing has changed since"
+    assert [recorder.names("r1: no", since) for since in (-1, 0, 5, 6)] == [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]
+    assert recorder.names("r1 and r2", 6) == ["z"]
 
 
 @pytest.mark.parametrize(("resources", "objects", "count"), [(50, 20, 20), (51, 20, 0), (50, 21, 0), (1, 1, 1)])
-def test_of_too_many_nobody_is_meant(resources: int, objects: int, count: int) -> None:
-    every = {f"o{number}": 1 for number in range(objects)}
-    refusals = Blaming(*((f"resource {number}", every) for number in range(resources)))
-    assert len(refusals.names("no such thing", 0)) == count
-    assert len(refusals.names("resource 0 is wrong", 0)) == (objects if objects <= 20 else 0)
+def test_no_cause_is_blamed_above_the_limits(resources: int, objects: int, count: int) -> None:
+    revisions = {f"o{number}": 1 for number in range(objects)}
+    recorder = ConfiguredRecorder(*((f"resource {number}", revisions) for number in range(resources)))
+    assert len(recorder.names("no such thing", 0)) == count
+    assert len(recorder.names("resource 0 is wrong", 0)) == (objects if objects <= 20 else 0)
 
 
 @pytest.mark.parametrize(
-    ("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")]
+    ("count", "names"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")]
 )
-def test_of_many_proxies_that_refuse_the_same_three_are_named(count: int, who: str) -> None:
+def test_description_names_at_most_three_proxies(count: int, names: str) -> None:
     assert (
         describe_nacks([Nack(f"p{n + 1}", "RDS", "no such thing") for n in range(count)])
-        == f"{who} rejected RDS: no such thing"
+        == f"{names} rejected RDS: no such thing"
     )

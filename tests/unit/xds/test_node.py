@@ -1,4 +1,4 @@
-"""The node that a proxy announces."""
+"""Parsing of a proxy's node."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ ID = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 
 
 def node(node_id: str = ID, **metadata: Any) -> base_pb2.Node:
-    made = base_pb2.Node(id=node_id)
-    made.metadata.update(metadata)
-    return made
+    message = base_pb2.Node(id=node_id)
+    message.metadata.update(metadata)
+    return message
 
 
-def test_a_whole_node() -> None:
-    asked = node(
+def test_parse_node() -> None:
+    message = node(
         NAMESPACE="own",
         ISTIO_VERSION="1.30.1",
         INSTANCE_IPS="10.0.0.2, fd00::1",
         LABELS={"app": "a"},
         PROXY_CONFIG={"concurrency": 2},
     )
-    asked.locality.region, asked.locality.zone, asked.locality.sub_zone = "r", "z", "s"
-    proxy = parse_node(asked)
+    message.locality.region, message.locality.zone, message.locality.sub_zone = "r", "z", "s"
+    proxy = parse_node(message)
     assert (proxy.type, proxy.id, proxy.dns_domain, proxy.namespace) == (
         NodeType.SIDECAR,
         "pod.ns",
@@ -43,13 +43,13 @@ def test_a_whole_node() -> None:
     assert proxy.extensions is None
 
 
-def test_the_namespace_of_one_that_does_not_say() -> None:
+def test_namespace_defaults_to_the_dns_domain() -> None:
     assert parse_node(node()).namespace == "ns"
     assert parse_node(node("sidecar~10.0.0.1~pod.ns~local")).namespace == ""
 
 
 @pytest.mark.parametrize(
-    ("listed", "own", "ips"),
+    ("instance_ips", "id_address", "ips"),
     [
         ("", "10.0.0.1", ("10.0.0.1",)),
         ("10.0.0.2", "10.0.0.1", ("10.0.0.2",)),
@@ -57,24 +57,26 @@ def test_the_namespace_of_one_that_does_not_say() -> None:
         ("10.0.0.2", "", ("10.0.0.2",)),
     ],
 )
-def test_addresses(listed: str, own: str, ips: tuple[str, ...]) -> None:
-    assert parse_node(node(f"router~{own}~pod.ns~ns.svc", INSTANCE_IPS=listed)).ips == ips
+def test_ip_addresses(instance_ips: str, id_address: str, ips: tuple[str, ...]) -> None:
+    assert parse_node(node(f"router~{id_address}~pod.ns~ns.svc", INSTANCE_IPS=instance_ips)).ips == ips
 
 
-def test_extensions_of_a_stock_envoy() -> None:
-    asked = node()
-    asked.extensions.add(name="envoy.filters.http.router", category="envoy.filters.http", type_urls=["some.v3.Router"])
-    extensions = parse_node(asked).extensions
+def test_extensions() -> None:
+    message = node()
+    message.extensions.add(
+        name="envoy.filters.http.router", category="envoy.filters.http", type_urls=["some.v3.Router"]
+    )
+    extensions = parse_node(message).extensions
     assert extensions == {"envoy.filters.http.router", "some.v3.Router"}
-    assert parse_node(asked).extensions is extensions, "thousands of names are held once"
+    assert parse_node(message).extensions is extensions, "equal sets of extension names share memory"
 
 
-def test_another_name_of_a_cluster() -> None:
+def test_cluster_alias() -> None:
     assert parse_node(node(CLUSTER_ID="east-1"), {"east-1": "east"}).cluster_id == "east"
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("message", "text"),
     [
         (node("sidecar~10.0.0.1~pod.ns"), "missing parts"),
         (node("a~b~c~d~e"), "missing parts"),
@@ -86,6 +88,6 @@ def test_another_name_of_a_cluster() -> None:
         (node(INSTANCE_IPS=["10.0.0.1"]), "INSTANCE_IPS: expected a string"),
     ],
 )
-def test_what_cannot_be_understood(asked: base_pb2.Node, text: str) -> None:
+def test_invalid_node_is_rejected(message: base_pb2.Node, text: str) -> None:
     with pytest.raises(NodeError, match=text):
-        parse_node(asked)
+        parse_node(message)

@@ -1,4 +1,4 @@
-"""Snapshots, views and feeds: what is shared, and what is told apart."""
+"""Sharing and comparison of snapshots, views and feeds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names(change: object) -> list[str]:
     return [r.name for r in change.payload.resources]  # type: ignore[attr-defined]
 
 
-def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
+def test_change_is_memoised_and_excludes_equal_resources() -> None:
     old, new = snapshot(a="1", b="1", c="1"), snapshot(a="1", b="2", d="1")
     change = new.since(old)
     assert (names(change), change.removed, change.warms, change.names) == (
@@ -47,18 +47,18 @@ def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
     assert new.since(old) is change
 
 
-def test_the_part_of_a_change_that_some_want_is_shared() -> None:
+def test_restricted_changes_are_shared() -> None:
     sets, change = NameSets(), snapshot(a="2", b="2").since(snapshot(a="1", b="1", c="1"))
-    some, everything = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
-    assert change.restrict(some) is change.restrict(sets.of(frozenset("ca")))
-    assert ([r.name for r in change.restrict(some).payload.resources], change.restrict(some).missing) == (
+    subset, complete = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
+    assert change.restrict(subset) is change.restrict(sets.of(frozenset("ca")))
+    assert ([r.name for r in change.restrict(subset).payload.resources], change.restrict(subset).missing) == (
         ["a"],
         ("c",),
     )
-    assert change.restrict(everything).payload is change.payload
+    assert change.restrict(complete).payload is change.payload
 
 
-def test_views_of_the_same_groups_are_compared_group_by_group() -> None:
+def test_views_are_compared_by_group() -> None:
     one, two, three = snapshot(a="1"), snapshot(b="1"), snapshot(b="2")
     old, new = TypeState("plan", (one, two)), TypeState("plan", (one, three))
     (change,) = new.since(old)
@@ -67,7 +67,7 @@ def test_views_of_the_same_groups_are_compared_group_by_group() -> None:
     assert [names(c) for c in TypeState("other plan", (one, three)).since(old)] == [["b"]]
 
 
-def test_of_a_name_in_two_groups_the_first_has_it() -> None:
+def test_first_group_wins_for_a_duplicate_name() -> None:
     view = TypeState("plan", (snapshot(a="1"), snapshot(a="2", b="1")))
     assert view.get("a") == resource("cds", "a", "1")
     assert [r.name for s in view.snapshots for r in s.by_name.values()] == ["a", "b"]
@@ -75,23 +75,23 @@ def test_of_a_name_in_two_groups_the_first_has_it() -> None:
     assert (names(change), change.removed) == (["a"], ())
 
 
-def test_a_view_does_not_keep_the_one_before_it() -> None:
+def test_view_does_not_retain_its_predecessor() -> None:
     old, new = TypeState("plan", (snapshot(a="1"),)), TypeState("plan", (snapshot(a="2"),))
     new.since(old)
-    gone = weakref.ref(old)
+    reference = weakref.ref(old)
     del old
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-def test_names_are_held_once_and_forgotten() -> None:
+def test_name_sets_are_shared_and_released() -> None:
     sets = NameSets()
     base = len(sets)
-    one = sets.of(frozenset("ab"))
-    grown = sets.change(one, ("c",), ("a",))
-    assert grown is sets.change(one, ("c",), ("a",)) is sets.of(frozenset("bc"))
+    initial = sets.of(frozenset("ab"))
+    changed = sets.change(initial, ("c",), ("a",))
+    assert changed is sets.change(initial, ("c",), ("a",)) is sets.of(frozenset("bc"))
     assert len(sets) == base + 2
-    del one, grown
+    del initial, changed
     assert len(sets) == base
 
 
@@ -103,7 +103,7 @@ class TestFeeds:
     def set(self, name: str, **contents: str) -> list[tuple[Group, ...]]:
         return [feed.groups for feed in self.feeds.mark_stale(self.db.commit([(self.db.mesh, name, contents)]))]
 
-    def test_readers_share_a_feed_and_feeds_share_a_group(self) -> None:
+    def test_readers_share_feeds_and_feeds_share_groups(self) -> None:
         one, two = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A,), "two")
         both = self.feeds.open("cds", (A, B), "one")
         assert one is two
@@ -114,7 +114,7 @@ class TestFeeds:
         assert both.state.snapshots[0] is one.state.snapshots[0]
         assert self.set("b", y="1") == [(A, B)]
 
-    def test_an_equal_result_is_the_same_view(self) -> None:
+    def test_equal_result_keeps_the_view(self) -> None:
         feed = self.feeds.open("cds", (A,), "one")
         self.set("a", x="1")
         view = feed.state
@@ -123,7 +123,7 @@ class TestFeeds:
         self.set("a", x="2")
         assert feed.state is not view
 
-    def test_what_failed_keeps_its_last_good_value_and_is_none_before_it_has_one(self) -> None:
+    def test_failed_group_keeps_its_last_valid_state(self) -> None:
         self.set("a", x="fail")
         feed = self.feeds.open("cds", (A, B), "one")
         assert feed.state is None
@@ -133,7 +133,7 @@ class TestFeeds:
         self.set("a", x="fail")
         assert feed.state is view
 
-    def test_what_nobody_reads_is_let_go(self) -> None:
+    def test_unread_feeds_are_released(self) -> None:
         nodes = len(self.db)
         one, both = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A, B), "one")
         self.feeds.close(one, "one")
@@ -143,7 +143,7 @@ class TestFeeds:
         self.db.collect()
         assert (len(self.feeds), len(self.db)) == (0, nodes)
 
-    def test_types_of_which_there_is_nothing_are_told_apart(self) -> None:
+    def test_empty_feeds_of_different_types_are_distinct(self) -> None:
         clusters, listeners = self.feeds.open("cds", (), "one"), self.feeds.open("lds", (), "one")
         self.feeds.close(clusters, "one")
         assert list(listeners.readers) == ["one"]

@@ -1,4 +1,4 @@
-"""The plain HTTP ports."""
+"""Plaintext HTTP ports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from testing.processes.process import free_port
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [b"\0" * 100, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"],
 )
-async def test_requests_that_are_none_are_refused_without_a_word(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_requests_are_rejected_without_logging(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     runner = await listen(web.Application(), Address("127.0.0.1", port))
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
+        writer.write(data)
         assert b" 400 " in await reader.readline()
         writer.close()
     finally:
@@ -29,7 +29,7 @@ async def test_requests_that_are_none_are_refused_without_a_word(sent: bytes, ca
     assert not caplog.records
 
 
-async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_handler_exception_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: web.Request) -> web.Response:
         raise RuntimeError("broken")
 
@@ -44,5 +44,5 @@ async def test_a_bug_in_a_page_is_told(caplog: pytest.LogCaptureFixture) -> None
         writer.close()
     finally:
         await runner.cleanup()
-    told = [r.exc_info for r in caplog.records if r.name == "pilot.http"]
-    assert [e is not None and str(e[1]) for e in told] == ["broken"]
+    exceptions = [r.exc_info for r in caplog.records if r.name == "pilot.http"]
+    assert [e is not None and str(e[1]) for e in exceptions] == ["broken"]

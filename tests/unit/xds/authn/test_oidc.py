@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect provider."""
+"""OpenID Connect tokens."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ RULE = JwtRule(ISSUER, ("istio-ca",), KEYS)
 OLD, NEW = json.dumps({"keys": [jwk(rsa_key())]}).encode(), json.dumps({"keys": [jwk(other_key(), "two")]}).encode()
 
 
-class World:
-    """What is at which URL, and the time."""
+class OidcProvider:
+    """A provider's documents by URL, a clock, and the tokens checked against them."""
 
     def __init__(self, rule: JwtRule = RULE) -> None:
-        self.now, self.at, self.asked = 1000.0, {KEYS: OLD}, list[str]()
+        self.now, self.documents, self.fetches = 1000.0, {KEYS: OLD}, list[str]()
         self.tokens = OidcTokens(rule, Provider(rule, self.fetch, lambda: self.now), lambda: "cluster.local")
 
     async def fetch(self, url: str) -> bytes:
-        self.asked.append(url)
-        if url not in self.at:
+        self.fetches.append(url)
+        if url not in self.documents:
             raise ConnectionError(url)
-        return self.at[url]
+        return self.documents[url]
 
-    async def identify(self, made: str) -> list[str]:
-        return list(await self.tokens.identify(Caller("10.0.0.1:5", {"authorization": f"Bearer {made}"})))
+    async def identify(self, bearer: str) -> list[str]:
+        return list(await self.tokens.identify(Caller("10.0.0.1:5", {"authorization": f"Bearer {bearer}"})))
 
 
-async def test_a_token_of_the_provider_is_its_service_accounts() -> None:
-    world = World()
+async def test_token_identifies_its_service_account() -> None:
+    oidc = OidcProvider()
     for _ in range(2):
-        assert await world.identify(token(iss=ISSUER)) == ["spiffe://cluster.local/ns/shop/sa/web"]
-    assert world.asked == [KEYS]
+        assert await oidc.identify(token(iss=ISSUER)) == ["spiffe://cluster.local/ns/shop/sa/web"]
+    assert oidc.fetches == [KEYS]
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("bearer", "reason"),
     [
         (token(), "issuer of the token is not"),
         (token(iss=ISSUER, aud="other"), "for other, not for istio-ca"),
@@ -55,48 +55,48 @@ async def test_a_token_of_the_provider_is_its_service_accounts() -> None:
         ("", "no bearer token"),
     ],
 )
-async def test_other_tokens_are_refused(made: str, reason: str) -> None:
+async def test_invalid_token_is_rejected(bearer: str, reason: str) -> None:
     with pytest.raises(IdentityError, match=reason):
-        await World().identify(made)
+        await OidcProvider().identify(bearer)
 
 
-async def test_the_provider_says_where_its_keys_are() -> None:
-    world = World(RULE._replace(keys_uri="", issuer=ISSUER + "/"))
-    world.at[f"{ISSUER}/.well-known/openid-configuration"] = json.dumps({"jwks_uri": KEYS}).encode()
-    assert await world.identify(token(iss=ISSUER + "/"))
-    for described in (b"[]", b"{", b'{"jwks_uri": 7}'):
-        world = World(RULE._replace(keys_uri=""))
-        world.at[f"{ISSUER}/.well-known/openid-configuration"] = described
+async def test_keys_uri_is_discovered() -> None:
+    oidc = OidcProvider(RULE._replace(keys_uri="", issuer=ISSUER + "/"))
+    oidc.documents[f"{ISSUER}/.well-known/openid-configuration"] = json.dumps({"jwks_uri": KEYS}).encode()
+    assert await oidc.identify(token(iss=ISSUER + "/"))
+    for document in (b"[]", b"{", b'{"jwks_uri": 7}'):
+        oidc = OidcProvider(RULE._replace(keys_uri=""))
+        oidc.documents[f"{ISSUER}/.well-known/openid-configuration"] = document
         with pytest.raises(IdentityError, match="no key of the set"):
-            await world.identify(token(iss=ISSUER))
+            await oidc.identify(token(iss=ISSUER))
 
 
-async def test_an_unknown_key_is_asked_for_but_not_for_each_token() -> None:
-    world = World()
+async def test_unknown_key_triggers_a_rate_limited_fetch() -> None:
+    oidc = OidcProvider()
     new = sign(claims(iss=ISSUER), other_key(), kid="two")
     with pytest.raises(IdentityError):
-        await world.identify(new)
-    world.at[KEYS] = NEW
+        await oidc.identify(new)
+    oidc.documents[KEYS] = NEW
     with pytest.raises(IdentityError, match="no key of the set"):
-        await world.identify(new)
-    assert len(world.asked) == 1, "a moment ago"
-    world.now += AT_MOST_EVERY
-    assert await world.identify(new)
-    assert len(world.asked) == 2
+        await oidc.identify(new)
+    assert len(oidc.fetches) == 1, "the last fetch was too recent"
+    oidc.now += AT_MOST_EVERY
+    assert await oidc.identify(new)
+    assert len(oidc.fetches) == 2
 
 
-async def test_keys_survive_a_provider_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    assert await world.identify(token(iss=ISSUER))
+async def test_keys_are_kept_while_the_provider_is_down(caplog: pytest.LogCaptureFixture) -> None:
+    oidc = OidcProvider()
+    assert await oidc.identify(token(iss=ISSUER))
     for broken in (None, b"{"):
-        world.at = {KEYS: broken} if broken else {}
-        world.now += REFRESH
+        oidc.documents = {KEYS: broken} if broken else {}
+        oidc.now += REFRESH
         with caplog.at_level(logging.ERROR):
-            assert await world.identify(token(iss=ISSUER))
+            assert await oidc.identify(token(iss=ISSUER))
     assert "stay in force" in caplog.text
-    world.at, world.now = {KEYS: NEW}, world.now + REFRESH
+    oidc.documents, oidc.now = {KEYS: NEW}, oidc.now + REFRESH
     with pytest.raises(IdentityError):
-        await world.identify(token(iss=ISSUER))
+        await oidc.identify(token(iss=ISSUER))
 
 
 @pytest.mark.parametrize(
@@ -111,17 +111,17 @@ async def test_keys_survive_a_provider_that_does_not_answer(caplog: pytest.LogCa
         '{"issuer": "a", "jwks_uri": 7}',
     ],
 )
-def test_a_rule_that_cannot_be_understood(text: str) -> None:
+def test_invalid_rule_is_rejected(text: str) -> None:
     with pytest.raises(FlagError, match="JWT_RULE"):
         build_authenticate(AuthenticationSettings(jwt_rule=text), {}, lambda: "cluster.local")
 
 
-def test_a_rule_in_both_spellings() -> None:
+def test_rule_fields_in_camel_and_snake_case() -> None:
     for name in ("jwks_uri", "jwksUri"):
         assert parse_jwt_rule(json.dumps({"issuer": ISSUER, "audiences": ["istio-ca"], name: KEYS})) == RULE
 
 
-async def test_the_provider_is_asked_before_kubernetes() -> None:
+async def test_oidc_is_tried_before_kubernetes() -> None:
     rule = json.dumps({"issuer": ISSUER, "audiences": ["istio-ca"], "jwks_uri": "http://127.0.0.1:9/keys"})
     authenticate = build_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
     with pytest.raises(
@@ -130,16 +130,16 @@ async def test_the_provider_is_asked_before_kubernetes() -> None:
         await authenticate(Caller("10.0.0.1:5"))
 
 
-async def test_keys_are_fetched_again_when_they_are_old_or_did_not_do() -> None:
-    world = World()
-    provider = Provider(RULE, world.fetch, lambda: world.now)
-    for seconds, newer, fetches in (
+async def test_key_refresh_schedule() -> None:
+    oidc = OidcProvider()
+    provider = Provider(RULE, oidc.fetch, lambda: oidc.now)
+    for seconds, force, fetches in (
         (0, False, 1),
         (AT_MOST_EVERY, False, 1),
         (0, True, 2),
         (AT_MOST_EVERY - 1, True, 2),
         (REFRESH, False, 3),
     ):
-        world.now += seconds
-        found = await (provider.keys(True) if newer else provider.keys())
-        assert (len(world.asked), len(found)) == (fetches, 1)
+        oidc.now += seconds
+        keys = await (provider.keys(True) if force else provider.keys())
+        assert (len(oidc.fetches), len(keys)) == (fetches, 1)

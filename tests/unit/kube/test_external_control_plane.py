@@ -1,4 +1,4 @@
-"""A control plane outside of the clusters that it serves, and what it reads of them."""
+"""A control plane outside its clusters, and restrictions of the objects it reads."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ SYSTEM, ADMISSION = "istio-system", "admissionregistration.k8s.io"
 
 @pytest.fixture
 async def servers() -> AsyncIterator[tuple[ApiServer, ApiServer]]:
-    own, west = ApiServer(), ApiServer()
-    for server in (own, west):
+    home, west = ApiServer(), ApiServer()
+    for server in (home, west):
         for plain in definitions():
             server.put(plain)
         await server.start()
     text = base64.b64encode(yaml.safe_dump(kubeconfig(west)).encode()).decode()
     metadata = {"name": "west", "namespace": SYSTEM, "labels": {"istio/multiCluster": "true"}}
-    own.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"west": text}})
+    home.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"west": text}})
     west.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-    yield own, west
-    for server in (own, west):
+    yield home, west
+    for server in (home, west):
         await server.stop()
 
 
-def wanted_by(west: ApiServer, *clusters: str) -> None:
-    """Says in a cluster whose control planes write there."""
+def set_control_plane_clusters(west: ApiServer, *clusters: str) -> None:
+    """Name the control-plane clusters in a remote cluster."""
     annotations = {"topology.istio.io/controlPlaneClusters": ",".join(clusters)}
     west.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM, "annotations": annotations}})
     webhook = {
@@ -57,19 +57,19 @@ def wanted_by(west: ApiServer, *clusters: str) -> None:
     )
 
 
-def roots(server: ApiServer) -> Any:
+def root_config_map(server: ApiServer) -> Any:
     return server.get("", "configmaps", "shop", "istio-ca-root-cert")
 
 
-async def test_roots_are_written_into_a_cluster_that_names_this_one(
+async def test_roots_are_written_to_a_cluster_that_names_the_control_plane(
     servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path
 ) -> None:
-    own, west = servers
-    wanted_by(west, "other", "Kubernetes")
+    home, west = servers
+    set_control_plane_clusters(west, "other", "Kubernetes")
     async with running(
-        {"EXTERNAL_ISTIOD": "true", "POD_NAME": "a"}, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))
-    ) as it:
-        await until(lambda: it.plane.ready and roots(west) is not None)
+        {"EXTERNAL_ISTIOD": "true", "POD_NAME": "a"}, kubeconfig=str(write_kubeconfig(home, tmp_path / "config"))
+    ) as plane:
+        await until(lambda: plane.plane.ready and root_config_map(west) is not None)
         await until(
             lambda: (
                 "caBundle" in str(west.get(ADMISSION, "mutatingwebhookconfigurations", "", "istio-sidecar-injector"))
@@ -82,46 +82,53 @@ async def test_roots_are_written_into_a_cluster_that_names_this_one(
 
 
 @pytest.mark.parametrize(("external", "clusters"), [("true", ("other",)), ("false", ("*",))])
-async def test_nothing_is_written_into_a_cluster_that_wants_nothing(
+async def test_other_clusters_are_not_written_to(
     servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path, external: str, clusters: tuple[str, ...]
 ) -> None:
-    own, west = servers
-    own.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-    wanted_by(west, *clusters)
-    async with running({"EXTERNAL_ISTIOD": external}, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))) as it:
-        await until(lambda: it.plane.ready and roots(own) is not None)
-    assert [asked for asked in west.requests if asked.verb in ("create", "update", "patch")] == []
+    home, west = servers
+    home.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    set_control_plane_clusters(west, *clusters)
+    async with running(
+        {"EXTERNAL_ISTIOD": external}, kubeconfig=str(write_kubeconfig(home, tmp_path / "config"))
+    ) as plane:
+        await until(lambda: plane.plane.ready and root_config_map(home) is not None)
+    assert [request for request in west.requests if request.verb in ("create", "update", "patch")] == []
 
 
-async def test_kinds_of_other_clusters_can_be_left_out(
+async def test_kinds_of_remote_clusters_can_be_disabled(
     servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path
 ) -> None:
-    own, _ = servers
+    home, _ = servers
     entry = {"metadata": {"name": "vm", "namespace": "shop"}, "spec": {"address": "1.1.1.1"}}
     for server in servers:
         server.put({"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", **entry})
         server.put(
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "shop"}, "data": {}}
         )
-    off = {"PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false", "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false"}
-    async with running(off, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))) as it:
-        await until(lambda: it.plane.ready)
-        assert [key.cluster for key, _ in WORKLOAD_ENTRY.table(it.plane.db).rows()] == ["Kubernetes"]
-        assert {key.cluster for key, _ in SECRET.table(it.plane.db).rows()} == {"Kubernetes"}
+    environ = {
+        "PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false",
+        "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false",
+    }
+    async with running(environ, kubeconfig=str(write_kubeconfig(home, tmp_path / "config"))) as plane:
+        await until(lambda: plane.plane.ready)
+        assert [key.cluster for key, _ in WORKLOAD_ENTRY.table(plane.plane.db).rows()] == ["Kubernetes"]
+        assert {key.cluster for key, _ in SECRET.table(plane.plane.db).rows()} == {"Kubernetes"}
 
 
-async def test_one_namespace_alone_is_read(servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path) -> None:
-    own, _ = servers
+async def test_watch_namespace_limits_the_configuration(
+    servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path
+) -> None:
+    home, _ = servers
     for namespace in ("shop", "other"):
-        own.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        home.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         spec = {"hosts": ["a.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "DNS"}
         metadata = {"name": "entry", "namespace": namespace}
-        own.put({"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": metadata, "spec": spec})
+        home.put({"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": metadata, "spec": spec})
     async with running(
-        {"ISTIO_WATCH_NAMESPACE": "shop"}, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))
-    ) as it:
-        await until(lambda: it.plane.ready and roots(own) is not None)
-        assert {key.namespace for key, _ in SERVICE_ENTRY.table(it.plane.db).rows()} == {"shop"}
-        assert {"shop", "other"} <= {key.name for key, _ in NAMESPACE.table(it.plane.db).rows()}
-        await until(lambda: "status" in (own.get("networking.istio.io", "serviceentries", "shop", "entry") or {}))
-    assert own.get("", "configmaps", "other", "istio-ca-root-cert") is None
+        {"ISTIO_WATCH_NAMESPACE": "shop"}, kubeconfig=str(write_kubeconfig(home, tmp_path / "config"))
+    ) as plane:
+        await until(lambda: plane.plane.ready and root_config_map(home) is not None)
+        assert {key.namespace for key, _ in SERVICE_ENTRY.table(plane.plane.db).rows()} == {"shop"}
+        assert {"shop", "other"} <= {key.name for key, _ in NAMESPACE.table(plane.plane.db).rows()}
+        await until(lambda: "status" in (home.get("networking.istio.io", "serviceentries", "shop", "entry") or {}))
+    assert home.get("", "configmaps", "other", "istio-ca-root-cert") is None

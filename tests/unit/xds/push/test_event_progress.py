@@ -1,0 +1,33 @@
+"""Progress of push events."""
+
+from __future__ import annotations
+
+from pilot.xds.push.event_progress import MAX_EVENTS, EventOutcome, EventProgress
+
+
+def test_event_is_reported_when_every_proxy_has_responded_or_disconnected() -> None:
+    outcomes: list[EventOutcome] = []
+    clock = iter((0.0, 2.0)).__next__
+    progress = EventProgress(outcomes.append, clock)
+    progress.begin(7, 3)
+    progress.count_response((7,), has_nacked=False)
+    progress.count_disconnect((7,))
+    assert not outcomes
+    progress.count_response((6, 7), has_nacked=True)
+    assert outcomes == [EventOutcome(7, 3, 1, 1, 1, 2.0)]
+
+
+def test_event_without_proxies_is_not_tracked() -> None:
+    outcomes: list[EventOutcome] = []
+    progress = EventProgress(outcomes.append)
+    progress.begin(1, 0)
+    progress.count_response((1,), has_nacked=False)
+    assert not outcomes
+
+
+def test_oldest_event_is_reported_above_the_limit() -> None:
+    outcomes: list[EventOutcome] = []
+    progress = EventProgress(outcomes.append, lambda: 0.0)
+    for event in range(MAX_EVENTS + 1):
+        progress.begin(event, 2)
+    assert outcomes == [EventOutcome(0, 2, 0, 0, 0, 0.0)]

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from testing.edits.review_fuzz import Fuzz
+from testing.edits.review_fuzz import ReviewFuzzer
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     count = parser.parse_args().count
     seed = os.environ.get("PYISTIOD_SEED") or str(random.SystemRandom().randrange(1 << 32))
     logging.disable(logging.CRITICAL)
-    fuzz, started = Fuzz(random.Random(seed)), time.monotonic()
+    fuzz, started = ReviewFuzzer(random.Random(seed)), time.monotonic()
     for number in range(count):
         body = fuzz.body()
         try:

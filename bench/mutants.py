@@ -263,21 +263,21 @@ def try_package(
 def try_reads() -> tuple[int, int]:
     """How many reads of tables there are, and how many are missed when they are not tracked, or explained; the others are printed."""
     from testing.edits.mesh_edits import FLAGS, SLOTS, tour
-    from testing.edits.report_read_cases import TOLD_CASES
+    from testing.edits.report_read_cases import REPORT_CASES
     from testing.edits.resource_read_cases import CASES
-    from testing.edits.untracked_reads import EXPLAINED, Survey
+    from testing.edits.untracked_reads import EXEMPT_SITES, Survey
 
-    tried = {site: noticed for case in (*CASES, *TOLD_CASES) for site, noticed in case.tried().items()}
+    tried = {site: noticed for case in (*CASES, *REPORT_CASES) for site, noticed in case.results().items()}
     sites, noticed = set(tried), {site for site in tried if tried[site]}
     for number in range(TOURS):
         survey = Survey()
         survey.add(tour(random.Random(f"reads {number}"), calm=number < 2), FLAGS if number % 2 else {})
         sites |= survey.sites
-        noticed |= {site for site in survey.sites - noticed if survey.noticed(site)}
+        noticed |= {site for site in survey.sites - noticed if survey.detects(site)}
         print(f"tour {number + 1}: {len(noticed)} of {len(sites)} reads", flush=True)
-        if number and all(site.name in EXPLAINED for site in sites - noticed):
+        if number and all(site.name in EXEMPT_SITES for site in sites - noticed):
             break
-    for table in sorted({site.table for site in sites - noticed if site.name not in EXPLAINED}):
+    for table in sorted({site.table for site in sites - noticed if site.name not in EXEMPT_SITES}):
         among = [number for number, slot in enumerate(SLOTS) if slot.table == table]
         survey = Survey()
         for number in range(SHORT_TOURS):
@@ -285,17 +285,19 @@ def try_reads() -> tuple[int, int]:
                 tour(random.Random(f"{table} {number}"), calm=number == 0, among=among), {} if number == 1 else FLAGS
             )
         sites |= survey.sites
-        noticed |= {site for site in survey.sites - noticed if site.table == table and survey.noticed(site)}
+        noticed |= {site for site in survey.sites - noticed if site.table == table and survey.detects(site)}
         print(f"short tours of {table}: {len(noticed)} of {len(sites)} reads", flush=True)
     for site in sorted(sites - noticed, key=str):
         print(
-            f"explained: {site}: {EXPLAINED[site.name]}" if site.name in EXPLAINED else f"survived: {site} untracked",
+            f"explained: {site}: {EXEMPT_SITES[site.name]}"
+            if site.name in EXEMPT_SITES
+            else f"survived: {site} untracked",
             flush=True,
         )
-    wrong = EXPLAINED.keys() - {site.name for site in sites - noticed}
+    wrong = EXEMPT_SITES.keys() - {site.name for site in sites - noticed}
     for name in sorted(wrong):
         print(f"explained, but it is missed or gone: {name}", flush=True)
-    return len(sites) + len(wrong), len(noticed) + sum(site.name in EXPLAINED for site in sites - noticed)
+    return len(sites) + len(wrong), len(noticed) + sum(site.name in EXEMPT_SITES for site in sites - noticed)
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
-"""An ambient part of a mesh for random edits: a waypoint in namespace a, who is attached to it, and what is attached to them."""
+"""An ambient part of a mesh for random edits: a waypoint in namespace a, its users, and the policies attached to them."""
 
 from __future__ import annotations
 
-from testing.edits.connected_proxies import STOCK, node, proved
+from testing.edits.connected_proxies import STOCK, authenticated, proxy_slot
 from testing.edits.gateway_objects import API, cluster_wide, gateway_object
 from testing.edits.slot import Slot, one_of
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
@@ -43,8 +43,8 @@ def gateway(traffic: str, listener: str) -> Plain:
     )
 
 
-PROXY = node(
-    proved(
+PROXY = proxy_slot(
+    authenticated(
         proxy(
             "waypoint",
             "wp-0",
@@ -61,7 +61,7 @@ PROXY = node(
     {"extensions": STOCK, "metadata": {"INTERNAL_LISTENERS": "true"}},
     {"extensions": STOCK},
 )
-SIDECAR = node(
+SIDECAR = proxy_slot(
     proxy("sidecar", "tunnel-0", "b", "10.1.0.21", {"app": "cart"}, ENABLE_HBONE="true", NETWORK="net1"),
     {"metadata": {"ENABLE_HBONE": "false"}},
     {"metadata": {"DISABLE_HBONE_SEND": "true"}},
@@ -122,8 +122,8 @@ AMBIENT: list[Slot] = [
     one_of(pod("wp-0", "10.1.0.20", "a", "{serviceAccountName: wp}", LABELS)),
     one_of(
         *(
-            endpoint_slice("wp", *listed, namespace="a", ports="[{name: mesh, port: 15008}]")
-            for listed in ((at("10.1.0.20", "wp-0"),), ())
+            endpoint_slice("wp", *addresses, namespace="a", ports="[{name: mesh, port: 15008}]")
+            for addresses in ((at("10.1.0.20", "wp-0"),), ())
         )
     ),
     one_of(
@@ -136,11 +136,11 @@ AMBIENT: list[Slot] = [
         *(
             endpoint_slice(
                 "cart",
-                *listed,
+                *addresses,
                 namespace="a",
                 ports="[{name: http, port: 8080}, {name: tcp, port: 9000}, {name: any, port: 9001}]",
             )
-            for listed in ((at("10.1.0.22", "cart-0"), at("10.7.0.22")), (at("10.1.0.22", "cart-0"),), ())
+            for addresses in ((at("10.1.0.22", "cart-0"), at("10.7.0.22")), (at("10.1.0.22", "cart-0"),), ())
         )
     ),
     one_of(

@@ -1,4 +1,4 @@
-"""What runs in two clusters, for random edits of a mesh: Services, EndpointSlices, Pods, Nodes, Namespaces."""
+"""Services, EndpointSlices, Pods, Nodes and Namespaces of two clusters, for random edits of a mesh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testing.edits.slot import Slot, one_of
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 
 WEST = "west"
-"""The other cluster, which has namesakes of what is in the own one."""
+"""The remote cluster. It has objects with the same names as the local one."""
 HTTP = "ports: [{name: http, port: 80, targetPort: 8080}]"
 BOTH = "ports: [{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"
 MESH_LABEL = "security.istio.io/tlsMode: istio"
@@ -19,7 +19,7 @@ TWO_PORTS = "[{name: http, port: 8080}, {name: tcp, port: 9000}]"
 
 
 def service(name: str, namespace: str, ip: str, *specs: str, **more: Any) -> list[Plain]:
-    """Variants of a Service; each spec is the rest of it."""
+    """Return variants of a Service. Each spec is the rest of its fields."""
     return [
         make(
             "Service",
@@ -32,13 +32,14 @@ def service(name: str, namespace: str, ip: str, *specs: str, **more: Any) -> lis
     ]
 
 
-def slices(name: str, namespace: str, listed: Sequence[str], **more: Any) -> Slot:
-    some = [(*listed,), listed[:1], (), (listed[0].replace("ready: true", "ready: false"),)]
-    return one_of(*(endpoint_slice(name, *s, namespace=namespace, ports=TWO_PORTS, **more) for s in some))
+def slices(name: str, namespace: str, addresses: Sequence[str], **more: Any) -> Slot:
+    """Return a slot of an EndpointSlice: with all addresses, with one, with none, and with one that is not ready."""
+    subsets = [(*addresses,), addresses[:1], (), (addresses[0].replace("ready: true", "ready: false"),)]
+    return one_of(*(endpoint_slice(name, *s, namespace=namespace, ports=TWO_PORTS, **more) for s in subsets))
 
 
 def pods(name: str, namespace: str, ip: str, *labels: str) -> Slot:
-    """A Pod with each set of labels, on another node, of another account, not ready, and ended."""
+    """Return a slot of a Pod: with each set of labels, on another node with another account, not ready, and failed."""
     spec = "{{nodeName: {}, serviceAccountName: {}, containers: [{{name: c, image: i, ports: [{{name: web, containerPort: 8080}}]}}]}}"
     first = labels[0]
     return one_of(

@@ -1,4 +1,4 @@
-"""Secrets, ConfigMaps, roots and who may read them, for random edits of a mesh."""
+"""Secrets, ConfigMaps, root certificates and access to them, for random edits of a mesh."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ SERVED, RENEWED = AUTHORITY.issue("x.example.com"), AUTHORITY.issue("x.example.c
 
 
 def secret(namespace: str) -> Slot:
+    """Return a slot of a Secret with variants of a certificate."""
     return one_of(
         tls_secret("c", SERVED, namespace),
         tls_secret("c", RENEWED, namespace, ca_crt=AUTHORITY.pem, ca_crl=AUTHORITY.crl()),
@@ -21,14 +22,16 @@ def secret(namespace: str) -> Slot:
 
 
 def access(*account: str) -> Slot:
+    """Return a slot of an account's permission to read Secrets."""
     row = "SecretAccess", AccountKey(*account)
     return Slot(f"SecretAccess {'/'.join(account)}", "rows", ({row: True}, {row: False}), 0.4)
 
 
 def roots(source: str, *authorities: Authority) -> Slot:
-    """The roots of one source: one at a time, and all of them."""
-    told = [tuple(one.pem.decode() for one in some) for some in (*((one,) for one in authorities), authorities)]
-    return Slot(f"AuthorityRoots {source}", "rows", tuple({("AuthorityRoots", source): pems} for pems in told), 0.4)
+    """Return a slot of the roots of one source: each one, and all of them."""
+    subsets = (*((authority,) for authority in authorities), authorities)
+    bundles = [tuple(authority.pem.decode() for authority in subset) for subset in subsets]
+    return Slot(f"AuthorityRoots {source}", "rows", tuple({("AuthorityRoots", source): pems} for pems in bundles), 0.4)
 
 
 CREDENTIALS: list[Slot] = [

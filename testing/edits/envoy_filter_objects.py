@@ -6,15 +6,15 @@ from testing.edits.slot import Slot, one_of
 from testing.mesh.objects import make
 
 
-def filtered(*patches: str, more: str = "") -> str:
-    """The spec of an EnvoyFilter."""
+def filter_spec(*patches: str, more: str = "") -> str:
+    """Return the spec of an EnvoyFilter."""
     return f"{{{more}configPatches: [{', '.join(patches)}]}}"
 
 
-def patched(apply_to: str, operation: str, value: str = "", match: str = "", context: str = "ANY") -> str:
-    """A patch; `match` is what stands beside its context."""
-    given = f", value: {{{value}}}" if value else ""
-    return f"{{applyTo: {apply_to}, match: {{context: {context}{', ' + match if match else ''}}}, patch: {{operation: {operation}{given}}}}}"
+def patch_spec(apply_to: str, operation: str, value: str = "", match: str = "", context: str = "ANY") -> str:
+    """Return a patch. `match` are its conditions besides the context."""
+    field = f", value: {{{value}}}" if value else ""
+    return f"{{applyTo: {apply_to}, match: {{context: {context}{', ' + match if match else ''}}}, patch: {{operation: {operation}{field}}}}}"
 
 
 ROUTED = "routeConfiguration: {portNumber: 80}"
@@ -28,17 +28,17 @@ FILTERS: list[Slot] = [
         *(
             make("EnvoyFilter", "all", spec, "istio-system")
             for spec in (
-                filtered(
-                    patched("CLUSTER", "MERGE", "connect_timeout: 3s"),
-                    patched("ROUTE_CONFIGURATION", "MERGE", "request_headers_to_remove: [x-old]"),
+                filter_spec(
+                    patch_spec("CLUSTER", "MERGE", "connect_timeout: 3s"),
+                    patch_spec("ROUTE_CONFIGURATION", "MERGE", "request_headers_to_remove: [x-old]"),
                 ),
-                filtered(patched("HTTP_FILTER", "INSERT_FIRST", CORS, ON_MANAGER), more="priority: 5, "),
-                filtered(
-                    patched("LISTENER", "MERGE", "tcp_backlog_size: 7", "proxy: {metadata: {HTTP10: '1'}}"),
-                    patched("CLUSTER", "ADD", WEATHER),
+                filter_spec(patch_spec("HTTP_FILTER", "INSERT_FIRST", CORS, ON_MANAGER), more="priority: 5, "),
+                filter_spec(
+                    patch_spec("LISTENER", "MERGE", "tcp_backlog_size: 7", "proxy: {metadata: {HTTP10: '1'}}"),
+                    patch_spec("CLUSTER", "ADD", WEATHER),
                 ),
-                filtered(
-                    patched("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"),
+                filter_spec(
+                    patch_spec("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"),
                     more="targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: g}], ",
                 ),
             )
@@ -48,25 +48,27 @@ FILTERS: list[Slot] = [
         *(
             make("EnvoyFilter", "own", spec, "a")
             for spec in (
-                filtered(
-                    patched("CLUSTER", "MERGE", "lb_policy: RANDOM", "cluster: {portNumber: 80}"),
-                    patched("LISTENER", "REMOVE", "", "listener: {portNumber: 90}"),
+                filter_spec(
+                    patch_spec("CLUSTER", "MERGE", "lb_policy: RANDOM", "cluster: {portNumber: 80}"),
+                    patch_spec("LISTENER", "REMOVE", "", "listener: {portNumber: 90}"),
                 ),
-                filtered(
-                    patched("VIRTUAL_HOST", "ADD", f"name: added, domains: [added.x], routes: [{{{DIRECT}}}]", ROUTED),
+                filter_spec(
+                    patch_spec(
+                        "VIRTUAL_HOST", "ADD", f"name: added, domains: [added.x], routes: [{{{DIRECT}}}]", ROUTED
+                    ),
                     more="workloadSelector: {labels: {app: web}}, ",
                 ),
-                filtered(
-                    patched("HTTP_ROUTE", "INSERT_FIRST", DIRECT, ROUTED),
-                    patched("HTTP_ROUTE", "ADD", DIRECT, "", "SIDECAR_INBOUND"),
+                filter_spec(
+                    patch_spec("HTTP_ROUTE", "INSERT_FIRST", DIRECT, ROUTED),
+                    patch_spec("HTTP_ROUTE", "ADD", DIRECT, "", "SIDECAR_INBOUND"),
                 ),
-                filtered(
-                    patched("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"),
-                    patched("FILTER_CHAIN", "MERGE", "transport_socket_connect_timeout: 9s"),
+                filter_spec(
+                    patch_spec("EXTENSION_CONFIG", "ADD", f"name: slow, {DELAY}"),
+                    patch_spec("FILTER_CHAIN", "MERGE", "transport_socket_connect_timeout: 9s"),
                 ),
-                filtered(
-                    patched("CLUSTER", "MERGE", "nobody_knows: 1"),
-                    patched("CLUSTER", "REMOVE", "", "cluster: {service: x.example.com}"),
+                filter_spec(
+                    patch_spec("CLUSTER", "MERGE", "nobody_knows: 1"),
+                    patch_spec("CLUSTER", "REMOVE", "", "cluster: {service: x.example.com}"),
                     more="priority: -1, ",
                 ),
             )
@@ -76,8 +78,8 @@ FILTERS: list[Slot] = [
         *(
             make("EnvoyFilter", "edge", spec, "edge")
             for spec in (
-                filtered(
-                    patched(
+                filter_spec(
+                    patch_spec(
                         "HTTP_ROUTE",
                         "MERGE",
                         "route: {timeout: 13s}",
@@ -85,8 +87,10 @@ FILTERS: list[Slot] = [
                         "GATEWAY",
                     )
                 ),
-                filtered(
-                    patched("VIRTUAL_HOST", "MERGE_AND_REPLACE_LIST", "domains: [only.example.com]", ROUTED, "GATEWAY")
+                filter_spec(
+                    patch_spec(
+                        "VIRTUAL_HOST", "MERGE_AND_REPLACE_LIST", "domains: [only.example.com]", ROUTED, "GATEWAY"
+                    )
                 ),
             )
         )

@@ -1,4 +1,6 @@
-"""Slots of random edits for the Gateway API and Ingresses: gateways of the router in namespace edge, and routes to services of a and b."""
+"""Gateway API objects and Ingresses for random edits: gateways of the router in namespace edge, and routes to
+namespaces a and b.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from testing.edits.slot import Slot, one_of
 from testing.mesh.objects import Plain, make
 
 API = "gateway.networking.k8s.io/v1"
-HERE = "name: front, namespace: edge"
+FRONT_REF = "name: front, namespace: edge"
 WEB, GRPC = "{name: web, namespace: a, kind: Service, group: ''}", "{name: api, namespace: b, port: 80}"
 ALL = "allowedRoutes: {namespaces: {from: All}}"
 ROUTED = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {istio-injection: enabled}}}}"
@@ -29,10 +31,10 @@ def gateway_object(
     status: Mapping[str, Any] | None = None,
     **metadata: Any,
 ) -> Plain:
-    """An object of the Gateway API; `spec` is YAML without the outer braces."""
-    made = make(kind, name, "{}", namespace, day)
-    made["metadata"] |= metadata
-    return made | {
+    """Return a Gateway API object. `spec` is YAML without the outer braces."""
+    plain = make(kind, name, "{}", namespace, day)
+    plain["metadata"] |= metadata
+    return plain | {
         "apiVersion": api,
         "spec": yaml.safe_load(f"{{{spec}}}"),
         **({"status": status} if status is not None else {}),
@@ -40,14 +42,16 @@ def gateway_object(
 
 
 def each(kind: str, name: str, namespace: str, *specs: str, day: int = 1, api: str = API) -> Slot:
+    """Return a slot of an object with each spec."""
     return one_of(*(gateway_object(kind, name, spec, namespace, day, api) for spec in specs))
 
 
 def cluster_wide(kind: str, name: str, api: str, *specs: str) -> Slot:
-    made = [gateway_object(kind, name, spec, api=api) for spec in specs]
-    for one in made:
-        del one["metadata"]["namespace"]
-    return one_of(*made)
+    """Return a slot of a cluster-scoped object with each spec."""
+    variants = [gateway_object(kind, name, spec, api=api) for spec in specs]
+    for plain in variants:
+        del plain["metadata"]["namespace"]
+    return one_of(*variants)
 
 
 def tls(name: str, refs: str, host: str = "", more: str = "") -> str:
@@ -125,8 +129,8 @@ GATEWAYS = [
         "ListenerSet",
         "more",
         "edge",
-        f"parentRef: {{{HERE}}}, listeners: [{{name: more, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
-        f"parentRef: {{{HERE}}}, listeners: [{{name: more, port: 80, protocol: HTTP, {ALL}}}, {tls('safe', '{name: c}', 'x.example.com')}]",
+        f"parentRef: {{{FRONT_REF}}}, listeners: [{{name: more, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
+        f"parentRef: {{{FRONT_REF}}}, listeners: [{{name: more, port: 80, protocol: HTTP, {ALL}}}, {tls('safe', '{name: c}', 'x.example.com')}]",
         f"parentRef: {{name: elsewhere, namespace: edge}}, listeners: [{{name: more, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
     ),
     one_of(
@@ -134,7 +138,7 @@ GATEWAYS = [
             gateway_object(
                 "ListenerSet",
                 "less",
-                f"parentRef: {{{HERE}}}, listeners: [{{name: less, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
+                f"parentRef: {{{FRONT_REF}}}, listeners: [{{name: less, port: 80, protocol: HTTP, hostname: more.example.com, {ALL}}}]",
                 day=day,
             )
             for day in (3, 1)
@@ -144,9 +148,9 @@ GATEWAYS = [
         "HTTPRoute",
         "web",
         "a",
-        f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: /x}}}}], backendRefs: [{{name: api, namespace: b, port: 80}}]}}]",
-        f"parentRefs: [{{{HERE}}}], hostnames: [x.example.com], rules: [{{backendRefs: [{{name: web, port: 80}}]}}]",
-        f"parentRefs: [{{{HERE}, sectionName: narrow}}, {WEB}], hostnames: [x.example.com, y.org], rules: [{{backendRefs: [{{name: gone, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], rules: [{{matches: [{{path: {{value: /x}}}}], backendRefs: [{{name: api, namespace: b, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], hostnames: [x.example.com], rules: [{{backendRefs: [{{name: web, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}, sectionName: narrow}}, {WEB}], hostnames: [x.example.com, y.org], rules: [{{backendRefs: [{{name: gone, port: 80}}]}}]",
         "parentRefs: [{name: more, namespace: edge, kind: ListenerSet}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: y.org}}]}]",
         "parentRefs: [{name: vm, kind: ServiceEntry, group: networking.istio.io}], rules: [{backendRefs: [{name: vm.example.com, kind: Hostname, group: networking.istio.io, port: 80}]}]",
     ),
@@ -161,7 +165,7 @@ GATEWAYS = [
         "HTTPRoute",
         "later",
         "b",
-        f"parentRefs: [{{{HERE}}}], hostnames: [x.example.com], rules: [{{name: later, matches: [{{path: {{type: Exact, value: /x}}}}], backendRefs: [{{name: api, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], hostnames: [x.example.com], rules: [{{name: later, matches: [{{path: {{type: Exact, value: /x}}}}], backendRefs: [{{name: api, port: 80}}]}}]",
         f"parentRefs: [{WEB}], rules: [{{matches: [{{path: {{value: /from-b}}}}], backendRefs: [{{name: api, port: 80}}]}}]",
         "parentRefs: [{name: api, kind: Service, group: '', port: 80}], rules: [{backendRefs: [{name: web, namespace: a, port: 80}]}]",
         day=2,
@@ -170,22 +174,22 @@ GATEWAYS = [
         "GRPCRoute",
         "calls",
         "b",
-        f"parentRefs: [{{{HERE}}}], hostnames: [x.example.com], rules: [{{matches: [{{method: {{service: s}}}}], backendRefs: [{{name: api, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], hostnames: [x.example.com], rules: [{{matches: [{{method: {{service: s}}}}], backendRefs: [{{name: api, port: 80}}]}}]",
         "parentRefs: [{name: api, kind: Service, group: ''}], rules: [{backendRefs: [{name: api, port: 80}]}]",
     ),
     each(
         "TCPRoute",
         "sql",
         "b",
-        f"parentRefs: [{{{HERE}, sectionName: sql}}], rules: [{{backendRefs: [{{name: db, port: 9000}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}, sectionName: sql}}], rules: [{{backendRefs: [{{name: db, port: 9000}}]}}]",
         "parentRefs: [{name: db, kind: Service, group: ''}], rules: [{backendRefs: [{name: api, port: 80}]}]",
     ),
     each(
         "TLSRoute",
         "names",
         "b",
-        f"parentRefs: [{{{HERE}}}], hostnames: [x.example.com], rules: [{{backendRefs: [{{name: db, port: 9000}}]}}]",
-        f"parentRefs: [{{{HERE}}}], hostnames: ['*.com'], rules: [{{backendRefs: [{{name: web, namespace: a, port: 80}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], hostnames: [x.example.com], rules: [{{backendRefs: [{{name: db, port: 9000}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], hostnames: ['*.com'], rules: [{{backendRefs: [{{name: web, namespace: a, port: 80}}]}}]",
     ),
     *(
         each(
@@ -193,12 +197,12 @@ GATEWAYS = [
             "allow",
             namespace,
             *(
-                f"from: [{{group: {API[:-3]}, kind: {by}, namespace: {other}}}], to: [{{group: '', kind: {to}}}]"
-                for by, other, to in granted
+                f"from: [{{group: {API[:-3]}, kind: {source}, namespace: {other}}}], to: [{{group: '', kind: {target}}}]"
+                for source, other, target in grants
             ),
             api=f"{API[:-3]}/v1beta1",
         )
-        for namespace, granted in (
+        for namespace, grants in (
             (
                 "b",
                 (
@@ -253,7 +257,7 @@ GATEWAYS = [
         "UDPRoute",
         "dns",
         "b",
-        f"parentRefs: [{{{HERE}}}], rules: [{{backendRefs: [{{name: db, port: 53}}]}}]",
+        f"parentRefs: [{{{FRONT_REF}}}], rules: [{{backendRefs: [{{name: db, port: 53}}]}}]",
         api=f"{API[:-3]}/v1alpha2",
     ),
     each(
@@ -270,7 +274,7 @@ GATEWAYS = [
         "outwards",
         "b",
         *(
-            f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: /out}}}}], backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: out{port}}}]}}]"
+            f"parentRefs: [{{{FRONT_REF}}}], rules: [{{matches: [{{path: {{value: /out}}}}], backendRefs: [{{group: gateway.networking.x-k8s.io, kind: XBackend, name: out{port}}}]}}]"
             for port in ("", ", port: 80")
         ),
     ),
@@ -305,7 +309,7 @@ GATEWAYS = [
         "chat",
         "b",
         *(
-            f"parentRefs: [{{{HERE}}}], rules: [{{matches: [{{path: {{value: {at}}}}}], backendRefs: [{{group: inference.networking.k8s.io, kind: InferencePool, name: llm}}]}}]"
+            f"parentRefs: [{{{FRONT_REF}}}], rules: [{{matches: [{{path: {{value: {at}}}}}], backendRefs: [{{group: inference.networking.k8s.io, kind: InferencePool, name: llm}}]}}]"
             for at in ("/chat", "/talk")
         ),
     ),

@@ -10,12 +10,12 @@ from testing.mesh.objects import make
 
 
 def each(kind: str, name: str, namespace: str, *specs: str, **more: Any) -> Slot:
-    """A slot of an object by its specs, as YAML without the outer braces."""
+    """Return a slot of an object with each spec, as YAML without the outer braces."""
     return one_of(*(make(kind, name, f"{{{spec}}}", namespace, **more) for spec in specs))
 
 
 def to(host: str, subset: str = "") -> str:
-    """The route of an HTTP, TCP or TLS rule."""
+    """Return the `route` of an HTTP, TCP or TLS rule."""
     return f"route: [{{destination: {{host: {host}{', subset: ' + subset if subset else ''}}}}}]"
 
 

@@ -1,4 +1,4 @@
-"""Random edits of a whole mesh, and what its proxies get: of one that lives through them, and of one that starts from scratch."""
+"""Random edits of a whole mesh, applied to a long-lived mesh and compared with a mesh built from scratch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import yaml
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import EVERY_ACCOUNT
-from testing.edits.mesh_slots import ASKED, SLOTS
+from testing.edits.mesh_slots import SLOTS, SUBSCRIPTIONS
 from testing.mesh.world import World, rows_of
 
 Rows = Mapping[tuple[str, Any], Any]
-"""Rows by table and key; None for one that goes."""
+"""Rows by table and key. None deletes a row."""
 Snapshot = dict[str, dict[str, dict[str, bytes]]]
 """Resources by node id, type URL and name."""
 EMPTY = -1
 BASE: Mapping[str, Mapping[str, str]] = {"mesh": {"ingressSelector": "ingress"}, "networks": {}}
-"""What every mesh config says: Ingresses are for the router of these meshes."""
-FLAGS = {  # settings that make more of the mesh matter
+"""Base of every mesh config. Ingresses select the router of these meshes."""
+FLAGS = {  # settings that enable more features
     "PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER": "true",
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
     "PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true",
@@ -42,7 +42,7 @@ FLAGS = {  # settings that make more of the mesh matter
 
 
 def node_id(proxy: Proxy) -> str:
-    """The id that a proxy connects by, whatever its metadata says now."""
+    """Return a proxy's stable node id, which does not depend on its current metadata."""
     return f"{proxy.type}~{proxy.id}~{proxy.cluster_id}"
 
 
@@ -51,24 +51,27 @@ NODE_IDS = tuple(dict.fromkeys(node_id(v) for slot in SLOTS if slot.kind == "pro
 
 @functools.cache
 def rows_at(slot: int, variant: int) -> Rows:
-    """The rows of a slot at one of its variants, or EMPTY; of the mesh config there is always one."""
+    """Return the rows of a slot for one of its variants, or for EMPTY. The mesh config always has a row."""
     kind, variants = SLOTS[slot].kind, SLOTS[slot].variants
     if kind == "object":
         rows = rows_of([variants[variant]], SLOTS[slot].cluster) if variant != EMPTY else {}
-        assert rows or variant == EMPTY, f"{SLOTS[slot].name}: no kind of ours"
+        assert rows or variant == EMPTY, f"{SLOTS[slot].name}: unsupported kind"
         return rows
     if kind == "rows":
         return dict(variants[variant]) if variant != EMPTY else {}
     if kind == "proxy":
         return {("Proxy", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
     decode = (lambda plain: decode_mesh_config([plain])) if kind == "mesh" else decode_mesh_networks
-    found, problems = decode({**BASE[kind], **(yaml.safe_load(variants[variant]) if variant != EMPTY else {})})
-    assert found is not None, problems
-    return {("MeshConfig", kind): found}
+    config, problems = decode({**BASE[kind], **(yaml.safe_load(variants[variant]) if variant != EMPTY else {})})
+    assert config is not None, problems
+    return {("MeshConfig", kind): config}
 
 
 class Step(NamedTuple):
-    """`slots`: those that were edited. `rows`: what that edits. `state`: the variant of every slot after it."""
+    """One edit.
+
+    `slots` are the edited slots, `rows` the changed rows, and `state` the variant of every slot afterwards.
+    """
 
     slots: tuple[int, ...]
     rows: Rows
@@ -81,139 +84,155 @@ class Step(NamedTuple):
         )
 
 
-def draw(choose: random.Random, slot: int) -> int:
-    return EMPTY if choose.random() < SLOTS[slot].empty else choose.randrange(len(SLOTS[slot].variants))
+def draw_variant(rng: random.Random, slot: int) -> int:
+    """Return a random variant of a slot, or EMPTY."""
+    return EMPTY if rng.random() < SLOTS[slot].empty else rng.randrange(len(SLOTS[slot].variants))
 
 
-def random_steps(choose: random.Random, count: int) -> Iterator[Step]:
-    """A first step that sets every slot, and random edits after it; most are of one slot, so that no other edit hides what one should do.
+def random_steps(rng: random.Random, count: int) -> Iterator[Step]:
+    """Yield a first step that sets every slot, and random edits after it.
 
-    Slots come in a random order, each once before any comes again, so that a course soon has been everywhere.
+    Most steps edit only one slot, so that no other edit masks it. Slots come in random order, each once before any is
+    repeated, so that every slot is edited early.
     """
-    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+    state = [draw_variant(rng, slot) for slot in range(len(SLOTS))]
     yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
     deck: list[int] = []
     for _ in range(count):
         if len(deck) < 3:
-            deck = choose.sample(range(len(SLOTS)), len(SLOTS))
-        slots = tuple(deck.pop() for _ in range(choose.choice((1, 1, 1, 2, 3))))
+            deck = rng.sample(range(len(SLOTS)), len(SLOTS))
+        slots = tuple(deck.pop() for _ in range(rng.choice((1, 1, 1, 2, 3))))
         rows: dict[tuple[str, Any], Any] = {}
         for slot in slots:
-            old, state[slot] = state[slot], draw(choose, slot)
+            old, state[slot] = state[slot], draw_variant(rng, slot)
             rows |= dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, state[slot]))
         yield Step(slots, rows, tuple(state))
 
 
-def tour(choose: random.Random, calm: bool, among: Sequence[int] = range(len(SLOTS))) -> Iterator[Step]:
-    """A first step that sets every slot, and after it each slot (of those `among`) in turn is at each of its variants, and empty, while the
-    others stay.
+def tour(rng: random.Random, calm: bool, among: Sequence[int] = range(len(SLOTS))) -> Iterator[Step]:
+    """Yield a first step that sets every slot, and then every variant of one slot after the other.
 
-    `calm`: what hides much of a mesh is there only in its turn, everything else is at its first variant between turns.
+    Other slots stay unchanged meanwhile. With `calm`, variants that hide much of the mesh are present only in their
+    turn; everything else has its first variant between turns. `among` restricts the slots.
     """
-    state = [(EMPTY if slot.empty >= 0.4 else 0) if calm else draw(choose, number) for number, slot in enumerate(SLOTS)]
+    state = [
+        (EMPTY if slot.empty >= 0.4 else 0) if calm else draw_variant(rng, number) for number, slot in enumerate(SLOTS)
+    ]
     yield Step(tuple(range(len(SLOTS))), rows_of_state(state), tuple(state))
-    for slot in choose.sample(among, len(among)):
-        home, variants = state[slot], range(EMPTY, len(SLOTS[slot].variants))
-        for variant in (*choose.sample(variants, len(variants)), home if calm else draw(choose, slot)):
+    for slot in rng.sample(among, len(among)):
+        initial, variants = state[slot], range(EMPTY, len(SLOTS[slot].variants))
+        for variant in (*rng.sample(variants, len(variants)), initial if calm else draw_variant(rng, slot)):
             old, state[slot] = state[slot], variant
             yield Step((slot,), dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, variant)), tuple(state))
 
 
 def rows_of_state(state: Sequence[int]) -> Rows:
+    """Return the rows of all slots."""
     return {key: row for slot, variant in enumerate(state) for key, row in rows_at(slot, variant).items()}
 
 
-def bare(flags: Mapping[str, str]) -> World:
-    """A mesh with nothing in it, not even the leave to read Secrets."""
+def empty_mesh(flags: Mapping[str, str]) -> World:
+    """Return a mesh without rows, in which no account may read Secrets."""
     world = World(environ=flags)
-    world.asks = ASKED
+    world.subscriptions = SUBSCRIPTIONS
     world.mesh.commit([(world.mesh.secret_access, EVERY_ACCOUNT, None)])
     return world
 
 
 def start(rows: Rows, flags: Mapping[str, str]) -> World:
-    world = bare(flags)
+    """Return a mesh with these rows."""
+    world = empty_mesh(flags)
     world.set(rows)
     return world
 
 
 def snapshot(world: World, node_ids: Iterable[str] = NODE_IDS) -> Snapshot:
+    """Return the resources of all proxies."""
     return {
-        node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()}
+        node: {url: {name: r.any for name, r in resources.items()} for url, resources in world.resources(node).items()}
         for node in node_ids
     }
 
 
-def difference(got: Snapshot, want: Snapshot) -> list[str]:
-    """What is not as it should be: "node, type, resource"."""
+def difference(actual: Snapshot, expected: Snapshot) -> list[str]:
+    """Return the differences between two snapshots as lines "node type resource"."""
     rows = []
-    for node, types in want.items():
-        for url in types.keys() | got[node].keys():
-            ours, fresh = got[node].get(url, {}), types.get(url, {})
+    for node, types in expected.items():
+        for url in types.keys() | actual[node].keys():
+            actual_resources, expected_resources = actual[node].get(url, {}), types.get(url, {})
             rows += [
                 f"{node} {url.rpartition('.')[2]} {name}"
-                for name in sorted(ours.keys() | fresh.keys())
-                if ours.get(name) != fresh.get(name)
+                for name in sorted(actual_resources.keys() | expected_resources.keys())
+                if actual_resources.get(name) != expected_resources.get(name)
             ]
     return rows
 
 
-class Course(NamedTuple):
-    """Random edits of one seed, what proxies are to get after each, and where it is looked at, what is left of the graph when it is swept."""
+class Scenario(NamedTuple):
+    """Random edits with the expected results.
+
+    `expected` is the snapshot after each step. `kept_nodes` are the derived nodes that a sweep should keep, where
+    checked.
+    """
 
     flags: Mapping[str, str]
     steps: tuple[Step, ...]
-    wanted: tuple[Snapshot, ...]
-    needed: tuple[Collection[Any] | None, ...]
+    expected: tuple[Snapshot, ...]
+    kept_nodes: tuple[Collection[Any] | None, ...]
 
 
-def course(seed: str, count: int, flags: Mapping[str, str]) -> Course:
-    """What is wanted is what a fresh start gives; every third time what it needs is looked at."""
+def random_scenario(seed: str, count: int, flags: Mapping[str, str]) -> Scenario:
+    """Return random edits for a seed.
+
+    A mesh built from scratch gives the expected snapshots and, every third time, the nodes.
+    """
     steps = tuple(random_steps(random.Random(seed), count))
-    wanted: list[Snapshot] = []
-    needed: list[Collection[Any] | None] = []
+    expected: list[Snapshot] = []
+    kept_nodes: list[Collection[Any] | None] = []
     for number, step in enumerate(steps):
         fresh = start(rows_of_state(step.state), flags)
-        wanted.append(snapshot(fresh))
+        expected.append(snapshot(fresh))
         if number % 3 == 2:
             fresh.sweep()
-        needed.append(fresh.graph().keys() if number % 3 == 2 else None)
-    return Course(flags, steps, tuple(wanted), tuple(needed))
+        kept_nodes.append(fresh.graph().keys() if number % 3 == 2 else None)
+    return Scenario(flags, steps, tuple(expected), tuple(kept_nodes))
 
 
-def live(steps: Iterable[Step], flags: Mapping[str, str]) -> Iterator[tuple[Step, World]]:
-    """Each step, and the one mesh that lives through them, after it."""
-    world = bare(flags)
+def replay(steps: Iterable[Step], flags: Mapping[str, str]) -> Iterator[tuple[Step, World]]:
+    """Apply steps to one mesh, and yield each step and the mesh."""
+    world = empty_mesh(flags)
     for step in steps:
         world.set(step.rows)
         yield step, world
 
 
-def first_wrong(course: Course) -> tuple[Step, list[str]] | None:
-    """The first step after which a mesh that lived through all of them has what is not wanted or not needed, or in which a derivation failed."""
-    for (step, world), want, needed in zip(live(course.steps, course.flags), course.wanted, course.needed, strict=True):
-        got = snapshot(world)
-        if got != want or world.failures:
-            return step, [*difference(got, want), *world.failures]
-        if needed is not None:
+def first_mismatch(scenario: Scenario) -> tuple[Step, list[str]] | None:
+    """Return the first step after which a mesh with all edits differs from what is expected or a derivation failed."""
+    for (step, world), expected, kept_nodes in zip(
+        replay(scenario.steps, scenario.flags), scenario.expected, scenario.kept_nodes, strict=True
+    ):
+        actual = snapshot(world)
+        if actual != expected or world.failures:
+            return step, [*difference(actual, expected), *world.failures]
+        if kept_nodes is not None:
             world.sweep()
-            if surplus := world.graph().keys() - needed:
-                return step, [f"nobody needs {name}" for name in surplus]
+            if surplus := world.graph().keys() - kept_nodes:
+                return step, [f"not swept: {name}" for name in surplus]
     return None
 
 
-def reached_kinds(seed: str, flags: Mapping[str, str]) -> set[str]:
-    """The kinds of which some edit, of one slot of a random mesh, changes what some proxy gets."""
-    choose = random.Random(seed)
-    state = [draw(choose, slot) for slot in range(len(SLOTS))]
-    world, found = start(rows_of_state(state), flags), set[str]()
-    before = snapshot(world)
-    for slot, (at_first, variants) in enumerate(zip(state, SLOTS, strict=True)):
-        for variant in range(EMPTY, len(variants.variants)):
-            if variants.table in found:
+def effective_kinds(seed: str, flags: Mapping[str, str]) -> set[str]:
+    """Return the kinds for which some edit of one slot of a random mesh changes a proxy's resources."""
+    rng = random.Random(seed)
+    state = [draw_variant(rng, slot) for slot in range(len(SLOTS))]
+    world, kinds = start(rows_of_state(state), flags), set[str]()
+    baseline = snapshot(world)
+    for slot, (initial, slot_definition) in enumerate(zip(state, SLOTS, strict=True)):
+        for variant in range(EMPTY, len(slot_definition.variants)):
+            if slot_definition.table in kinds:
                 break
-            world.set(dict.fromkeys(rows_at(slot, at_first)) | dict(rows_at(slot, variant)))
-            if snapshot(world) != before:
-                found.add(variants.table)
-            world.set(dict.fromkeys(rows_at(slot, variant)) | dict(rows_at(slot, at_first)))
-    return found
+            world.set(dict.fromkeys(rows_at(slot, initial)) | dict(rows_at(slot, variant)))
+            if snapshot(world) != baseline:
+                kinds.add(slot_definition.table)
+            world.set(dict.fromkeys(rows_at(slot, variant)) | dict(rows_at(slot, initial)))
+    return kinds

@@ -1,8 +1,8 @@
-"""What random edits of a whole mesh are made of: slots, each of which holds one of its variants or nothing.
+"""Slots for random edits of a whole mesh. Each slot contains one of its variants or nothing.
 
-Objects name each other by few names, so that most edits matter to somebody. A new kind, or another way that an object
-may look, is one more entry. `kind` of a slot says what its variants are: objects of users as plain data, the mesh config or the mesh
-networks as YAML, the node of a proxy that connects, comes back with other metadata, and leaves, or rows that the process itself commits.
+Objects refer to a few shared names, so that most edits affect some proxy. For a new kind or a new form of an object,
+add an entry. The variants of a slot are, depending on its `kind`, objects, mesh configs or mesh networks in YAML,
+versions of a proxy that connects and disconnects, or rows that the process itself commits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SERVICES = tuple(
     for name, namespace, port in (("web", "a", 80), ("api", "b", 80), ("head", "a", 80))
 )
 _CLUSTERS = tuple(f"outbound|{port}|{subset}|{host}" for host, port in _SERVICES for subset in ("", "v1"))
-ASKED = {
+SUBSCRIPTIONS = {
     LISTENER: frozenset(
         (*(f"{host}:{port}" for host, port in _SERVICES), "web:80", "xds.istio.io/grpc/lds/inbound/10.1.0.12:8080")
     ),
@@ -89,7 +89,7 @@ ASKED = {
         )
     ),
 }
-"""What every proxy asks for by name; where it gets everything of a type, that does not matter."""
+"""Names that every proxy subscribes to. They are ignored for types that it gets by wildcard."""
 KEY_SETS = tuple(
     {("JsonWebKeySet", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'}
     for kid in ("one", "two")

@@ -1,4 +1,4 @@
-"""Random EnvoyFilters, sensible ones and others, on a small mesh of two namespaces and a gateway."""
+"""Random EnvoyFilters, valid and invalid, on a small mesh of two namespaces and a gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROXIES = {
     "b": proxy("sidecar", "api-0", "b", "10.1.0.2", {"app": "api"}),
     "istio-system": proxy("router", "edge-0", "istio-system", "10.1.0.9", {"istio": "edge"}),
 }
-"""A proxy a namespace; the last one is the root namespace."""
+"""One proxy per namespace. The last namespace is the root namespace."""
 PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 90}]"
 API = "api.b.svc.cluster.local"
 TO_API = f"route: [{{destination: {{host: {API}, port: {{number: 80}}}}}}]"
@@ -61,7 +61,7 @@ MESH: tuple[Plain, ...] = (
         "b",
     ),
 )
-ASKED = {EXTENSION: frozenset(("one", "two"))}
+SUBSCRIPTIONS = {EXTENSION: frozenset(("one", "two"))}
 
 
 # -- values ----------------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ FIELDS: Mapping[str, tuple[Any, ...]] = {
     "route": ({"timeout": "3s"}, {"cluster": "x"}),
     "nobody_knows": (1,),
 }
-OF = {
+FIELD_NAMES = {
     "CLUSTER": (
         "name",
         "connect_timeout",
@@ -168,17 +168,19 @@ OPERATIONS = (
 )
 
 
-def a_value(draw: Callable[[st.SearchStrategy[Any]], Any], apply_to: str) -> Plain:
-    """A value that may be one of the type; now and then with a field that is none of its."""
-    known = OF[apply_to]
-    names = draw(st.lists(st.sampled_from((*known, *known, "nobody_knows")), min_size=1, max_size=4, unique=True))
+def patch_value(draw: Callable[[st.SearchStrategy[Any]], Any], apply_to: str) -> Plain:
+    """Draw a value for a type, sometimes with an unknown field."""
+    valid_names = FIELD_NAMES[apply_to]
+    names = draw(
+        st.lists(st.sampled_from((*valid_names, *valid_names, "nobody_knows")), min_size=1, max_size=4, unique=True)
+    )
     return {name: draw(st.sampled_from(FIELDS[name])) for name in names}
 
 
 @st.composite
 def patches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Plain:
-    """A patch."""
-    apply_to, operation = draw(st.sampled_from(tuple(OF))), draw(st.sampled_from(OPERATIONS))
+    """Strategy for patches."""
+    apply_to, operation = draw(st.sampled_from(tuple(FIELD_NAMES))), draw(st.sampled_from(OPERATIONS))
     match: Plain = {"context": draw(st.sampled_from(("ANY", "ANY", "SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY")))}
     if draw(st.integers(0, 5)) == 0:
         match["proxy"] = draw(
@@ -186,8 +188,8 @@ def patches(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Plain:
         )
     if draw(st.booleans()):
         match |= draw(_matches(apply_to))
-    patch = {"operation": operation} | ({"value": a_value(draw, apply_to)} if operation != "REMOVE" else {})
-    return {"applyTo": apply_to, "match": match, "patch": patch}
+    patch_body = {"operation": operation} | ({"value": patch_value(draw, apply_to)} if operation != "REMOVE" else {})
+    return {"applyTo": apply_to, "match": match, "patch": patch_body}
 
 
 def _matches(apply_to: str) -> st.SearchStrategy[Plain]:
@@ -215,7 +217,7 @@ def _matches(apply_to: str) -> st.SearchStrategy[Plain]:
 
 @st.composite
 def filters(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Plain:
-    """An EnvoyFilter of one of few names, so that one may take the place of another; without patches it is taken away."""
+    """Strategy for EnvoyFilters. They share a few names, so one may replace another; one without patches deletes it."""
     namespace, name = draw(st.sampled_from(tuple(PROXIES))), draw(st.sampled_from(("one", "two")))
     spec: Plain = {
         "configPatches": draw(st.lists(patches(), max_size=3)),
@@ -226,35 +228,36 @@ def filters(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Plain:
     return make("EnvoyFilter", name, "{}", namespace) | {"spec": spec}
 
 
-# -- what proxies get ------------------------------------------------------------------------------------------------------
+# -- observations ----------------------------------------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """What every proxy gets, by namespace, and the problems of every EnvoyFilter."""
+class Observation(NamedTuple):
+    """The resources of every proxy, by namespace, and the problems of every EnvoyFilter."""
 
     resources: Snapshot
     problems: dict[ObjectKey, tuple[str, ...]]
 
 
-def start() -> tuple[World, dict[str, str]]:
-    """The mesh, and the node ids of its proxies by namespace."""
+def start_mesh() -> tuple[World, dict[str, str]]:
+    """Return the mesh, and the node ids of its proxies by namespace."""
     world = World()
-    world.asks = ASKED
+    world.subscriptions = SUBSCRIPTIONS
     world.apply_objects(*MESH)
     return world, {namespace: world.connect(proxy) for namespace, proxy in PROXIES.items()}
 
 
-def look(world: World, nodes: Mapping[str, str]) -> Seen:
+def observe(world: World, nodes: Mapping[str, str]) -> Observation:
+    """Return the current resources and problems."""
     keys = [key for key, _ in ENVOY_FILTER.table(world.mesh).rows()]
     problems = {key: tuple(map(str, envoy_filter_problems(world.mesh, key))) for key in keys}
-    return Seen(snapshot(world, nodes.values()), problems)
+    return Observation(snapshot(world, nodes.values()), problems)
 
 
-def edit(world: World, changed: Plain) -> bool:
-    """Apply a filter, or takes it away; returns False where it is refused as a whole."""
+def apply_filter(world: World, plain: Plain) -> bool:
+    """Apply or delete a filter. Return False if it is rejected as a whole."""
     try:
-        rows = rows_of([changed])
+        rows = rows_of([plain])
     except AssertionError:
         return False
-    world.set(rows if changed["spec"]["configPatches"] else dict.fromkeys(rows))
+    world.set(rows if plain["spec"]["configPatches"] else dict.fromkeys(rows))
     return True

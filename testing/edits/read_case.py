@@ -1,4 +1,4 @@
-"""What a case for a read is: a mesh that is made for it, and edits that need the read to be told of."""
+"""Test cases for reads: a mesh and edits that only affect a result through one read."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ NUMBERS = {slot.name: number for number, slot in enumerate(SLOTS)}
 
 
 class ReadCase(NamedTuple):
-    """A mesh, and edits one after another, of which some is told by this read alone ("file function read")."""
+    """A mesh and a sequence of edits, at least one of which takes effect only through a read ("file function read")."""
 
     read: str
     mesh: Rows
     edits: Sequence[Rows]
 
-    def tried(self) -> dict[Site, bool]:
-        """Return whether each site of the read is noticed, by proxies or in what users are told."""
+    def results(self) -> dict[Site, bool]:
+        """Return for each site of the read whether a missing dependency would be detected."""
         survey = Survey()
-        survey.follow(enumerate((self.mesh, *self.edits)), FLAGS)
-        return {site: survey.noticed(site) for site in survey.sites if site.name == self.read}
+        survey.record(enumerate((self.mesh, *self.edits)), FLAGS)
+        return {site: survey.detects(site) for site in survey.sites if site.name == self.read}
 
 
-def of(*objects: Plain, cluster: str = OWN.cluster) -> Rows:
+def object_rows(*objects: Plain, cluster: str = OWN.cluster) -> Rows:
     """Return the rows of objects."""
     return rows_of(objects, cluster)
 
 
-def held(*names: str) -> dict[tuple[str, Any], Any]:
-    """Return the rows of slots, each at its first variant."""
+def slot_rows(*names: str) -> dict[tuple[str, Any], Any]:
+    """Return the rows of slots, each with its first variant."""
     return {key: row for name in names for key, row in rows_at(NUMBERS[name], 0).items()}
 
 
 def mesh(*parts: Rows, config: str = "{}") -> dict[tuple[str, Any], Any]:
-    """Return the rows of a mesh: these, and what its mesh config says in YAML."""
+    """Return the rows of a mesh with a mesh config in YAML."""
     decoded, problems = decode_mesh_config([yaml.safe_load(config)])
     assert decoded is not None, problems
     settings = {("MeshConfig", "mesh"): decoded, ("MeshConfig", "networks"): MeshNetworks()}

@@ -1,4 +1,4 @@
-"""Edits that random ones seldom come to, of meshes that are made for them: each needs one read to be told of what proxies get."""
+"""Read cases whose edits change proxies' resources, for reads that random edits rarely exercise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testing.edits.ambient_objects import NAME
 from testing.edits.cluster_objects import WEST
 from testing.edits.gateway_objects import ALL, API, cluster_wide, gateway_object, tls
 from testing.edits.mesh_edits import Rows
-from testing.edits.read_case import VIEWS, ReadCase, held, mesh, of
+from testing.edits.read_case import VIEWS, ReadCase, mesh, object_rows, slot_rows
 from testing.mesh.objects import at, endpoint_slice, make, pod
 
 SIDECAR = "Proxy web-0.a Kubernetes"
@@ -18,10 +18,10 @@ ROUTER, ZTUNNEL = "Proxy ingress-0.edge Kubernetes", "Proxy zt-0.istio-system Ku
 PORT = f"{{name: any, port: 80, protocol: HTTP, {ALL}}}"
 TARGET = "targetRefs: [{group: '', kind: Service, name: api}], validation: {wellKnownCACertificates: System, hostname: x.com}"
 FOR_ALL = "{name: mesh, port: 15008, protocol: HBONE, allowedRoutes: {namespaces: {from: All}}}"
-WAYPOINT = held("Service a/wp", "Pod a/wp-0", "EndpointSlice a/wp-0", "GatewayClass /istio-waypoint")
-ROUTERS = held(ROUTER, "Service edge/front", "Pod edge/ingress-0")
-SERVED = held("Service b/api", "EndpointSlice b/api-0", "Pod b/api-0")
-WEB = held("Service a/web", "EndpointSlice a/web-0", "Pod a/web-0")
+WAYPOINT = slot_rows("Service a/wp", "Pod a/wp-0", "EndpointSlice a/wp-0", "GatewayClass /istio-waypoint")
+ROUTERS = slot_rows(ROUTER, "Service edge/front", "Pod edge/ingress-0")
+SERVED = slot_rows("Service b/api", "EndpointSlice b/api-0", "Pod b/api-0")
+WEB = slot_rows("Service a/web", "EndpointSlice a/web-0", "Pod a/web-0")
 GLOBAL = "{serviceScopeConfigs: [{scope: GLOBAL, servicesSelector: {matchLabels: {scope: global}}}]}"
 FOR = "istio.io/waypoint-for"
 SOCKET = "ports: [{number: 80, name: http, protocol: HTTP}]"
@@ -30,9 +30,9 @@ WAYPOINT_USER = "istio.io/use-waypoint: wp"
 
 
 def front(listeners: str = PORT, more: str = "", annotations: Mapping[str, str] | None = None) -> Rows:
-    """Return a Gateway whose routers its Service `front` leads to."""
+    """Return a Gateway that is served by the routers behind the Service `front`."""
     spec = f"gatewayClassName: istio, listeners: [{listeners}]{more}"
-    return of(
+    return object_rows(
         gateway_object(
             "Gateway", "front", spec, annotations={"gateway.istio.io/name-override": "front", **(annotations or {})}
         )
@@ -41,41 +41,43 @@ def front(listeners: str = PORT, more: str = "", annotations: Mapping[str, str] 
 
 def waypoint(**metadata: Any) -> Rows:
     """Return the Gateway of the waypoint `wp`."""
-    return of(
+    return object_rows(
         gateway_object("Gateway", "wp", f"gatewayClassName: istio-waypoint, listeners: [{FOR_ALL}]", "a", **metadata)
     )
 
 
 def waypoint_class(traffic: str) -> Rows:
-    """Return the class of waypoints, which says what they are for where they do not."""
-    (made,) = cluster_wide("GatewayClass", "istio-waypoint", API, "controllerName: istio.io/mesh-controller").variants
-    return of({**made, "metadata": {**made["metadata"], "labels": {FOR: traffic}}})
+    """Return the waypoints' GatewayClass with a default for `istio.io/waypoint-for`."""
+    (plain,) = cluster_wide("GatewayClass", "istio-waypoint", API, "controllerName: istio.io/mesh-controller").variants
+    return object_rows({**plain, "metadata": {**plain["metadata"], "labels": {FOR: traffic}}})
 
 
 def waypoints() -> Rows:
-    """Return two waypoints of another control plane, so that each is where its status says."""
+    """Return two waypoints of another control plane, whose addresses are in their status."""
     addresses = {"wp": "10.96.0.48", "second": "10.96.0.49"}
     spec = f"gatewayClassName: foreign, listeners: [{FOR_ALL}]"
-    made = (
+    gateways = (
         gateway_object("Gateway", name, spec, "a", status={"addresses": [{"value": ip}]})
         for name, ip in addresses.items()
     )
-    return of(*cluster_wide("GatewayClass", "foreign", API, "controllerName: example.com/other").variants, *made)
+    return object_rows(
+        *cluster_wide("GatewayClass", "foreign", API, "controllerName: example.com/other").variants, *gateways
+    )
 
 
 def web(cluster: str, labels: str) -> Rows:
-    """Return a Service that has an address of its own in each cluster."""
+    """Return a Service with a different address in each cluster."""
     ip = "10.96.0.1" if cluster == OWN.cluster else "10.97.0.1"
     spec = f"{{clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{name: http, port: 80}}]}}"
-    return of(make("Service", "web", spec, labels=labels), cluster=cluster)
+    return object_rows(make("Service", "web", spec, labels=labels), cluster=cluster)
 
 
-def behind(ip: str) -> Rows:
-    return of(make("WorkloadEntry", "behind", f"{{address: {ip}}}", "a", labels=f"{{{WAYPOINT_USER}}}"))
+def waypoint_entry(ip: str) -> Rows:
+    return object_rows(make("WorkloadEntry", "behind", f"{{address: {ip}}}", "a", labels=f"{{{WAYPOINT_USER}}}"))
 
 
 def route(parent: str, backend: str = "{name: api, namespace: b, port: 80}") -> Rows:
-    return of(
+    return object_rows(
         gateway_object("HTTPRoute", "route", f"parentRefs: [{{{parent}}}], rules: [{{backendRefs: [{backend}]}}]", "b")
     )
 
@@ -89,7 +91,7 @@ def service(
     selector: str = "{}",
 ) -> Rows:
     spec = f"{{type: {kind}, clusterIP: 10.96.0.51, clusterIPs: [10.96.0.51], selector: {selector}, ports: [{{name: http, port: 80}}]}}"
-    return of(make("Service", name, spec, namespace, labels=labels, annotations=annotations))
+    return object_rows(make("Service", name, spec, namespace, labels=labels, annotations=annotations))
 
 
 def entry(host: str, labels: str = "{}", annotations: str = "{}") -> Rows:
@@ -97,30 +99,30 @@ def entry(host: str, labels: str = "{}", annotations: str = "{}") -> Rows:
     spec = (
         f"{{hosts: [{host}], addresses: [10.50.0.9], resolution: STATIC, {ports}, endpoints: [{{address: 10.60.0.9}}]}}"
     )
-    return of(make("ServiceEntry", "out", spec, "a", labels=labels, annotations=annotations))
+    return object_rows(make("ServiceEntry", "out", spec, "a", labels=labels, annotations=annotations))
 
 
 def tls_policy(name: str, day: int) -> Rows:
-    return of(gateway_object("BackendTLSPolicy", name, TARGET, "b", day))
+    return object_rows(gateway_object("BackendTLSPolicy", name, TARGET, "b", day))
 
 
 def destination_rule(namespace: str, more: str = "") -> Rows:
     policy = "trafficPolicy: {connectionPool: {tcp: {maxConnections: 4}}}"
-    return of(make("DestinationRule", "rule", f"{{host: web.a.svc.cluster.local, {policy}{more}}}", namespace))
+    return object_rows(make("DestinationRule", "rule", f"{{host: web.a.svc.cluster.local, {policy}{more}}}", namespace))
 
 
 def mutual_tls(name: str, mode: str, day: int = 1, more: str = "") -> Rows:
-    return of(make("PeerAuthentication", name, f"{{mtls: {{mode: {mode}}}{more}}}", day=day))
+    return object_rows(make("PeerAuthentication", name, f"{{mtls: {{mode: {mode}}}{more}}}", day=day))
 
 
 def user(labels: str = "{}") -> Rows:
-    return of(pod("user", "10.1.0.60", labels=labels))
+    return object_rows(pod("user", "10.1.0.60", labels=labels))
 
 
 def entry_endpoint(name: str, labels: str) -> Rows:
     """Return a ServiceEntry with an endpoint that has labels."""
     endpoint = f"{{address: 10.60.0.9, labels: {labels}}}"
-    return of(
+    return object_rows(
         make(
             "ServiceEntry",
             name,
@@ -129,9 +131,9 @@ def entry_endpoint(name: str, labels: str) -> Rows:
     )
 
 
-def selecting(app: str) -> Rows:
+def selecting_entry(app: str) -> Rows:
     selector = f"workloadSelector: {{labels: {{app: {app}}}}}"
-    return of(
+    return object_rows(
         make(
             "ServiceEntry",
             "chosen",
@@ -140,14 +142,14 @@ def selecting(app: str) -> Rows:
     )
 
 
-def unmatched(*addresses: str) -> Rows:
-    """Return an EndpointSlice that has none of the ports of its Service."""
-    return of(endpoint_slice("web", *addresses, ports="[{name: other, port: 9}]", name="web-9"))
+def unmatched_slice(*addresses: str) -> Rows:
+    """Return an EndpointSlice with none of the ports of its Service."""
+    return object_rows(endpoint_slice("web", *addresses, ports="[{name: other, port: 9}]", name="web-9"))
 
 
-FRONT_AT = of(endpoint_slice("front", at("10.1.0.9", "ingress-0", namespace="edge"), namespace="edge"))
-PICKING = {**ROUTERS, **of(pod("ingress-0", "10.1.0.9", "edge", labels=f"{{istio: ingress, {NAME}: front}}"))}
-WAYPOINT_FOR_ALL = mesh(WAYPOINT, waypoint(labels={FOR: "all"}), held("Proxy wp-0.a Kubernetes"))
+FRONT_AT = object_rows(endpoint_slice("front", at("10.1.0.9", "ingress-0", namespace="edge"), namespace="edge"))
+PICKING = {**ROUTERS, **object_rows(pod("ingress-0", "10.1.0.9", "edge", labels=f"{{istio: ingress, {NAME}: front}}"))}
+WAYPOINT_FOR_ALL = mesh(WAYPOINT, waypoint(labels={FOR: "all"}), slot_rows("Proxy wp-0.a Kubernetes"))
 CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
 CASES = (
@@ -158,31 +160,31 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/traffic/destination_rules.py _rules_of_clients DestinationRule.keys",
-        mesh(WEB, held("Proxy api-0.b Kubernetes")),
+        mesh(WEB, slot_rows("Proxy api-0.b Kubernetes")),
         [destination_rule("b"), dict.fromkeys(destination_rule("b")), destination_rule("a", ", exportTo: [b]")],
     ),
     ReadCase(
         f"{VIEWS}/security/credential_access.py _referred Gateway.get",
         mesh(
             ROUTERS,
-            held("Secret edge/c", "SecretAccess Kubernetes/edge/default"),
+            slot_rows("Secret edge/c", "SecretAccess Kubernetes/edge/default"),
             front(tls("safe", "{name: c}"), annotations={"gateway.istio.io/service-account": "default"}),
         ),
         [front(tls("safe", "{name: c}"), annotations={"gateway.istio.io/service-account": "other"})],
     ),
     ReadCase(
         f"{VIEWS}/ambient/waypoints.py waypoint GatewayClass.get",
-        mesh(WAYPOINT, waypoint(), held(ZTUNNEL, "Service a/cart")),
+        mesh(WAYPOINT, waypoint(), slot_rows(ZTUNNEL, "Service a/cart")),
         [waypoint_class(traffic) for traffic in ("none", "all")],
     ),
     ReadCase(
         f"{VIEWS}/lowering/gateway_api/shadow_services.py pool_keys InferencePool.all_keys",
-        mesh(PICKING, front(), SERVED, held("HTTPRoute b/chat", "Service b/llm-ip-487b9104")),
-        [held("InferencePool b/llm")],
+        mesh(PICKING, front(), SERVED, slot_rows("HTTPRoute b/chat", "Service b/llm-ip-487b9104")),
+        [slot_rows("InferencePool b/llm")],
     ),
     ReadCase(
         f"{VIEWS}/gateway_api/gateways.py attached_listener_sets Gateway.get",
-        mesh(ROUTERS, front(), held("ListenerSet edge/less")),
+        mesh(ROUTERS, front(), slot_rows("ListenerSet edge/less")),
         [front(more=", allowedListeners: {namespaces: {from: All}}")],
     ),
     ReadCase(
@@ -192,22 +194,22 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/ambient/attachments.py declaring_object Service.get",
-        mesh(waypoints(), service("cart", "a", CANARY, WEIGHTS[0]), held(ZTUNNEL)),
+        mesh(waypoints(), service("cart", "a", CANARY, WEIGHTS[0]), slot_rows(ZTUNNEL)),
         [service("cart", "a", CANARY, WEIGHTS[1])],
     ),
     ReadCase(
         f"{VIEWS}/ambient/attachments.py declaring_object ServiceEntry.get",
-        mesh(waypoints(), entry("out.example.com", CANARY, WEIGHTS[0]), held(ZTUNNEL)),
+        mesh(waypoints(), entry("out.example.com", CANARY, WEIGHTS[0]), slot_rows(ZTUNNEL)),
         [entry("out.example.com", CANARY, WEIGHTS[1])],
     ),
     ReadCase(
         f"{VIEWS}/ambient/attachments.py _own_pods Pod.all_keys",
         WAYPOINT_FOR_ALL,
-        [of(pod("user", "10.1.0.60", labels=f"{{{WAYPOINT_USER}}}"))],
+        [object_rows(pod("user", "10.1.0.60", labels=f"{{{WAYPOINT_USER}}}"))],
     ),
     ReadCase(
         f"{VIEWS}/ambient/services.py is_global Service.get",
-        mesh(held(ZTUNNEL), web(OWN.cluster, "{scope: global}"), web(WEST, "{}"), config=GLOBAL),
+        mesh(slot_rows(ZTUNNEL), web(OWN.cluster, "{scope: global}"), web(WEST, "{}"), config=GLOBAL),
         [web(WEST, "{scope: global}")],
     ),
     ReadCase(
@@ -218,12 +220,12 @@ CASES = (
     ReadCase(
         f"{VIEWS}/lowering/gateway_api/backends.py _service Service.get",
         mesh(ROUTERS, front(), route("name: front, namespace: edge", "{name: api, port: 80}")),
-        [held("Service b/api")],
+        [slot_rows("Service b/api")],
     ),
     ReadCase(
         f"{VIEWS}/lowering/gateway_api/parents.py mesh_hosts ServiceEntry.get",
         mesh(
-            held(SIDECAR),
+            slot_rows(SIDECAR),
             entry("out.example.com"),
             route("name: out, namespace: a, kind: ServiceEntry, group: networking.istio.io"),
         ),
@@ -231,18 +233,18 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/registry/services.py refs_in_namespace ServiceImport.keys",
-        mesh(WEB, of(make("Sidecar", "default", "{egress: [{hosts: [a/*.clusterset.local]}]}", "b"))),
-        [held("ServiceImport a/web")],
+        mesh(WEB, object_rows(make("Sidecar", "default", "{egress: [{hosts: [a/*.clusterset.local]}]}", "b"))),
+        [slot_rows("ServiceImport a/web")],
     ),
     ReadCase(
         f"{VIEWS}/ambient/waypoint_addresses.py _of_entry WorkloadEntry.get",
-        {**WAYPOINT_FOR_ALL, **behind("10.1.0.61")},
-        [behind("10.1.0.62")],
+        {**WAYPOINT_FOR_ALL, **waypoint_entry("10.1.0.61")},
+        [waypoint_entry("10.1.0.62")],
     ),
     *(
         ReadCase(
             f"{VIEWS}/lowering/gateway_api/attachments.py _absent {read}",
-            mesh(held("Proxy api-0.b Kubernetes"), route(f"name: out, namespace: a, {target}")),
+            mesh(slot_rows("Proxy api-0.b Kubernetes"), route(f"name: out, namespace: a, {target}")),
             [parent],
         )
         for read, target, parent in (
@@ -254,7 +256,7 @@ CASES = (
         ReadCase(
             f"{VIEWS}/registry/services.py refs_in_namespace {read}",
             mesh(
-                of(
+                object_rows(
                     make(
                         "Sidecar",
                         "default",
@@ -280,7 +282,7 @@ CASES = (
     ReadCase(
         f"{VIEWS}/ambient/waypoint_addresses.py _own_entries WorkloadEntry.all_keys",
         WAYPOINT_FOR_ALL,
-        [behind("10.1.0.61")],
+        [waypoint_entry("10.1.0.61")],
     ),
     ReadCase(
         f"{VIEWS}/ambient/waypoint_addresses.py _service_entries ServiceEntry.all_keys",
@@ -294,30 +296,30 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/ambient/policies.py _mtls_policies PeerAuthentication.get",
-        mesh(held(ZTUNNEL), user("{app: named}"), mutual_tls("own", "PERMISSIVE", more=f", selector: {NAMED}")),
+        mesh(slot_rows(ZTUNNEL), user("{app: named}"), mutual_tls("own", "PERMISSIVE", more=f", selector: {NAMED}")),
         [mutual_tls("own", "STRICT", more=f", selector: {NAMED}")],
     ),
     ReadCase(
         f"{VIEWS}/ambient/served_services.py selecting_entries ServiceEntry.get",
-        mesh(held(ZTUNNEL), user("{app: named}"), selecting("other")),
-        [selecting("named")],
+        mesh(slot_rows(ZTUNNEL), user("{app: named}"), selecting_entry("other")),
+        [selecting_entry("named")],
     ),
     ReadCase(
         f"{VIEWS}/proxies/selected_labels.py _destination_rule_keys DestinationRule.keys",
-        mesh(WEB, held(SIDECAR)),
+        mesh(WEB, slot_rows(SIDECAR)),
         [destination_rule("a", ", workloadSelector: {matchLabels: {app: web}}")],
     ),
     *(
         ReadCase(
             f"{VIEWS}/registry/endpoint_slices.py unmatched_accounts EndpointSlice.{read}",
-            mesh(WEB, user(), held(SIDECAR), before),
-            [unmatched(at("10.1.0.60", "user"))],
+            mesh(WEB, user(), slot_rows(SIDECAR), before),
+            [unmatched_slice(at("10.1.0.60", "user"))],
         )
-        for read, before in (("keys", {}), ("get", unmatched()))
+        for read, before in (("keys", {}), ("get", unmatched_slice()))
     ),
     ReadCase(
         f"{VIEWS}/registry/services.py _all_refs ServiceImport.all_keys",
-        mesh(WEB, held(SIDECAR)),
-        [held("ServiceImport a/web")],
+        mesh(WEB, slot_rows(SIDECAR)),
+        [slot_rows("ServiceImport a/web")],
     ),
 )

@@ -1,4 +1,4 @@
-"""Bodies that are nearly AdmissionReviews."""
+"""Malformed AdmissionReviews."""
 
 from __future__ import annotations
 
@@ -73,58 +73,58 @@ _KEYS = (
 )
 
 
-class Fuzz:
-    """Answers bodies that come of good reviews by changes that `choose` draws."""
+class ReviewFuzzer:
+    """Sends bodies to the webhooks that are random modifications of valid reviews."""
 
-    def __init__(self, choose: random.Random) -> None:
-        self._choose = choose
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._webhooks = Webhooks(make_injector(), CATALOGUE, Metrics())
         full = pod(labels={"app": "a"}, annotations={"prometheus.io/port": "90"})
         full["spec"]["containers"].append(
             {"name": "istio-proxy", "image": "auto", "readinessProbe": {"httpGet": {"port": 80}}}
         )
-        self._good = (review(full), review(pod()), review(ENTRY))
+        self._valid = (review(full), review(pod()), review(ENTRY))
 
     def body(self) -> bytes:
         """Return the next body."""
-        plain = json.loads(json.dumps(self._choose.choice(self._good)))
-        if self._choose.random() < 0.7:
-            for _ in range(self._choose.randint(1, 4)):
+        plain = json.loads(json.dumps(self._rng.choice(self._valid)))
+        if self._rng.random() < 0.7:
+            for _ in range(self._rng.randint(1, 4)):
                 self._change(plain)
             return json.dumps(plain).encode()
-        return self._torn(json.dumps(plain).encode())
+        return self._corrupt(json.dumps(plain).encode())
 
     def check(self, body: bytes) -> None:
-        """Asserts that both webhooks answer a body with a response that says whether it is allowed, and not by a bug."""
-        for answered in (self._webhooks.injected(body, "/inject"), self._webhooks.validated(body)):
-            response = json.loads(answered)["response"]
+        """Check that both webhooks answer with a valid response and without an internal error."""
+        for body_ in (self._webhooks.injected(body, "/inject"), self._webhooks.validated(body)):
+            response = json.loads(body_)["response"]
             assert isinstance(response["allowed"], bool)
             assert not response.get("status", {}).get("message", "").startswith("internal error"), response
 
     def _change(self, plain: Any) -> None:
-        """Gives some place of the object another value, or another key."""
+        """Change a random value or key of the object."""
         at = plain["request"].get("object") or plain["request"] if isinstance(plain.get("request"), dict) else plain
-        while isinstance(at, dict | list) and at and self._choose.random() < 0.8:
-            inner = at[self._choose.choice(list(at))] if isinstance(at, dict) else self._choose.choice(at)
+        while isinstance(at, dict | list) and at and self._rng.random() < 0.8:
+            inner = at[self._rng.choice(list(at))] if isinstance(at, dict) else self._rng.choice(at)
             if not isinstance(inner, dict | list):
                 break
             at = inner
         if isinstance(at, dict):
-            key = self._choose.choice([*at, self._choose.choice(_KEYS)])
+            key = self._rng.choice([*at, self._rng.choice(_KEYS)])
             at[key] = self._value()
         elif isinstance(at, list):
-            at.insert(self._choose.randint(0, len(at)), self._value())
+            at.insert(self._rng.randint(0, len(at)), self._value())
 
     def _value(self) -> Any:
-        return copy.deepcopy(self._choose.choice(_VALUES))
+        return copy.deepcopy(self._rng.choice(_VALUES))
 
-    def _torn(self, data: bytes) -> bytes:
-        place = self._choose.randrange(len(data))
-        match self._choose.randrange(4):
+    def _corrupt(self, data: bytes) -> bytes:
+        place = self._rng.randrange(len(data))
+        match self._rng.randrange(4):
             case 0:
                 return data[:place]
             case 1:
-                return data[:place] + bytes((self._choose.randrange(256),)) + data[place + 1 :]
+                return data[:place] + bytes((self._rng.randrange(256),)) + data[place + 1 :]
             case 2:
                 return data[:place] + data[place // 2 :]
-        return data[:place] + self._choose.choice((b"\0", b"\xff\xfe", b"[[[[", b'"', b"\\u", b"1e999")) + data[place:]
+        return data[:place] + self._rng.choice((b"\0", b"\xff\xfe", b"[[[[", b'"', b"\\u", b"1e999")) + data[place:]

@@ -1,4 +1,4 @@
-"""A slot of random edits: a place that holds one of its variants or nothing."""
+"""A slot for random edits: a place for one of several variants, or for nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testing.mesh.objects import Plain
 
 
 class Slot(NamedTuple):
-    """`empty`: how likely it holds nothing. `cluster`: where its object is."""
+    """A slot. `empty` is the probability of being empty, `cluster` the cluster of its object."""
 
     name: str
     kind: Literal["object", "mesh", "networks", "proxy", "rows"]
@@ -18,20 +18,16 @@ class Slot(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The kind of its objects, which is what its name begins with."""
+        """Return the kind of its objects, the first word of its name."""
         return self.name.partition(" ")[0]
 
 
-RARE = {
-    "Sidecar": 0.7,
-    "DestinationRule": 0.4,
-    "VirtualService": 0.4,
-    "PeerAuthentication": 0.4,
-}  # they hide each other, or most of the mesh
+# Probability of being empty, for kinds that mask each other or most of the mesh
+RARE = {"Sidecar": 0.7, "DestinationRule": 0.4, "VirtualService": 0.4, "PeerAuthentication": 0.4}
 
 
 def one_of(*variants: Plain) -> Slot:
-    """A slot of an object."""
+    """Return a slot of an object."""
     first = variants[0]
     name = f"{first['kind']} {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
     return Slot(name, "object", variants, RARE.get(first["kind"], 0.15))

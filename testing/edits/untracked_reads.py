@@ -1,8 +1,9 @@
-"""Tracked reads of tables, found where they are made, and taken away one at a time: an untracked read is a bug that only edits can find.
+"""Mutation tests of dependency tracking: makes one read of a table at a time untracked, and checks that edits detect
+it.
 
-One pass over a course of edits says at which steps a site was the only one that could tell a derivation of a change: all that had
-changed of what it had read was read there. Without a trace of that read the value would have stayed as it was. Whether a proxy
-would have noticed is then tried with the reads of that site untracked, from the state before the step.
+A recorded run of edits yields the steps in which a site was the only link between a change and a derivation, because
+everything that changed had been read there. If that read were untracked, the derivation would keep its old value. The
+step is then repeated with the reads of the site untracked, to see whether the result differs.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from typing import Any, NamedTuple
 from pilot.derive import Collection, Database, Node, Table
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.status.object_status import object_status, objects_with_status
-from testing.edits.mesh_edits import Rows, Snapshot, Step, bare, snapshot, start
+from testing.edits.mesh_edits import Rows, Snapshot, Step, empty_mesh, snapshot, start
 from testing.mesh.world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLACES = (str(ROOT / "pilot" / "mesh"), str(ROOT / "pilot" / "envoy"))
+TRACKED_FOLDERS = (str(ROOT / "pilot" / "mesh"), str(ROOT / "pilot" / "envoy"))
 READERS: tuple[tuple[type[Any], str], ...] = tuple(
     (kind, name) for kind in (Table, Collection) for name in ("get", "keys", "buckets", "all_keys")
 )
-EXPLAINED = {
-    "pilot/mesh/registry/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod are its workload's, which is read too",
-    "pilot/mesh/registry/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
+EXEMPT_SITES = {
+    "pilot/mesh/registry/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod equal its workload's, which is read too",
+    "pilot/mesh/registry/workloads.py _registry_labels Pod.get": "labels and address of a Pod equal its workload's, which is read too",
 }
-"""Sites of which no edit is missed without a trace, by name, and why."""
-TRIES = 40  # edits by which a site is tried, before it counts as unnoticed
+"""Sites whose reads are redundant, by name, with the reason."""
+MAX_TRIALS = 40  # edits to try per site before it is reported
 
 
 class Site(NamedTuple):
@@ -48,7 +49,7 @@ class Site(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What stays the same when lines move: "file function read"."""
+        """A name that does not change when lines move: "file function read"."""
         return f"{self.file} {self.function} {self.read}"
 
     @property
@@ -57,17 +58,17 @@ class Site(NamedTuple):
 
 
 Sites = frozenset[Site]
-"""Sites at which one derivation read the same thing: each tells it of a change, so that all of them must be untracked to miss it."""
+"""Sites at which one derivation reads the same thing. A change is only missed if all of them are untracked."""
 _sites: dict[tuple[int, int, str], Site | None] = {}
 
 
 def _site(frame: FrameType, read: str) -> Site | None:
-    """The site of a frame's current instruction; None outside of model and translate."""
+    """Return the site of a frame's current instruction, or None outside of the tracked packages."""
     code, instruction = frame.f_code, frame.f_lasti
     key = (id(code), instruction, read)
     if key not in _sites:
         _sites[key] = None
-        if code.co_filename.startswith(PLACES):
+        if code.co_filename.startswith(TRACKED_FOLDERS):
             line = next((line for first, end, line in code.co_lines() if first <= instruction < end and line), 0)
             _sites[key] = Site(
                 str(pathlib.Path(code.co_filename).relative_to(ROOT)), line, code.co_qualname, instruction, read
@@ -76,11 +77,11 @@ def _site(frame: FrameType, read: str) -> Site | None:
 
 
 @contextlib.contextmanager
-def intercepted(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterator[None]:
-    """Every read of a table by a derivation of model or translate goes through `around(site, database, read)`."""
+def intercept_reads(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterator[None]:
+    """Route every read of a table by a tracked derivation through `around(site, database, read)`."""
     originals = {(kind, name): getattr(kind, name) for kind, name in READERS}
 
-    def wrapped(kind: type[Any], name: str) -> Callable[..., Any]:
+    def wrap(kind: type[Any], name: str) -> Callable[..., Any]:
         original = originals[kind, name]
 
         def read(self: Any, *args: Any) -> Any:
@@ -91,7 +92,7 @@ def intercepted(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterat
         return read
 
     for kind, name in READERS:
-        setattr(kind, name, wrapped(kind, name))
+        setattr(kind, name, wrap(kind, name))
     try:
         yield
     finally:
@@ -100,11 +101,11 @@ def intercepted(around: Callable[[Site, Any, Callable[[], Any]], Any]) -> Iterat
 
 
 @contextlib.contextmanager
-def untracked(wrong: Sites) -> Iterator[None]:
-    """The reads of these sites leave no trace, as if they went past the database."""
+def untracked(sites: Sites) -> Iterator[None]:
+    """Leave the reads of these sites untracked, as if they bypassed the database."""
 
     def around(site: Site, db: Any, read: Callable[[], Any]) -> Any:
-        if site not in wrong:
+        if site not in sites:
             return read()
         tracked, db._reads = db._reads, {}
         try:
@@ -112,12 +113,12 @@ def untracked(wrong: Sites) -> Iterator[None]:
         finally:
             db._reads = tracked
 
-    with intercepted(around):
+    with intercept_reads(around):
         yield
 
 
 class _Run(NamedTuple):
-    """A run of a node that had a value: what it had read where until then, and its value and revisions."""
+    """A run of a node that had a value before: its read sites until then, and its value and revisions."""
 
     read_at: Mapping[Node, set[Site]]
     deps: tuple[Node, ...]
@@ -127,22 +128,22 @@ class _Run(NamedTuple):
 
 
 class Reads:
-    """Where every node read what it was computed from, and which sites alone had to tell it of a change."""
+    """Records the read sites of every node, and the sites that were the only link to a change."""
 
     def __init__(self) -> None:
         self.sites: set[Site] = set()
         self._running: dict[int, dict[Node, set[Site]]] = {}  # by the identity of the running derivation's record
         self._read_at: dict[Node, dict[Node, set[Site]]] = {}
         self._ran: dict[Node, _Run] = {}
-        self._needed: set[Sites] = set()
+        self._decisive: set[Sites] = set()
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Every read and every run of a derivation is taken down."""
+    def record(self) -> Iterator[None]:
+        """Record every read and every run of a derivation while the block runs."""
         original = Database._link
 
         def link(db: Database, node: Node, reads: dict[Node, None]) -> None:
-            self._settle(node)
+            self._evaluate_run(node)
             if node.verified_at >= 0:
                 self._ran[node] = _Run(
                     self._read_at.get(node, {}), node.deps, node.value, node.changed_at, node.verified_at
@@ -152,7 +153,7 @@ class Reads:
 
         Database._link = link  # type: ignore[method-assign,assignment,unused-ignore]
         try:
-            with intercepted(self._around):
+            with intercept_reads(self._around):
                 yield
         finally:
             Database._link = original  # type: ignore[method-assign,assignment,unused-ignore]
@@ -163,36 +164,36 @@ class Reads:
         try:
             return read()
         finally:
-            found, db._reads = db._reads, tracked
-            tracked.update(found)
-            places = self._running.setdefault(id(tracked), {})
-            for node in found:
-                places.setdefault(node, set()).add(site)
+            reads, db._reads = db._reads, tracked
+            tracked.update(reads)
+            sites = self._running.setdefault(id(tracked), {})
+            for node in reads:
+                sites.setdefault(node, set()).add(site)
 
-    def _settle(self, node: Node) -> None:
-        """Add the sites, if any, that alone had to tell the node of the change that its last run came of."""
+    def _evaluate_run(self, node: Node) -> None:
+        """Add the sites that were the only link between the node and the change that its last run depended on."""
         run = self._ran.pop(node, None)
         if run is None or node.changed_at == run.changed_at or node.value is run.value:
             return
-        told = [
+        sites_of_changes = [
             run.read_at.get(dep, set()) for dep in run.deps if dep.changed_at > run.verified_at or dep.verified_at < 0
         ]
-        if told and told[0] and all(sites == told[0] for sites in told):
-            self._needed.add(frozenset(told[0]))
+        if sites_of_changes and sites_of_changes[0] and all(sites == sites_of_changes[0] for sites in sites_of_changes):
+            self._decisive.add(frozenset(sites_of_changes[0]))
 
-    def needed(self) -> set[Sites]:
-        """The sites that alone had to tell some derivation of a change since they were asked for."""
+    def take_decisive(self) -> set[Sites]:
+        """Return, and forget, the sites that were the only link between some derivation and a change."""
         for node in list(self._ran):
-            self._settle(node)
-        needed, self._needed = self._needed, set()
-        return needed
+            self._evaluate_run(node)
+        decisive, self._decisive = self._decisive, set()
+        return decisive
 
 
-Look = Callable[[World], Any]
+Observe = Callable[[World], Any]
 
 
-def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
-    """Return what proxies get, and what users are told: the problems of every object, and every status."""
+def observe_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
+    """Return the resources of proxies and the reports to users: the problems and the status of every object."""
     problems = {
         (check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)
     }
@@ -201,71 +202,70 @@ def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
     }
 
 
-class Occasion(NamedTuple):
-    """An edit of a mesh that has other rows, and what is seen after it. `alike` is the same of edits that are alike."""
+class Trial(NamedTuple):
+    """An edit of a mesh with given rows, and the expected observation after it. Similar edits have the same `group`."""
 
     flags: Mapping[str, str]
     before: Rows
-    alike: Any
+    group: Any
     edit: Rows
-    wanted: Any
+    expected: Any
 
 
 Change = tuple[Any, Rows]
-"""What is the same of edits that are alike, and an edit."""
+"""The group of similar edits, and an edit."""
 
 
 class Survey:
-    """Every site that was passed, and the edits that changed what is seen and of which sites alone had to tell."""
+    """Every site that was executed, and the trials for each."""
 
-    def __init__(self, look: Look = look_at_all) -> None:
+    def __init__(self, observe: Observe = observe_all) -> None:
         self.sites: set[Site] = set()
-        self.occasions: dict[Sites, list[Occasion]] = {}
-        self._look = look
+        self.trials: dict[Sites, list[Trial]] = {}
+        self._observe = observe
 
     def add(self, steps: Iterable[Step], flags: Mapping[str, str]) -> None:
-        """Live through steps of edits."""
-        self.follow(((tuple((slot, step.state[slot]) for slot in step.slots), step.rows) for step in steps), flags)
+        """Replay steps of edits."""
+        self.record(((tuple((slot, step.state[slot]) for slot in step.slots), step.rows) for step in steps), flags)
 
-    def follow(self, changes: Iterable[Change], flags: Mapping[str, str]) -> None:
-        """Live through edits, of which the first makes the mesh."""
-        reads, world = Reads(), bare(flags)
+    def record(self, changes: Iterable[Change], flags: Mapping[str, str]) -> None:
+        """Replay edits, the first of which creates the mesh."""
+        reads, world = Reads(), empty_mesh(flags)
         rows: dict[tuple[str, Any], Any] = {}
-        had: Any = None
-        with reads.recorded():
-            for alike, edit in changes:
+        previous: Any = None
+        with reads.record():
+            for group, edit in changes:
                 world.set(edit)
-                got, needed = self._look(world), reads.needed()
-                if rows and got != had:
-                    occasion = Occasion(flags, dict(rows), alike, edit, got)
-                    for sites in needed:
-                        self.occasions.setdefault(sites, []).append(occasion)
-                rows, had = {key: row for key, row in {**rows, **edit}.items() if row is not None}, got
-        assert not world.failures, world.failures  # each would count as noticed
+                observation, decisive = self._observe(world), reads.take_decisive()
+                if rows and observation != previous:
+                    trial = Trial(flags, dict(rows), group, edit, observation)
+                    for sites in decisive:
+                        self.trials.setdefault(sites, []).append(trial)
+                rows, previous = {key: row for key, row in {**rows, **edit}.items() if row is not None}, observation
+        assert not world.failures, world.failures  # a failure would count as a detection
         self.sites |= reads.sites
 
-    def count_occasions(self, site: Site) -> int:
-        return sum(len(occasions) for group, occasions in self.occasions.items() if site in group)
+    def count_trials(self, site: Site) -> int:
+        """Return the number of trials that involve a site."""
+        return sum(len(trials_) for sites_, trials_ in self.trials.items() if site in sites_)
 
-    def noticed(self, site: Site) -> bool:
-        """Whether something wrong is seen when the reads of the site leave no trace, and of those that tell the same as well."""
-        groups = sorted((group for group in self.occasions if site in group), key=len)
-        return any(
-            self._goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES)
-        )
+    def detects(self, site: Site) -> bool:
+        """Return whether some trial differs if the reads of the site, and of sites that read the same, are untracked."""
+        groups = sorted((sites for sites in self.trials if site in sites), key=len)
+        return any(self._differs(sites, trial) for sites in groups for trial in spread(self.trials[sites], MAX_TRIALS))
 
-    def _goes_wrong(self, sites: Sites, chance: Occasion) -> bool:
+    def _differs(self, sites: Sites, trial: Trial) -> bool:
         with untracked(sites):
-            world = start(chance.before, chance.flags)
-            self._look(world)
-            world.set(chance.edit)
-            return bool(self._look(world) != chance.wanted or world.failures)
+            world = start(trial.before, trial.flags)
+            self._observe(world)
+            world.set(trial.edit)
+            return bool(self._observe(world) != trial.expected or world.failures)
 
 
-def spread(items: Sequence[Occasion], count: int) -> Sequence[Occasion]:
-    """At most so many, of all that are alike some."""
-    alike: dict[Any, list[Occasion]] = {}
+def spread(items: Sequence[Trial], count: int) -> Sequence[Trial]:
+    """Return at most `count` items, taken in turn from each group of similar ones."""
+    groups: dict[Any, list[Trial]] = {}
     for item in items:
-        alike.setdefault(item.alike, []).append(item)
-    turns = itertools.zip_longest(*alike.values())
-    return [item for turn in turns for item in turn if item is not None][:count]
+        groups.setdefault(item.group, []).append(item)
+    rounds = itertools.zip_longest(*groups.values())
+    return [item for round_ in rounds for item in round_ if item is not None][:count]

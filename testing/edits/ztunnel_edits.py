@@ -1,4 +1,4 @@
-"""Slots of an ambient mesh that random edits fill, each with one of some objects or with none."""
+"""Slots of an ambient mesh for random edits. Each contains one of several objects, or none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CAPTURED = {"ambient.istio.io/redirection": "enabled"}
 
 
 def _pod(name: str, ip: str, namespace: str, spec: str, labels: str, captured: bool = False, **more: Any) -> Plain:
-    made = pod(name, ip, namespace, spec, labels, **more)
-    made["metadata"]["annotations"] = CAPTURED if captured else {}
-    return made
+    plain = pod(name, ip, namespace, spec, labels, **more)
+    plain["metadata"]["annotations"] = CAPTURED if captured else {}
+    return plain
 
 
 def _pods(number: int, namespace: str) -> tuple[Plain, ...]:
@@ -227,11 +227,11 @@ NAMES = (
     "Kubernetes/networking.istio.io/ServiceEntry/a/e/10.2.0.1",
     "Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1",
 )
-"""What a ztunnel may ask for: things that are there at times, and some that never are."""
+"""Names that a ztunnel may request. Some never exist."""
 
 
 def rows_at(slot: str, variant: int) -> dict[Any, Any]:
-    """The rows of a slot at one of its objects, or, at -1, at none."""
+    """Return the rows of a slot for one of its objects or, at -1, for none."""
     if variant >= 0:
         return dict(rows_of([SLOTS[slot][variant]]))
     return dict.fromkeys(rows_of([SLOTS[slot][0]]))

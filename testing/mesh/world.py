@@ -78,7 +78,7 @@ class World:
         self.discovery = NamespaceFilter(self.mesh)
         self.commit([("MeshConfig", "mesh", mesh), ("MeshConfig", "networks", MeshNetworks())])
         self.mesh.commit([(self.mesh.secret_access, EVERY_ACCOUNT, True)])
-        self.asks: Mapping[str, frozenset[str]] = {}
+        self.subscriptions: Mapping[str, frozenset[str]] = {}
         self._watched: dict[Any, Any] = {}
         self._named: dict[str, set[Any]] = {}
         self._followed: dict[tuple[Any, ...], Node] = {}
@@ -106,7 +106,7 @@ class World:
         """Return all that the proxy would get, by type URL and name."""
         found: dict[str, dict[str, Resource]] = {}
         plan = proxy_plan(self.mesh, node_id)
-        asked = {url: groups for url, names in self.asks.items() if (groups := plan.groups_of(url, names))}
+        asked = {url: groups for url, names in self.subscriptions.items() if (groups := plan.groups_of(url, names))}
         planned = {**plan.groups, **asked}
         self._named[node_id] = {group for groups in planned.values() for group in groups}
         for url, groups in planned.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from testing.edits.mesh_edits import draw
+from testing.edits.mesh_edits import draw_variant
 from testing.edits.mesh_slots import SLOTS
 from testing.processes.mesh_processes import RealMesh, base_state
 
@@ -14,7 +14,7 @@ PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
 
 async def edit(mesh: RealMesh, rng: random.Random) -> None:
     for slot in rng.sample(range(len(SLOTS)), rng.choice((1, 1, 1, 2, 4))):
-        await mesh.set(slot, draw(rng, slot))
+        await mesh.set(slot, draw_variant(rng, slot))
     await asyncio.sleep(rng.choice(PAUSES))
 
 

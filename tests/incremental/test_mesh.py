@@ -16,10 +16,10 @@ from pilot.config.kind import AnyKind, BaseKind
 from pilot.config.kinds import gateway_api, istio, kubernetes
 from testing.edits.mesh_edits import (
     FLAGS,
-    course,
-    draw,
-    first_wrong,
-    reached_kinds,
+    draw_variant,
+    effective_kinds,
+    first_mismatch,
+    random_scenario,
     rows_at,
     rows_of_state,
     snapshot,
@@ -49,7 +49,7 @@ def read_kinds() -> set[AnyKind]:
 
 @pytest.mark.parametrize("part", range(6))
 def test_incremental_equals_scratch(seed: int, part: int) -> None:
-    wrong = first_wrong(course(f"mesh {seed} {part}", 12, FLAGS if part % 2 else {}))
+    wrong = first_mismatch(random_scenario(f"mesh {seed} {part}", 12, FLAGS if part % 2 else {}))
     assert wrong is None, f"part {part}, after {wrong[0]}: {wrong[1]}"
 
 
@@ -57,7 +57,7 @@ def test_the_edits_reach_every_table() -> None:
     """Some edit of each kind changes what some proxy gets. The seeds are fixed, because the test is of the generator."""
     tables, reached = {slot.table for slot in SLOTS}, set[str]()
     for number in range(8):
-        reached |= reached_kinds(f"all tables {number}", FLAGS if number % 2 else {})
+        reached |= effective_kinds(f"all tables {number}", FLAGS if number % 2 else {})
         if tables - reached == UNREAD:
             break
     assert tables - reached == UNREAD
@@ -67,7 +67,7 @@ def test_the_edits_reach_every_table() -> None:
 def test_what_no_proxy_can_notice_reaches_nothing() -> None:
     """An annotation, a resource version: the rows are equal, so that nothing is even looked at."""
     choose = random.Random("noticed by nobody")
-    state = [draw(choose, slot) for slot in range(len(SLOTS))]
+    state = [draw_variant(choose, slot) for slot in range(len(SLOTS))]
     world = start(rows_of_state(state), FLAGS)
     snapshot(world)
     runs = world.mesh.runs

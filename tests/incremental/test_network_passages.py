@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pilot.lib.xds_types import CLUSTER
-from testing.edits.mesh_edits import difference, draw, rows_at, rows_of_state, snapshot, start
+from testing.edits.mesh_edits import difference, draw_variant, rows_at, rows_of_state, snapshot, start
 from testing.edits.mesh_slots import SLOTS
 from testing.mesh.world import World, proxy
 
@@ -30,14 +30,14 @@ def test_incremental_equals_scratch(seed: int) -> None:
         if "scope: GLOBAL" in str(variant)
     )
     choose = random.Random(f"passages {seed}")
-    state = [everything if slot == mesh else draw(choose, slot) for slot in range(len(SLOTS))]
+    state = [everything if slot == mesh else draw_variant(choose, slot) for slot in range(len(SLOTS))]
     world = start(rows_of_state(state), FLAGS)
     gateway = world.connect(GATEWAY)
     sent(world, gateway)
     passed: set[str] = set()
     for step in range(STEPS):
         slot = choose.choice([number for number in range(len(SLOTS)) if number != mesh])
-        old, state[slot] = state[slot], draw(choose, slot)
+        old, state[slot] = state[slot], draw_variant(choose, slot)
         world.set(dict.fromkeys(rows_at(slot, old)) | dict(rows_at(slot, state[slot])))
         scratch = start(rows_of_state(state), FLAGS)
         got, want = sent(world, gateway), sent(scratch, scratch.connect(GATEWAY))

@@ -9,7 +9,7 @@ import pytest
 from testing.edits.gateway_objects import GATEWAYS
 from testing.edits.mesh_edits import FLAGS, random_steps, snapshot, tour
 from testing.edits.mesh_slots import SLOTS
-from testing.edits.report_read_cases import TOLD_CASES
+from testing.edits.report_read_cases import REPORT_CASES
 from testing.edits.resource_read_cases import CASES, VIEWS, ReadCase
 from testing.edits.untracked_reads import Survey
 
@@ -18,8 +18,8 @@ COURSES = 8  # courses of random edits, at most
 
 def is_noticed(survey: Survey, table: str) -> bool:
     """Whether proxies get something wrong when some read of the table is untracked. The sites with the fewest occasions are tried first."""
-    sites = sorted((site for site in survey.sites if site.table == table), key=survey.count_occasions)
-    return any(survey.noticed(site) for site in sites)
+    sites = sorted((site for site in survey.sites if site.table == table), key=survey.count_trials)
+    return any(survey.detects(site) for site in sites)
 
 
 def test_an_untracked_read_of_every_table_is_noticed() -> None:
@@ -38,6 +38,6 @@ def test_an_untracked_read_of_every_table_is_noticed() -> None:
     assert unnoticed == set()
 
 
-@pytest.mark.parametrize("case", [*CASES, *TOLD_CASES], ids=lambda case: case.read.removeprefix(f"{VIEWS}/"))
+@pytest.mark.parametrize("case", [*CASES, *REPORT_CASES], ids=lambda case: case.read.removeprefix(f"{VIEWS}/"))
 def test_an_edit_needs_the_read(case: ReadCase) -> None:
-    assert set(case.tried().values()) == {True}
+    assert set(case.results().values()) == {True}

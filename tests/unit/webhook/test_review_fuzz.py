@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from testing.edits.review_fuzz import Fuzz
+from testing.edits.review_fuzz import ReviewFuzzer
 
 
 def test_bodies_that_are_nearly_reviews_are_answered(seed: int) -> None:
-    fuzz = Fuzz(random.Random(seed))
+    fuzz = ReviewFuzzer(random.Random(seed))
     for _ in range(1_000):
         body = fuzz.body()
         try:

@@ -22,7 +22,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch
-from testing.edits.random_envoy_filters import API, start
+from testing.edits.random_envoy_filters import API, start_mesh
 from testing.edits.random_envoy_filters import MESH as OBJECTS
 from testing.mesh.listeners import HCM
 from testing.mesh.objects import Plain, make, world
@@ -53,7 +53,7 @@ class FilteredMesh:
     """A mesh of three proxies with EnvoyFilters."""
 
     def __init__(self, *filters: Plain) -> None:
-        self.world, self.nodes = start()
+        self.world, self.nodes = start_mesh()
         self.world.apply_objects(*filters)
 
     def resources(self, namespace: str = "a") -> dict[str, dict[str, Any]]:

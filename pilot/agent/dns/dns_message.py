@@ -45,7 +45,7 @@ def parse_query(message: bytes) -> DnsQuestion:
     try:
         query_id, flags, questions, answers, authorities, additional = _HEADER.unpack_from(message)
         if flags & (_RESPONSE | _OPCODE) or questions != 1 or answers or authorities:
-            raise ValueError("not a query with one question")
+            raise ValueError("expected a query with one question")
         name, offset = _name(message, _HEADER.size)
         record_type, _ = struct.unpack_from(">HH", message, offset)
         end = offset + 4

@@ -93,5 +93,5 @@ def _histogram_buckets(text: str) -> list[dict[str, Any]]:
     try:
         buckets: dict[str, list[float]] = msgspec.json.decode(text, type=dict[str, list[float]])
     except msgspec.DecodeError as error:
-        raise ValueError(f"{source} is not an object of lists of numbers: {error}") from error
+        raise ValueError(f"{source} is not an object with lists of numbers: {error}") from error
     return [{"match": {"prefix": prefix}, "buckets": buckets[prefix]} for prefix in sorted(buckets)]

@@ -136,7 +136,9 @@ def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> StatusCondition:
     if action == "AUDIT":
         return _unsupported(False, f"ztunnel does not support the {action} action")
     if action == "CUSTOM":
-        return _unsupported(True, f"ztunnel does not support the {action} action: what this policy matches is denied")
+        return _unsupported(
+            True, f"ztunnel does not support the {action} action, so everything that this policy matches is denied"
+        )
     names = sorted({one.name for rule in row.spec.rules for one in request_only_fields(rule)})
     if not names:
         return StatusCondition(ZTUNNEL_ACCEPTED, True, "Accepted", "attached to ztunnel")

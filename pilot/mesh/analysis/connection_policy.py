@@ -13,8 +13,8 @@ from pilot.mesh.tables.mesh_config import root_namespace
 
 _OUTCOMES = {
     "ALLOW": "allows nothing",
-    "DENY": "denies every connection that matches the rest of it",
-    "CUSTOM": "denies every connection that matches the rest of it",
+    "DENY": "denies every connection that matches its other conditions",
+    "CUSTOM": "denies every connection that matches its other conditions",
 }
 
 
@@ -31,7 +31,7 @@ def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
         )
     for index, rule in enumerate(o.spec.rules):
         for one in request_only_fields(rule):
-            outcome = f"for workloads of ztunnels this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"
+            outcome = f"at ztunnels, this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"
             text = f"ztunnels cannot match {one.name}: {outcome}"
             yield from below(f"rules[{index}]", (warning("not-enforced", one.path, text),))
 

@@ -73,7 +73,7 @@ class Authenticators:
                 return await authenticator.identify(caller)
             except IdentityError as error:
                 reasons.append(f"{authenticator.name}: {error}")
-        raise IdentityError("; ".join(reasons) or "there is no authenticator")
+        raise IdentityError("; ".join(reasons) or "no authentication method is configured")
 
 
 async def no_authentication(_: Caller) -> Sequence[str]:

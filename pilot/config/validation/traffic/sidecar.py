@@ -168,7 +168,7 @@ def _find_covered(hosts: tuple[str, ...], namespace: str) -> Iterator[Problem]:
             yield warning("duplicate-host", f"hosts[{index}]", f"{text!r} overlaps with another host in its namespace")
         earlier.add(host)
     if "*" in hosts_by_scope.get("*", ()) and len(hosts_by_scope) > 1:
-        yield warning("duplicate-host", "hosts", "other hosts have no effect beside '*/*'")
+        yield warning("duplicate-host", "hosts", "other hosts have no effect if '*/*' is listed")
 
 
 def _validate_outbound(policy: OutboundTrafficPolicy) -> Problems:

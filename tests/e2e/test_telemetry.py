@@ -1,4 +1,4 @@
-"""A stock Envoy under Telemetries: what stands in its access logs, where its spans arrive, and which filters it takes."""
+"""A stock Envoy under Telemetry resources: access logs, spans, and CEL filters."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from testing.mesh.objects import Plain, make
 from testing.processes.process import ControlPlane, Envoy, envoy_binary, eventually, free_port
 from testing.servers.backends import Answer, Backend, ask
 from testing.servers.trace_collectors import Collector, Span, SpanServer
-from tests.unit.lib.test_cel import REFUSED, TAKEN
+from tests.unit.lib.test_cel import ACCEPTED, REJECTED
 
 LABELS = {"istio": "edge"}
 CANONICAL = "edge-0.edge"
-EVERY = "providers: [{name: text}, {name: json}]"
+TEXT_AND_JSON = "providers: [{name: text}, {name: json}]"
 
 
 def server(name: str, port: int, protocol: str) -> Plain:
-    """A server on this machine, as a service of the mesh."""
+    """Return a ServiceEntry for a local server."""
     return make(
         "ServiceEntry",
         name,
@@ -43,7 +43,7 @@ def server(name: str, port: int, protocol: str) -> Plain:
 
 
 class Edge:
-    """A gateway in front of a server, with collectors of spans and files of logs."""
+    """A gateway in front of a server, with span collectors and log files."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self.work, self.folder = work, work / "config"
@@ -67,8 +67,8 @@ class Edge:
             "errors": {"text": "%RESPONSE_CODE% %REQ(:PATH)%"},
         }
         providers: list[Plain] = [
-            {"name": name, "envoyFileAccessLog": {"path": str(self.work / f"{name}.log"), "logFormat": said}}
-            for name, said in logs.items()
+            {"name": name, "envoyFileAccessLog": {"path": str(self.work / f"{name}.log"), "logFormat": log_format}}
+            for name, log_format in logs.items()
         ]
         headers = [{"name": "x-tenant", "value": "shop"}, {"name": "x-token", "envName": "SPAN_TOKEN"}]
         providers += [
@@ -102,7 +102,7 @@ class Edge:
         (self.folder / f"{name}.next").rename(self.folder / f"{name}.yaml")
 
     def apply(self, spec: str, tracing: str = "providers: [{name: otel}]") -> str:
-        """Has the gateway this Telemetry and no other, and waits until its Envoy has it; returns a tag that its spans have."""
+        """Replace the Telemetry of the gateway, wait until it is active in its Envoy, and return a tag of its spans."""
         self._round += 1
         mark = f"round-{self._round}"
         tags = f"customTags: {{mark: {{literal: {{value: {mark}}}}}, path: {{formatter: {{value: '%REQ(:PATH)%'}}}}}}"
@@ -113,8 +113,8 @@ class Edge:
 
         def active() -> bool:
             self.envoy.check_alive()
-            found = json.loads(self.envoy.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
-            return any(f'"{mark}"' in json.dumps(one.get("active_state", {})) for one in found)
+            listeners = json.loads(self.envoy.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
+            return any(f'"{mark}"' in json.dumps(listener.get("active_state", {})) for listener in listeners)
 
         eventually(active, 30, f"{mark} in Envoy: {self.envoy.tail(5)}")
         return mark
@@ -123,92 +123,92 @@ class Edge:
         return ask(("127.0.0.1", self.port), path, host="a.test")
 
     def lines(self, name: str, count: int) -> list[str]:
-        """The lines of a log, once there are so many."""
+        """Return the lines of a log once it has at least this many."""
         urllib.request.urlopen(
             urllib.request.Request(f"http://{self.envoy.admin}/reopen_logs", method="POST"), timeout=5
         ).close()
         file = self.work / f"{name}.log"
         return eventually(
-            lambda: found if len(found := file.read_text().splitlines()) >= count else None, 15, f"lines of {name}"
+            lambda: lines if len(lines := file.read_text().splitlines()) >= count else None, 15, f"lines of {name}"
         )
 
-    def spans(self, mark: str, of: Callable[[], list[Span]]) -> list[Span]:
-        """The spans of some requests, as they arrive where they go to."""
+    def spans(self, mark: str, collected: Callable[[], list[Span]]) -> list[Span]:
+        """Send some requests and return their spans from a collector."""
         for _ in range(6):
             assert self.ask("/traced").status == 200
-        return eventually(lambda: [s for s in of() if s.tags.get("mark") == mark], 20, f"spans of {mark}")
+        return eventually(lambda: [s for s in collected() if s.tags.get("mark") == mark], 20, f"spans of {mark}")
 
     def stop(self) -> None:
         self.envoy.stop()
         self.plane.stop()
-        for stand_in in (self.backend, self.http, self.collector):
-            stand_in.stop()
+        for server in (self.backend, self.http, self.collector):
+            server.stop()
 
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    found = Edge(tmp_path_factory.mktemp("edge"))
+    env = Edge(tmp_path_factory.mktemp("edge"))
     try:
-        found.apply("")
-        eventually(lambda: found.ask("/").status == 200, 20, "the gateway answers")
-        yield found
-        assert found.envoy.rejected() == {}, found.envoy.tail()
+        env.apply("")
+        eventually(lambda: env.ask("/").status == 200, 20, "the gateway answers")
+        yield env
+        assert env.envoy.rejected() == {}, env.envoy.tail()
     finally:
-        found.stop()
+        env.stop()
 
 
-def test_requests_stand_in_the_logs_as_their_providers_say(edge: Edge) -> None:
-    only = "filter: {expression: 'response.code >= 400 && request.url_path.startsWith(\"/te\")'}"
-    edge.apply(f"accessLogging: [{{{EVERY}}}, {{providers: [{{name: errors}}], {only}}}]")
+def test_access_logs_of_providers(edge: Edge) -> None:
+    error_filter = "filter: {expression: 'response.code >= 400 && request.url_path.startsWith(\"/te\")'}"
+    edge.apply(f"accessLogging: [{{{TEXT_AND_JSON}}}, {{providers: [{{name: errors}}], {error_filter}}}]")
     for path in ("/one", "/tea", "/two"):
         edge.ask(path)
     assert edge.lines("text", 3)[-3:] == ["GET /one 200", "GET /tea 418", "GET /two 200"]
     assert json.loads(edge.lines("json", 3)[-1]) == {"code": 200, "of": {"path": "/two"}}
     assert edge.lines("errors", 1) == ["418 /tea"]
-    edge.apply(f"accessLogging: [{{{EVERY}}}, {{disabled: true, providers: [{{name: text}}]}}]")
-    before = len(edge.lines("text", 3))
+    edge.apply(f"accessLogging: [{{{TEXT_AND_JSON}}}, {{disabled: true, providers: [{{name: text}}]}}]")
+    count = len(edge.lines("text", 3))
     edge.ask("/three")
     assert "/three" in edge.lines("json", 4)[-1]
-    assert len(edge.lines("text", before)) == before
+    assert len(edge.lines("text", count)) == count
 
 
-def test_spans_arrive_at_zipkin_with_headers_and_tags(edge: Edge) -> None:
+def test_zipkin_spans_have_headers_and_tags(edge: Edge) -> None:
     mark = edge.apply("", "providers: [{name: zipkin}], randomSamplingPercentage: 100")
-    found = edge.spans(mark, lambda: edge.http.spans)
-    assert {s.tags["path"] for s in found} == {"/traced"}
-    assert found[0].tags["istio.namespace"] == "edge"
+    spans = edge.spans(mark, lambda: edge.http.spans)
+    assert {s.tags["path"] for s in spans} == {"/traced"}
+    assert spans[0].tags["istio.namespace"] == "edge"
     assert (edge.http.headers["x-tenant"], edge.http.headers["x-token"]) == ("shop", "open sesame")
     assert edge.backend.requests[-1].headers["x-b3-sampled"] == "1"
 
 
-def test_no_request_is_sampled_at_no_percent(edge: Edge) -> None:
+def test_zero_sampling(edge: Edge) -> None:
     edge.apply("", "providers: [{name: zipkin}], randomSamplingPercentage: 0")
     edge.ask("/untraced")
     assert edge.backend.requests[-1].headers["x-b3-sampled"] == "0"
 
 
-def test_spans_arrive_at_datadogs_agent_under_the_name_of_the_node(edge: Edge) -> None:
+def test_datadog_spans_have_the_node_name(edge: Edge) -> None:
     mark = edge.apply("", "providers: [{name: datadog}], randomSamplingPercentage: 100, enableIstioTags: false")
-    found = edge.spans(mark, lambda: edge.http.spans)
-    assert {s.service for s in found} == {CANONICAL}
-    assert not any(tag.startswith("istio.") for s in found for tag in s.tags)
+    spans = edge.spans(mark, lambda: edge.http.spans)
+    assert {s.service for s in spans} == {CANONICAL}
+    assert not any(tag.startswith("istio.") for s in spans for tag in s.tags)
 
 
-def test_spans_arrive_at_opentelemetrys_collector(edge: Edge) -> None:
+def test_opentelemetry_spans(edge: Edge) -> None:
     mark = edge.apply("", "providers: [{name: otel}], randomSamplingPercentage: 100")
-    found = edge.spans(mark, lambda: edge.collector.spans)
-    assert {s.service for s in found} == {CANONICAL}
-    assert {s.tags["path"] for s in found} == {"/traced"}
+    spans = edge.spans(mark, lambda: edge.collector.spans)
+    assert {s.service for s in spans} == {CANONICAL}
+    assert {s.tags["path"] for s in spans} == {"/traced"}
 
 
-def test_spans_that_are_not_propagated_leave_no_trace_in_the_request(edge: Edge) -> None:
+def test_disabled_context_propagation(edge: Edge) -> None:
     edge.apply("", "providers: [{name: zipkin}], randomSamplingPercentage: 100, disableContextPropagation: true")
     edge.ask("/quiet")
     assert "x-b3-traceid" not in edge.backend.requests[-1].headers
 
 
-def is_taken(*expressions: str) -> bool:
-    """Whether Envoy takes a listener that logs by these expressions."""
+def is_accepted(*expressions: str) -> bool:
+    """Return whether Envoy accepts a listener whose access logs have these filters."""
     api = "type.googleapis.com/envoy.extensions.access_loggers"
     logs = [
         {
@@ -244,7 +244,7 @@ def is_taken(*expressions: str) -> bool:
     )
 
 
-def test_envoy_takes_and_refuses_the_filters_that_we_do(seed: int) -> None:
-    assert is_taken(*TAKEN)
-    for expression in random.Random(seed).sample(REFUSED, 3):
-        assert not is_taken(expression), expression
+def test_cel_validation_agrees_with_envoy(seed: int) -> None:
+    assert is_accepted(*ACCEPTED)
+    for expression in random.Random(seed).sample(REJECTED, 3):
+        assert not is_accepted(expression), expression

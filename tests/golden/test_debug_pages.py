@@ -1,4 +1,4 @@
-"""Every debug page over every golden mesh, as a browser would fetch it."""
+"""Requests to every debug page for every golden mesh."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pilot.debug.application import application
 from pilot.debug.pages import sections
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_server import FakeConnection, sources, with_health
-from tests.golden.test_golden import CASES, connect
+from tests.golden.test_resources import CASES, connect
 
 SETTINGS = DebugSettings(unsafe_admin=True, profiles=False)
-PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
+PAGES = [page for pages in sections(SETTINGS).values() for page in pages]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-async def test_every_page_answers(case: pathlib.Path) -> None:
+async def test_all_pages_respond(case: pathlib.Path) -> None:
     world, node_ids = connect(case)
     resources = {node_id: world.resources(node_id) for node_id in node_ids}
     proxies = {node_id: world.mesh.proxies.peek(node_id) for node_id in node_ids}
@@ -28,14 +28,14 @@ async def test_every_page_answers(case: pathlib.Path) -> None:
         for node_id, proxy in proxies.items()
         if proxy is not None
     ]
-    shown = await with_health(sources(world.mesh, *connections, settings=SETTINGS))
-    async with TestClient(TestServer(application(shown))) as client:
+    debug_sources = await with_health(sources(world.mesh, *connections, settings=SETTINGS))
+    async with TestClient(TestServer(application(debug_sources))) as client:
         for page in PAGES:
             of_proxy = page.of_proxy or page.path == "/debug/force_disconnect"
             for connection in connections if of_proxy else connections[:1]:
                 query = {"proxyID": connection.id} if of_proxy else {}
                 if page.path == "/debug/explain":
-                    query["resource"] = next(name for have in resources[connection.proxy_key].values() for name in have)
+                    query["resource"] = next(name for rows in resources[connection.proxy_key].values() for name in rows)
                 async with client.get(page.path, params=query) as response:
                     body = await response.read()
                     assert response.status == 200, (page.path, connection.id, body)

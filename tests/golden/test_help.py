@@ -1,6 +1,6 @@
-"""The help of every command of pilotctl: its options, their defaults, and what is said of them.
+"""Help texts of all pilotctl commands.
 
-`pilotctl.txt` is what it is to be; `pytest tests/golden --rewrite` writes it again.
+`pilotctl.txt` is the golden file; `pytest tests/golden --rewrite` regenerates it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GOLDEN = pathlib.Path(__file__).with_name("pilotctl.txt")
 
 
 def helps(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yields the help of a command and of those below it."""
+    """Yield the help of a command and its subcommands."""
     yield f"$ {context.command_path} --help\n{command.get_help(context)}\n"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -26,9 +26,9 @@ def helps(command: click.Command, context: click.Context) -> Iterator[str]:
             yield from helps(inner, click.Context(inner, context, name))
 
 
-def test_every_command_says_what_it_does(pytestconfig: pytest.Config) -> None:
+def test_help_equals_the_golden_file(pytestconfig: pytest.Config) -> None:
     context = click.Context(pilotctl, info_name="pilotctl", terminal_width=120, **pilotctl.context_settings)
-    found = "\n".join(helps(pilotctl, context))
+    text = "\n".join(helps(pilotctl, context))
     if pytestconfig.getoption("rewrite"):
-        GOLDEN.write_text(found, encoding="utf-8")
-    assert found == GOLDEN.read_text(encoding="utf-8")
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")

@@ -85,7 +85,7 @@ NAMES = [(group, name) for group, cases in CASES.items() for name in cases]
 
 
 @functools.cache
-def config_of(values: str) -> InjectorConfig:
+def injector_config(values: str) -> InjectorConfig:
     return decode_config(*config_texts(**json.loads(values)))
 
 
@@ -93,25 +93,25 @@ def config_of(values: str) -> InjectorConfig:
 def parsed_templates() -> Iterator[None]:
     """Free the parsed templates of all cases, more than 100 MB, when the last test of this module has run."""
     yield
-    config_of.cache_clear()
+    injector_config.cache_clear()
 
 
-def mesh_of(case: Case) -> Any:
+def mesh_config(case: Case) -> Any:
     mesh, problems = decode_mesh_config([case.mesh])
     assert mesh is not None, problems
     return mesh
 
 
 def inject_by_webhook(case: Case, pod: Plain) -> Any:
-    """Return the pod with the webhook's patch, or the reason of its refusal."""
+    """Return the pod with the webhook's patch applied, or the reason for its rejection."""
     context = InjectionContext(
-        lambda: mesh_of(case),
+        lambda: mesh_config(case),
         lambda cluster, node: case.native,
         revision=case.revision,
         compliance_policy=case.compliance,
     )
     injector = Injector(context)
-    injector.config = config_of(json.dumps(case.values))
+    injector.config = injector_config(json.dumps(case.values))
     try:
         answer = injector.answer(decode_review(json.dumps(review(pod)).encode()), "/inject")
     except InjectionError as error:
@@ -127,7 +127,7 @@ def by_webhook(group: str, name: str) -> Any:
 
 def by_command(case: Case) -> Any:
     injector = FileInjector(
-        config_of(json.dumps(case.values)), mesh_of(case), case.revision, case.native, case.compliance
+        injector_config(json.dumps(case.values)), mesh_config(case), case.revision, case.native, case.compliance
     )
     try:
         return inject_document(case.pod(), injector, lambda text: None)
@@ -165,11 +165,11 @@ def _named(items: Any) -> bool:
 
 
 SKIPPED_BY_WEBHOOK = ["undecided-where-disabled", "illegal-policy", "never-selector", "never-before-always"]
-"""Cases of `labels` that the webhook's policy or selectors exclude. kube-inject injects every file it is given, as istioctl's does."""
+"""Cases of `labels` that the webhook's policy or selectors exclude. kube-inject injects every file, as istioctl does."""
 
 
 @pytest.mark.parametrize(("group", "name"), NAMES, ids=["/".join(pair) for pair in NAMES])
-def test_webhook_and_command_agree_and_a_second_injection_changes_nothing(group: str, name: str) -> None:
+def test_webhook_and_command_agree_and_injection_is_idempotent(group: str, name: str) -> None:
     case = CASES[group][name]
     pod = by_webhook(group, name)
     if group == "labels" and name in SKIPPED_BY_WEBHOOK:
@@ -178,13 +178,13 @@ def test_webhook_and_command_agree_and_a_second_injection_changes_nothing(group:
     else:
         assert pod == without_empty(by_command(case))
     if "refused" not in pod:
-        once = inject_by_webhook(case, case.pod())
-        twice = inject_by_webhook(case, once)
-        assert sorted(map(str, changes(without_empty(once), without_empty(twice)))) == []
+        first = inject_by_webhook(case, case.pod())
+        second = inject_by_webhook(case, first)
+        assert sorted(map(str, changes(without_empty(first), without_empty(second)))) == []
 
 
 @pytest.mark.parametrize("group", CASES)
-def test_results_are_as_recorded(group: str, pytestconfig: pytest.Config) -> None:
+def test_pods_equal_the_golden_files(group: str, pytestconfig: pytest.Config) -> None:
     pods = {name: by_webhook(group, name) for name in CASES[group]}
     plain = pods.pop("plain")
     texts = {HERE / "expected" / f"{group}.yaml": _dump({name: _record(plain, pod) for name, pod in pods.items()})}
@@ -220,12 +220,12 @@ def _dump(value: Any) -> str:
     return yaml.dump(value, Dumper=_WithoutAliases, sort_keys=True, width=150, allow_unicode=True)
 
 
-def test_there_are_many_cases_and_nothing_else_is_recorded() -> None:
+def test_golden_files_match_the_cases() -> None:
     assert len(NAMES) >= 90
     assert {path.stem for path in (HERE / "expected").iterdir()} == {*CASES, "plain-pod"}
 
 
-READ = {
+METADATA_READ = {
     "sidecar.istio.io/": (
         "interceptionMode",
         "proxyCPU",
@@ -274,6 +274,8 @@ READ = {
 }
 
 
-def test_every_annotation_and_label_that_is_read_has_a_case() -> None:
+def test_every_annotation_and_label_has_a_case() -> None:
     covered = {key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)}
-    assert [prefix + name for prefix, names in READ.items() for name in names if prefix + name not in covered] == []
+    assert [
+        prefix + name for prefix, names in METADATA_READ.items() for name in names if prefix + name not in covered
+    ] == []

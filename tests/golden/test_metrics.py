@@ -1,7 +1,6 @@
-"""The metrics that dashboards and alerts read: each by its name, type, labels and the bounds of its buckets, as /metrics shows one series of it,
-and how many series there can be of the labels whose values others choose.
+"""Names, types, labels, buckets and series limits of all metrics.
 
-`metrics.txt` is what they are to be; `pytest tests/golden --rewrite` writes it again. A line that changes breaks somebody's dashboard.
+`metrics.txt` is the golden file; `pytest tests/golden --rewrite` regenerates it. A changed line breaks dashboards and alerts.
 """
 
 from __future__ import annotations
@@ -18,34 +17,34 @@ from pilot.lib.metrics import Metrics
 GOLDEN = pathlib.Path(__file__).with_name("metrics.txt")
 
 
-def shown() -> list[str]:
-    """A line for each metric of the catalogue, from the text that a scrape would get."""
+def metric_lines() -> list[str]:
+    """Return a line for each metric of the catalogue, taken from the exposition."""
     metrics = Metrics(BuildInfo("1", "2", "3"))
     for declared in CATALOGUE.values():
         metrics._at(declared.name, *(f"the {label}" for label in declared.labels))
     families = {family.name: family for family in text_string_to_metric_families(metrics.exposition().decode())}
-    found = []
+    result = []
     for declared in CATALOGUE.values():
         family = families.get(declared.name) or families[declared.name.removesuffix("_total")]
         labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
         bounds = dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
         names = dict.fromkeys(sample.name for sample in family.samples)
-        chosen = [f"{declared.limit} of", *declared.foreign] if declared.foreign else []
-        found.append(
+        limits = [f"{declared.limit} of", *declared.foreign] if declared.foreign else []
+        result.append(
             " ".join(
                 [
                     family.type,
                     *names,
                     *(f"{{{label}}}" for label in labels),
                     *(["at", *bounds] if bounds else []),
-                    *chosen,
+                    *limits,
                 ]
             )
         )
-    return sorted(found)
+    return sorted(result)
 
 
-def test_every_metric_is_as_dashboards_know_it(pytestconfig: pytest.Config) -> None:
+def test_metrics_equal_the_golden_file(pytestconfig: pytest.Config) -> None:
     if pytestconfig.getoption("rewrite"):
-        GOLDEN.write_text("".join(f"{line}\n" for line in shown()))
-    assert shown() == GOLDEN.read_text().splitlines()
+        GOLDEN.write_text("".join(f"{line}\n" for line in metric_lines()))
+    assert metric_lines() == GOLDEN.read_text().splitlines()

@@ -110,7 +110,7 @@ def _on_one_line(value: Any) -> str | None:
 
 
 def _is_block_text(text: str) -> bool:
-    """Whether a string is written as lines: it has a newline, and nothing that a block of lines cannot have."""
+    """Return whether a string is written as a block: it has a newline, and only content that a block can have."""
     lines = text.removesuffix("\n").split("\n")
     is_regular = all(line.isprintable() and line == line.rstrip() for line in lines)
     return "\n" in text and is_regular and lines[0] == lines[0].lstrip() and all((lines[0], lines[-1]))

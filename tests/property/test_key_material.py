@@ -1,4 +1,4 @@
-"""Whatever is in a Secret, looking at it says what is wrong and raises nothing."""
+"""Validation of mutated key material reports flaws and never raises."""
 
 from __future__ import annotations
 
@@ -16,38 +16,36 @@ CA = Authority()
 ISSUED = (CA.issue("one"), CA.issue("strict", must_staple=True), CA.issue("rsa", rsa_key()))
 
 
-def changed(choose: random.Random, content: bytes) -> bytes:
-    """Some bytes are others, are gone or came."""
-    made = bytearray(content)
-    for _ in range(choose.choice((1, 1, 2, 5))):
-        at = choose.randrange(len(made))
-        match choose.randrange(4):
+def mutate(rng: random.Random, content: bytes) -> bytes:
+    """Return the content with some bytes changed, removed or added."""
+    result = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        index = rng.randrange(len(result))
+        match rng.randrange(4):
             case 0:
-                made[at] = choose.randrange(256)
+                result[index] = rng.randrange(256)
             case 1:
-                made[at] ^= 1 << choose.randrange(8)
+                result[index] ^= 1 << rng.randrange(8)
             case 2:
-                made[at:at] = choose.randbytes(choose.randrange(1, 5))
+                result[index:index] = rng.randbytes(rng.randrange(1, 5))
             case _:
-                del made[at : at + choose.randrange(1, 6)]
-    return bytes(made) or b"x"
+                del result[index : index + rng.randrange(1, 6)]
+    return bytes(result) or b"x"
 
 
-def changed_inside(choose: random.Random, pem: bytes) -> bytes:
-    """The same of what PEM encodes; now and then of the PEM itself."""
-    if choose.random() < 0.1:
-        return changed(choose, pem)
+def mutate_pem(rng: random.Random, pem: bytes) -> bytes:
+    """Return a PEM with its payload mutated, or occasionally its text."""
+    if rng.random() < 0.1:
+        return mutate(rng, pem)
     first, *lines, last = pem.splitlines()
-    return b"\n".join(
-        [first, base64.encodebytes(changed(choose, base64.b64decode(b"".join(lines)))).strip(), last, b""]
-    )
+    return b"\n".join([first, base64.encodebytes(mutate(rng, base64.b64decode(b"".join(lines)))).strip(), last, b""])
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_changed_material_is_a_flaw_at_worst(seed: int, part: int) -> None:
-    choose, flaws = random.Random(f"key material {seed} {part}"), set[str]()
+def test_mutated_material_never_raises(seed: int, part: int) -> None:
+    rng, flaws = random.Random(f"key material {seed} {part}"), set[str]()
     for _ in range(40):
-        issued = choose.choice(ISSUED)
+        issued = rng.choice(ISSUED)
         chain, key = issued.chain, issued.private_key
         data = {
             "tls.crt": chain,
@@ -56,17 +54,15 @@ def test_changed_material_is_a_flaw_at_worst(seed: int, part: int) -> None:
             "ca.crt": CA.pem,
             "ca.crl": CA.crl(issued),
         }
-        for name in choose.sample(sorted(data), choose.randint(1, 2)):
-            data[name] = (
-                changed(choose, data[name]) if name == "tls.ocsp-staple" else changed_inside(choose, data[name])
-            )
+        for name in rng.sample(sorted(data), rng.randint(1, 2)):
+            data[name] = mutate(rng, data[name]) if name == "tls.ocsp-staple" else mutate_pem(rng, data[name])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the library, about certificates that it will refuse one day
-            for found in (find_key_pair(data), find_roots(data)):
-                flaw = found if isinstance(found, Flaw) else find_flaw(found)
+            warnings.simplefilter("ignore")  # deprecation warnings of the library about malformed certificates
+            for material in (find_key_pair(data), find_roots(data)):
+                flaw = material if isinstance(material, Flaw) else find_flaw(material)
                 if flaw is not None:
                     flaws.add(flaw.path)
-                elif isinstance(found, KeyPair):
-                    find_staple_flaw(found)
+                elif isinstance(material, KeyPair):
+                    find_staple_flaw(material)
             find_authority_flaw(data["ca.crt"].decode("latin-1"))
     assert len(flaws) > 2

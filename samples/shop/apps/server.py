@@ -13,13 +13,13 @@ STARS = {"v1": None, "v2": 5}
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    served = 0
+    request_count = 0
 
     def do_GET(self) -> None:
-        Handler.served += 1
+        Handler.request_count += 1
         if NAME == "catalog" and self.path.endswith("/slow"):
             time.sleep(3)
-        if NAME == "catalog" and Handler.served % 2:
+        if NAME == "catalog" and Handler.request_count % 2:
             self.respond(503, {"error": "simulated failure of the catalog"})
         else:
             self.respond(200, self.body())

@@ -1,4 +1,4 @@
-"""The template language: whitespace, control flow, variables, and errors with their place."""
+"""The template language: whitespace, control flow, variables and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def render(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("a {{- 3 -}} b", "a3b"),
         ("a {{ 3 }} b", "a 3 b"),
@@ -37,12 +37,12 @@ def render(text: str) -> str:
         ('{{"a" | printf "%s-%s" "b"}}', "b-a"),
     ],
 )
-def test_language(text: str, wanted: str) -> None:
-    assert render(text) == wanted
+def test_language(text: str, expected: str) -> None:
+    assert render(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("a\n  {{ foo }}", 'template: t:2: function "foo" not defined'),
         ("{{$x}}", 'template: t:1: undefined variable "$x"'),
@@ -91,13 +91,13 @@ def test_language(text: str, wanted: str) -> None:
         ("{{upper 3}}", 'template: t:1:8: executing "t" at <3>: expected string; found 3'),
     ],
 )
-def test_errors_say_where(text: str, wanted: str) -> None:
+def test_error_messages(text: str, expected: str) -> None:
     with pytest.raises(TemplateError) as error:
         render(text)
-    assert str(error.value) == wanted
+    assert str(error.value) == expected
 
 
-def test_a_function_says_how_many_arguments_it_takes() -> None:
+def test_function_arguments() -> None:
     counts = {
         parameters: [takes(parameters, print).wrong_count(count) for count in range(4)]
         for parameters in ("", "int", "int string", "...any", "int ...any")
@@ -118,14 +118,14 @@ def test_a_function_says_how_many_arguments_it_takes() -> None:
     assert not takes("any", print).lazy
 
 
-def test_a_template_calls_those_of_further_texts_and_says_in_which_an_error_is() -> None:
-    made = parse("main", 'a{{ template "part" . }}{{ include "part" 2 | printf "%s!" }}', SPRIG)
-    made.add("parts", '{{ define "part" }}[{{ . }}]{{ end }}{{ define "wrong" }}\n{{ .x.y }}{{ end }}')
-    assert made.names == ["main", "part", "parts", "wrong"]
-    assert made.execute(1) == "a[1][2]!"
-    assert made.execute(3, "part") == "[3]"
-    made.add("part", "<{{ . }}>")
-    assert made.execute(1) == "a<1><2>!"
+def test_associated_templates() -> None:
+    template = parse("main", 'a{{ template "part" . }}{{ include "part" 2 | printf "%s!" }}', SPRIG)
+    template.add("parts", '{{ define "part" }}[{{ . }}]{{ end }}{{ define "wrong" }}\n{{ .x.y }}{{ end }}')
+    assert template.names == ["main", "part", "parts", "wrong"]
+    assert template.execute(1) == "a[1][2]!"
+    assert template.execute(3, "part") == "[3]"
+    template.add("part", "<{{ . }}>")
+    assert template.execute(1) == "a<1><2>!"
     for name, data, error in (
         (
             "wrong",
@@ -134,14 +134,16 @@ def test_a_template_calls_those_of_further_texts_and_says_in_which_an_error_is()
         ),
         ("other", 1, 'template: other: no template "other" associated with template "main"'),
     ):
-        with pytest.raises(TemplateError) as found:
-            made.execute(data, name)
-        assert str(found.value) == error
-    with pytest.raises(TemplateError) as found:
+        with pytest.raises(TemplateError) as caught:
+            template.execute(data, name)
+        assert str(caught.value) == error
+    with pytest.raises(TemplateError) as caught:
         parse("t", '{{ include "none" . }}', SPRIG).execute(1)
-    assert str(found.value).endswith('error calling include: template: no template "none" associated with template "t"')
+    assert str(caught.value).endswith(
+        'error calling include: template: no template "none" associated with template "t"'
+    )
 
 
-def test_a_text_that_is_nested_too_deeply_is_refused() -> None:
+def test_excessive_nesting_is_rejected() -> None:
     with pytest.raises(TemplateError, match=r"^template: t: nested too deeply$"):
         render("{{ if .x }}" * 5_000)

@@ -1,4 +1,4 @@
-"""Keys, certificates and passwords that templates make."""
+"""Template functions for keys, certificates and passwords."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from gotemplate import TemplateError, parse
 from gotemplate.functions import SPRIG, secrets
 
-OF_AUTHORITY, OF_SIGNER = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+AUTHORITY_KEY, SIGNER_KEY = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
 KEYS: dict[str, Any] = {
-    "ca": secrets._key_text(OF_AUTHORITY),
-    "signer": secrets._key_text(OF_SIGNER),
+    "ca": secrets._key_text(AUTHORITY_KEY),
+    "signer": secrets._key_text(SIGNER_KEY),
     "ips": ["10.0.0.1", "::1"],
     "names": ["a.example", "b.example"],
 }
@@ -36,23 +36,23 @@ def render(text: str) -> str:
 
 
 def certificate(text: str) -> x509.Certificate:
-    """The certificate of a pair, whose key it must be of."""
+    """Return the certificate of a pair after checking that it belongs to the key."""
     cert, key = render(f"{{{{ $c := {text} }}}}{{{{ $c.Cert }}}}|{{{{ $c.Key }}}}").split("|")
-    found = x509.load_pem_x509_certificate(cert.encode())
-    assert found.public_key() == serialization.load_pem_private_key(key.encode(), None).public_key()
-    return found
+    loaded = x509.load_pem_x509_certificate(cert.encode())
+    assert loaded.public_key() == serialization.load_pem_private_key(key.encode(), None).public_key()
+    return loaded
 
 
-def described(found: x509.Certificate) -> dict[str, Any]:
-    extensions = found.extensions
+def certificate_fields(cert: x509.Certificate) -> dict[str, Any]:
+    extensions = cert.extensions
     usage = extensions.get_extension_for_class(x509.KeyUsage)
     constraints = extensions.get_extension_for_class(x509.BasicConstraints)
     purposes = extensions.get_extension_for_class(x509.ExtendedKeyUsage)
     names = [e for e in extensions if isinstance(e.value, x509.SubjectAlternativeName)]
     return {
-        "subject": found.subject.rfc4514_string(),
-        "issuer": found.issuer.rfc4514_string(),
-        "days": (found.not_valid_after_utc - found.not_valid_before_utc).days,
+        "subject": cert.subject.rfc4514_string(),
+        "issuer": cert.issuer.rfc4514_string(),
+        "days": (cert.not_valid_after_utc - cert.not_valid_before_utc).days,
         "usages": [name for name in USAGES if getattr(usage.value, name)],
         "authority": (constraints.value.ca, constraints.value.path_length),
         "purposes": [purpose._name for purpose in purposes.value],
@@ -61,76 +61,77 @@ def described(found: x509.Certificate) -> dict[str, Any]:
     }
 
 
-OF_A_SERVER = {
+SERVER_FIELDS = {
     "usages": ["digital_signature", "key_encipherment"],
     "authority": (False, None),
     "purposes": ["serverAuth", "clientAuth"],
 }
-OF_AN_AUTHORITY = {
-    **OF_A_SERVER,
+AUTHORITY_FIELDS = {
+    **SERVER_FIELDS,
     "usages": ["digital_signature", "key_encipherment", "key_cert_sign"],
     "authority": (True, None),
 }
-NAMED = {"critical": [True, True, False, False], "names": ["10.0.0.1", "::1", "a.example", "b.example"]}
-NAMELESS = {"critical": [True, True, False], "names": []}
+WITH_NAMES = {"critical": [True, True, False, False], "names": ["10.0.0.1", "::1", "a.example", "b.example"]}
+WITHOUT_NAMES = {"critical": [True, True, False], "names": []}
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
-        ('genCA "ca" 7', {"subject": "CN=ca", "issuer": "CN=ca", "days": 7, **OF_AN_AUTHORITY, **NAMELESS}),
-        ('genCAWithKey "ca" 7 .ca', {"subject": "CN=ca", "issuer": "CN=ca", "days": 7, **OF_AN_AUTHORITY, **NAMELESS}),
+        ('genCA "ca" 7', {"subject": "CN=ca", "issuer": "CN=ca", "days": 7, **AUTHORITY_FIELDS, **WITHOUT_NAMES}),
+        (
+            'genCAWithKey "ca" 7 .ca',
+            {"subject": "CN=ca", "issuer": "CN=ca", "days": 7, **AUTHORITY_FIELDS, **WITHOUT_NAMES},
+        ),
         (
             'genSelfSignedCert "own" .ips .names 8',
-            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **OF_A_SERVER, **NAMED},
+            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **SERVER_FIELDS, **WITH_NAMES},
         ),
         (
             'genSelfSignedCertWithKey "own" .ips .names 8 .ca',
-            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **OF_A_SERVER, **NAMED},
+            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **SERVER_FIELDS, **WITH_NAMES},
         ),
         (
             'genSelfSignedCert "own" nil nil 8',
-            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **OF_A_SERVER, **NAMELESS},
+            {"subject": "CN=own", "issuer": "CN=own", "days": 8, **SERVER_FIELDS, **WITHOUT_NAMES},
         ),
         (
             'genSignedCert "one" .ips .names 9 (genCAWithKey "ca" 7 .ca)',
-            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **OF_A_SERVER, **NAMED},
+            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **SERVER_FIELDS, **WITH_NAMES},
         ),
         (
             'genSignedCertWithKey "one" .ips .names 9 (genCAWithKey "ca" 7 .ca) .signer',
-            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **OF_A_SERVER, **NAMED},
+            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **SERVER_FIELDS, **WITH_NAMES},
         ),
         (
             'genSignedCertWithKey "one" nil nil 9 (genCAWithKey "ca" 7 .signer) .ca',
-            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **OF_A_SERVER, **NAMELESS},
+            {"subject": "CN=one", "issuer": "CN=ca", "days": 9, **SERVER_FIELDS, **WITHOUT_NAMES},
         ),
     ],
 )
-def test_certificates_say_what_was_asked_for(
-    text: str, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificate_fields(text: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         secrets, "_new_key", {"": ec.generate_private_key(ec.SECP256R1())}.__getitem__
     )  # an RSA key takes long
-    found = certificate(text)
-    assert described(found) == wanted
-    assert abs(datetime.datetime.now(datetime.UTC) - found.not_valid_before_utc) < datetime.timedelta(minutes=5)
+    cert = certificate(text)
+    assert certificate_fields(cert) == expected
+    assert abs(datetime.datetime.now(datetime.UTC) - cert.not_valid_before_utc) < datetime.timedelta(minutes=5)
 
 
 @pytest.mark.parametrize(("key", "signer"), [("ca", "signer"), ("signer", "ca")])
-def test_a_certificate_is_signed_by_the_authority_s_key(key: str, signer: str) -> None:
+def test_certificate_is_signed_by_the_authority_key(key: str, signer: str) -> None:
     pair = f'$a := genCAWithKey "ca" 7 .{signer} }}}}{{{{ $c := genSignedCertWithKey "one" nil nil 9 $a .{key} '
-    one, authority = render(f"{{{{ {pair} }}}}{{{{ $c.Cert }}}}|{{{{ $a.Cert }}}}").split("|")
+    leaf, authority = render(f"{{{{ {pair} }}}}{{{{ $c.Cert }}}}|{{{{ $a.Cert }}}}").split("|")
     load = x509.load_pem_x509_certificate
-    load(one.encode()).verify_directly_issued_by(load(authority.encode()))
+    load(leaf.encode()).verify_directly_issued_by(load(authority.encode()))
 
 
-def test_an_authority_of_a_certificate_and_a_key_signs_as_if_it_had_been_made_here() -> None:
-    built = "buildCustomCert (b64enc $a.Cert) (b64enc $a.Key)"
-    found = render(
-        f'{{{{ $a := genCAWithKey "ca" 7 .ca }}}}{{{{ $b := {built} }}}}{{{{ eq $a.Cert $b.Cert }}}} {{{{ eq $a.Key $b.Key }}}}'
+def test_build_custom_cert() -> None:
+    call = "buildCustomCert (b64enc $a.Cert) (b64enc $a.Key)"
+    output = render(
+        f'{{{{ $a := genCAWithKey "ca" 7 .ca }}}}{{{{ $b := {call} }}}}{{{{ eq $a.Cert $b.Cert }}}} {{{{ eq $a.Key $b.Key }}}}'
     )
-    assert found == "true true"
+    assert output == "true true"
     assert render('{{ toJson (genCAWithKey "ca" 7 .ca) | fromJson | keys | sortAlpha }}') == "[Cert Key]"
 
 
@@ -150,26 +151,26 @@ def test_an_authority_of_a_certificate_and_a_key_signs_as_if_it_had_been_made_he
         ),
     ],
 )
-def test_what_is_no_certificate_or_key_is_told(text: str, message: str) -> None:
+def test_invalid_certificates_and_keys(text: str, message: str) -> None:
     with pytest.raises(TemplateError) as error:
         render(f"{{{{ {text} }}}}")
     assert message in str(error.value)
 
 
-def test_rsa_keys_have_4096_bits_alone_and_2048_in_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
+def test_key_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
 
     def generate(exponent: int, bits: int) -> Any:
-        asked.append((exponent, bits))
-        return OF_AUTHORITY
+        calls.append((exponent, bits))
+        return AUTHORITY_KEY
 
     monkeypatch.setattr(rsa, "generate_private_key", generate)
-    monkeypatch.setattr(dsa, "generate_private_key", lambda bits: asked.append((0, bits)) or OF_AUTHORITY)
+    monkeypatch.setattr(dsa, "generate_private_key", lambda bits: calls.append((0, bits)) or AUTHORITY_KEY)
     assert render('{{ genPrivateKey "rsa" }}{{ genPrivateKey "dsa" }}{{ (genCA "a" 1).Key }}') == 3 * KEYS["ca"]
-    assert asked == [(65537, 4096), (0, 2048), (65537, 2048)]
+    assert calls == [(65537, 4096), (0, 2048), (65537, 2048)]
 
 
-def test_text_is_encrypted_with_the_first_32_bytes_of_the_password() -> None:
+def test_encryption_uses_32_bytes_of_the_password() -> None:
     password = "0123456789" * 4
     again = f'range list "{password[:32]}" "{password[:33]}" }}}}{{{{ decryptAES . $e }}}},{{{{ end'
     assert render(f'{{{{ $e := encryptAES "{password}" "the text" }}}}{{{{ {again} }}}}') == "the text,the text,"

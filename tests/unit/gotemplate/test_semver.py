@@ -1,4 +1,7 @@
-"""Which versions semverCompare takes, by the rules of Masterminds' constraints: https://github.com/Masterminds/semver#checking-version-constraints."""
+"""Version constraints of semverCompare.
+
+See https://github.com/Masterminds/semver#checking-version-constraints for the rules.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 
 from gotemplate.functions.semver import parse_version, satisfies
 
-INSIDE: dict[str, tuple[str, str]] = {  # what a constraint takes, and what it does not
+CONSTRAINTS: dict[str, tuple[str, str]] = {  # matching and other versions by constraint
     "1.2.3": ("1.2.3", "1.2.4 1.2.2 1.2.3-beta"),
     "=1.2.3": ("1.2.3", "1.2.4"),
     "1.2": ("1.2.0 1.2.9", "1.3.0 1.1.9"),
@@ -61,31 +64,31 @@ INSIDE: dict[str, tuple[str, str]] = {  # what a constraint takes, and what it d
 }
 
 
-@pytest.mark.parametrize("constraint", INSIDE)
-def test_what_a_constraint_takes(constraint: str) -> None:
-    taken, refused = (versions.split() for versions in INSIDE[constraint])
-    assert [version for version in (*taken, *refused) if satisfies(constraint, parse_version(version))] == taken
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_constraints(constraint: str) -> None:
+    matching, others = (versions.split() for versions in CONSTRAINTS[constraint])
+    assert [version for version in (*matching, *others) if satisfies(constraint, parse_version(version))] == matching
 
 
-def test_versions_are_ordered_by_numbers_and_then_by_their_prerelease() -> None:
-    ordered = (
+def test_version_order() -> None:
+    ascending = (
         "0.9.0 1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0 1.0.1"
     )
-    versions = [parse_version(text) for text in ordered.split()]
-    for one, other in itertools.combinations(versions, 2):
-        assert (one < other, other < one, one == other) == (True, False, False), (one, other)
+    versions = [parse_version(text) for text in ascending.split()]
+    for lower, higher in itertools.combinations(versions, 2):
+        assert (lower < higher, higher < lower, lower == higher) == (True, False, False), (lower, higher)
     assert parse_version("1.0.0+a") == parse_version("v1")
     assert hash(parse_version("1.0.0+a")) == hash(parse_version("v1"))
     assert parse_version("1.0.0") != "1.0.0"
 
 
 @pytest.mark.parametrize("constraint", ["", "x1", ">>1", "1.2.3.4", ">=1 || ", "1 2x"])
-def test_a_constraint_that_is_none(constraint: str) -> None:
+def test_invalid_constraints(constraint: str) -> None:
     with pytest.raises(ValueError, match="improper constraint: "):
         satisfies(constraint, parse_version("1.0.0"))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1.2.3.4", "1..2", "1.2.3-", "-1"])
-def test_a_version_that_is_none(text: str) -> None:
+def test_invalid_versions(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid Semantic Version"):
         parse_version(text)

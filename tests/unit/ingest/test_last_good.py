@@ -18,7 +18,7 @@ from pilot.ingest import shape
 from pilot.ingest.last_good import LastGood
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import ConfigFolder, service
-from tests.property.test_shape import fitting
+from tests.property.test_shape import random_value
 
 RULE = """apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -151,7 +151,7 @@ def test_objects_of_every_kind_round_trip(kind: AnyKind, seed: int, tmp_path: pa
     key: Any = RegistryKey("c", "ns", "n") if kind.per_cluster else ObjectKey("ns", "n")
     for index in range(30):
         spec = msgspec.convert(
-            fitting(mi.type_info(kind.struct), rng, 0), kind.struct, str_keys=True, dec_hook=shape.decode_extension
+            random_value(mi.type_info(kind.struct), rng, 0), kind.struct, str_keys=True, dec_hook=shape.decode_extension
         )
         row = Object(kind.id, "ns", "n", spec, {"a": "b"}, {"istio.io/x": "y"}, "2026-01-01T00:00:00Z")
         LastGood(str(tmp_path), "files", CATALOGUE).keep(f"{index}.yaml", {(kind.table_name, key): row})

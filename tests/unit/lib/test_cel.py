@@ -1,4 +1,4 @@
-"""Which filters Envoy takes: each row was given to Envoy 1.40, and the end-to-end tests ask it again."""
+"""CEL expressions that Envoy accepts and rejects. The end-to-end tests check the lists against Envoy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pilot.lib.cel import find_fault
 
-TAKEN = [
+ACCEPTED = [
     "response.code >= 400 || request.url_path.startsWith('/breaking')",
     "request.headers['x'] == \"a\"",
     "has(request.auth.principal) && !(connection.mtls)",
@@ -25,7 +25,7 @@ TAKEN = [
     "(" * 20 + "a" + ")" * 20,
     "a" + " || a" * 300,
 ]
-REFUSED = [
+REJECTED = [
     "",
     "1 +",
     "a b",
@@ -63,19 +63,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("expression", TAKEN, ids=lambda e: e[:40])
-def test_what_envoy_takes(expression: str) -> None:
+@pytest.mark.parametrize("expression", ACCEPTED, ids=lambda e: e[:40])
+def test_accepted_expressions(expression: str) -> None:
     assert find_fault(expression) == ""
 
 
-@pytest.mark.parametrize("expression", REFUSED, ids=lambda e: e[:40])
-def test_what_envoy_refuses(expression: str) -> None:
+@pytest.mark.parametrize("expression", REJECTED, ids=lambda e: e[:40])
+def test_rejected_expressions(expression: str) -> None:
     assert find_fault(expression) != ""
-
-
-def test_a_fault_says_where_it_is() -> None:
-    assert find_fault("response.code >= 400 and true") == "position 21: unexpected 'and'"
-    assert find_fault("a.startsWith('b'") == "position 16: unexpected end of the expression, expected ','"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +79,8 @@ def test_a_fault_says_where_it_is() -> None:
         ("", "position 0: unexpected end of the expression, expected a name"),
         ("1 +", "position 3: unexpected end of the expression, expected a name"),
         ("a b", "position 2: unexpected 'b'"),
+        ("response.code >= 400 and true", "position 21: unexpected 'and'"),
+        ("a.startsWith('b'", "position 16: unexpected end of the expression, expected ','"),
         ("(a", "position 2: unexpected end of the expression, expected ')'"),
         ("a)", "position 1: unexpected ')'"),
         ("a ? b", "position 5: unexpected end of the expression, expected ':'"),
@@ -117,7 +114,7 @@ def test_a_fault_says_where_it_is() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_wrong_is_told(expression: str, fault: str) -> None:
+def test_fault_messages(expression: str, fault: str) -> None:
     assert find_fault(expression) == fault
 
 
@@ -143,7 +140,7 @@ def test_what_is_wrong_is_told(expression: str, fault: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_at_the_edge_is_taken(expression: str) -> None:
+def test_boundary_expressions_are_accepted(expression: str) -> None:
     assert find_fault(expression) == ""
 
 
@@ -179,7 +176,7 @@ def test_what_is_at_the_edge_is_taken(expression: str) -> None:
         ("(@ && b && c && d && e && f && g && h)", 7),
     ],
 )
-def test_how_often_an_expression_may_stand_in_its_like(form: str, times: int) -> None:
+def test_nesting_limits(form: str, times: int) -> None:
     expressions = ["a"]
     for _ in range(times + 1):
         expressions.append(form.replace("@", expressions[-1]))

@@ -27,14 +27,14 @@ from pilot.lib.duration import Duration, format_duration, parse_duration
         ("0.3333333333333333333h", 1_199_999_999_999),
     ],
 )
-def test_parses_what_go_parses(text: str, nanoseconds: int) -> None:
+def test_parse_duration(text: str, nanoseconds: int) -> None:
     assert parse_duration(text) == nanoseconds
 
 
 @pytest.mark.parametrize(
     "text", ["", "5", "s", "1d", "1 s", "1s ", "5 seconds", "--1s", "1s-2s", "1,5s", ".s", "1e3s", "٣s", "3000000h"]
 )
-def test_refuses_what_go_refuses(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
 
@@ -43,17 +43,17 @@ def test_refuses_what_go_refuses(text: str) -> None:
     ("text", "seconds"),
     [("1500ms", "1.5s"), ("1h", "3600s"), ("-100ms", "-0.1s"), ("7ns", "0.000000007s"), ("0s", "0s")],
 )
-def test_writes_seconds_as_protobuf_does(text: str, seconds: str) -> None:
+def test_str_is_in_protobuf_format(text: str, seconds: str) -> None:
     assert str(parse_duration(text)) == seconds
 
 
 @pytest.mark.parametrize("text", ["0s", "100ms", "1500us", "7ns", "1s", "1.5s", "45s", "1m", "1h30m", "2h5s", "-10s"])
-def test_writes_what_people_write(text: str) -> None:
+def test_format_duration(text: str) -> None:
     assert format_duration(parse_duration(text)) == text
 
 
 @given(st.integers(min_value=-(2**62), max_value=2**62))
-def test_what_is_written_is_read_back(nanoseconds: int) -> None:
+def test_formatted_durations_round_trip(nanoseconds: int) -> None:
     assert parse_duration(format_duration(Duration(nanoseconds))) == nanoseconds
     assert parse_duration(str(Duration(nanoseconds))) == nanoseconds
 

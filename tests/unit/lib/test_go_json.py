@@ -1,4 +1,4 @@
-"""JSON as Go writes it."""
+"""JSON in the format of Go's encoding/json."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pilot.lib.go_json import encode
         (100, "100"),
     ],
 )
-def test_values_are_written_as_go_writes_them(value: Any, text: str) -> None:
+def test_encoded_values(value: Any, text: str) -> None:
     assert encode(value) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_json_has_not_is_refused(value: float) -> None:
+def test_nan_and_infinity_are_rejected(value: float) -> None:
     with pytest.raises(ValueError, match="JSON"):
         encode(value)

@@ -1,4 +1,4 @@
-"""Host names: wildcards, what covers what, which is closest, full names."""
+"""Host names: wildcards, specificity and full names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pilot.lib.hosts import bracketed, full_name, is_wildcard, matches, most_spe
         ("a-x.foo.com", "*-x.foo.com", True),
     ],
 )
-def test_subset(host: str, other: str, expected: bool) -> None:
+def test_subset_of(host: str, other: str, expected: bool) -> None:
     assert subset_of(host, other) is expected
 
 
@@ -38,7 +38,7 @@ def test_subset(host: str, other: str, expected: bool) -> None:
         ("*", "*.com", True),
     ],
 )
-def test_overlap(host: str, other: str, expected: bool) -> None:
+def test_matches(host: str, other: str, expected: bool) -> None:
     assert matches(host, other) is expected
     assert matches(other, host) is expected
 
@@ -49,18 +49,18 @@ HOSTS = st.sampled_from(
 
 
 @given(HOSTS, HOSTS)
-def test_equal_sets_are_equal_names(host: str, other: str) -> None:
+def test_mutual_subsets_are_equal(host: str, other: str) -> None:
     assert (subset_of(host, other) and subset_of(other, host)) is (host == other)
 
 
 @given(HOSTS, st.lists(HOSTS))
-def test_most_specific_is_the_first_of_what_covers(host: str, candidates: list[str]) -> None:
+def test_most_specific_covering_host(host: str, candidates: list[str]) -> None:
     covering = [c for c in candidates if c == host or (is_wildcard(c) and subset_of(host, c))]
     exact = [c for c in covering if c == host]
     assert most_specific(host, candidates) == min(exact or covering, key=specificity, default=None)
 
 
-def test_exact_names_before_wildcards_longer_before_shorter() -> None:
+def test_specificity_order() -> None:
     hosts = ["*", "b.com", "*.com", "long.b.com", "a.com", "*.b.com"]
     assert sorted(hosts, key=specificity) == ["long.b.com", "a.com", "b.com", "*.b.com", "*.com", "*"]
 
@@ -80,7 +80,7 @@ def test_full_names(host: str, expected: str) -> None:
     assert full_name(host, "prod", "cluster.local") == expected
 
 
-def test_addresses_in_authorities() -> None:
+def test_ipv6_addresses_are_bracketed() -> None:
     assert bracketed("fd00::1") == "[fd00::1]"
     assert with_port("fd00::1", 80) == "[fd00::1]:80"
     assert with_port("foo.com", 80) == "foo.com:80"

@@ -1,4 +1,4 @@
-"""Where a workload runs and what it is called, by its labels."""
+"""Locality, topology and canonical names from labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OLD_REGION, OLD_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-doma
         ({REGION: "", OLD_REGION: "o", ZONE: "", OLD_ZONE: "p"}, "o/p/"),
     ],
 )
-def test_the_locality_of_a_node(labels: dict[str, str], locality: str) -> None:
+def test_node_locality(labels: dict[str, str], locality: str) -> None:
     assert node_locality(labels) == locality
 
 
@@ -46,11 +46,11 @@ def test_the_locality_of_a_node(labels: dict[str, str], locality: str) -> None:
         ({"topology.istio.io/locality": "r", "istio-locality": "o"}, "r"),
     ],
 )
-def test_a_label_says_another_locality_than_the_node_s(labels: dict[str, str], locality: str) -> None:
+def test_locality_label(labels: dict[str, str], locality: str) -> None:
     assert locality_label(labels) == locality
 
 
-def test_the_parts_of_a_locality() -> None:
+def test_split_locality() -> None:
     assert [split_locality(text) for text in ("", "r", "r/z", "r/z/s", "r//s", "r/z/s/t")] == [
         ("", "", ""),
         ("r", "", ""),
@@ -61,19 +61,19 @@ def test_the_parts_of_a_locality() -> None:
     ]
 
 
-def test_where_a_workload_runs_is_told_as_labels() -> None:
-    where = {
+def test_topology_labels() -> None:
+    topology = {
         REGION: "r",
         ZONE: "z",
         "topology.istio.io/cluster": "c",
         "kubernetes.io/hostname": "node",
         "topology.istio.io/network": "net",
     }
-    assert with_topology({"app": "a"}, "c", "r/z", "node", "net") == {"app": "a", **where}
-    own = {"topology.istio.io/network": "mine", REGION: "theirs"}
-    assert with_topology(own, "c", "r/z", "node", "net") == {**where, "topology.istio.io/network": "mine"}
-    assert with_topology(own, "", "", "", "") == own
-    assert own == {"topology.istio.io/network": "mine", REGION: "theirs"}
+    assert with_topology({"app": "a"}, "c", "r/z", "node", "net") == {"app": "a", **topology}
+    labels = {"topology.istio.io/network": "mine", REGION: "theirs"}
+    assert with_topology(labels, "c", "r/z", "node", "net") == {**topology, "topology.istio.io/network": "mine"}
+    assert with_topology(labels, "", "", "", "") == labels
+    assert labels == {"topology.istio.io/network": "mine", REGION: "theirs"}
 
 
 @pytest.mark.parametrize(
@@ -87,15 +87,15 @@ def test_where_a_workload_runs_is_told_as_labels() -> None:
         ({"app": ""}, ("", "latest")),
     ],
 )
-def test_the_canonical_name_and_revision(labels: dict[str, str], expected: tuple[str, str]) -> None:
+def test_canonical_service(labels: dict[str, str], expected: tuple[str, str]) -> None:
     assert canonical_service(labels, "web") == expected
 
 
-def test_who_takes_hbone() -> None:
-    tunnel, redirected = {"networking.istio.io/tunnel": "none,http"}, {"ambient.istio.io/redirection": "enabled"}
+def test_accepts_hbone() -> None:
+    tunnel, captured = {"networking.istio.io/tunnel": "none,http"}, {"ambient.istio.io/redirection": "enabled"}
     assert [
         accepts_hbone(tunnel, {}),
-        accepts_hbone({}, redirected),
+        accepts_hbone({}, captured),
         accepts_hbone({}, {}),
         accepts_hbone({"networking.istio.io/tunnel": "https"}, {}),
     ] == [
@@ -107,6 +107,6 @@ def test_who_takes_hbone() -> None:
     assert accepts_hbone({}, {"ambient.istio.io/redirection": "disabled"}) is False
 
 
-def test_labels_of_some_keys() -> None:
+def test_cut_selects_labels_by_key() -> None:
     assert cut({"a": "1", "b": "", "c": "3"}, ("a", "b", "d")) == {("a", "1"), ("b", "")}
     assert cut({"a": "1"}, ()) == frozenset()

@@ -1,4 +1,4 @@
-"""Logs as Istio writes them."""
+"""Logs in Istio's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines(path: pathlib.Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_lines(tmp_path: pathlib.Path) -> None:
+def test_text_format(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope("default").info("started on %d", 1)
     log.scope("ads").warning("slow")
@@ -27,7 +27,7 @@ def test_lines(tmp_path: pathlib.Path) -> None:
     assert second.split("\t")[1:] == ["warn", "ads", "slow"]
 
 
-def test_fields_stand_at_the_end_of_a_line_and_cannot_look_like_another(tmp_path: pathlib.Path) -> None:
+def test_fields_follow_the_message_and_are_escaped(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope("ads").info("pushed", extra=log.fields(event=3, what="a\nb\tc"))
     (line,) = lines(tmp_path / "log")
@@ -36,7 +36,7 @@ def test_fields_stand_at_the_end_of_a_line_and_cannot_look_like_another(tmp_path
     assert line.split("\t")[5].startswith("what=a\\nb")
 
 
-def test_fields_are_keys_of_their_own_type_in_json(tmp_path: pathlib.Path) -> None:
+def test_json_fields_keep_their_type(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", True, [str(tmp_path / "log")])
     log.scope("ads").info(
         "pushed", extra=log.fields(event=3, forced=True, msg="another", name="x" * 5000, path=pathlib.Path("/a"))
@@ -47,14 +47,14 @@ def test_fields_are_keys_of_their_own_type_in_json(tmp_path: pathlib.Path) -> No
     assert len(record["name"]) < 1100
 
 
-def test_json(tmp_path: pathlib.Path) -> None:
+def test_json_format(tmp_path: pathlib.Path) -> None:
     log.configure("default:debug", True, [str(tmp_path / "log")])
     log.scope("ads").error('bad "quote"')
     record = json.loads(lines(tmp_path / "log")[0])
     assert (record["level"], record["scope"], record["msg"]) == ("error", "ads", 'bad "quote"')
 
 
-def test_a_trace_follows_its_line(tmp_path: pathlib.Path) -> None:
+def test_traceback_follows_its_line(tmp_path: pathlib.Path) -> None:
     log.configure("info", False, [str(tmp_path / "log")])
     try:
         raise ZeroDivisionError("reason")
@@ -64,7 +64,7 @@ def test_a_trace_follows_its_line(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "shown"),
+    ("levels", "expected"),
     [
         ("default:info", ["ads info", "config info"]),
         ("default:info,ads:debug", ["ads debug", "ads info", "config info"]),
@@ -74,23 +74,23 @@ def test_a_trace_follows_its_line(tmp_path: pathlib.Path) -> None:
         ("warn", []),
     ],
 )
-def test_levels_by_scope(levels: str, shown: list[str], tmp_path: pathlib.Path) -> None:
+def test_levels_by_scope(levels: str, expected: list[str], tmp_path: pathlib.Path) -> None:
     log.configure(levels, False, [str(tmp_path / "log")])
     for name in ("ads", "config"):
         log.scope(name).debug("x")
         log.scope(name).info("x")
-    assert [" ".join(line.split("\t")[2:0:-1]) for line in lines(tmp_path / "log")] == shown
+    assert [" ".join(line.split("\t")[2:0:-1]) for line in lines(tmp_path / "log")] == expected
 
 
 @pytest.mark.parametrize(
     ("levels", "target"), [("default:loud", "stdout"), ("loud", "stdout"), ("info", "/nowhere/at/all")]
 )
-def test_what_makes_no_sense(levels: str, target: str) -> None:
+def test_invalid_configuration(levels: str, target: str) -> None:
     with pytest.raises(ValueError, match=r"log"):
         log.configure(levels, False, [target])
 
 
-def test_values_and_messages_are_cut_where_they_are_long(tmp_path: pathlib.Path) -> None:
+def test_long_values_and_messages_are_cut(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     scope = log.scope("default")
     scope.info("%s", "a" * 1000)
@@ -107,14 +107,14 @@ def test_values_and_messages_are_cut_where_they_are_long(tmp_path: pathlib.Path)
     ]
 
 
-def test_a_line_that_comes_again_and_again_is_left_out_by_every_target(tmp_path: pathlib.Path) -> None:
+def test_repeated_lines_are_suppressed_for_every_target(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / name) for name in ("one", "two")])
     for _ in range(log_repeats.MAX_REPEATS + 3):
         log.scope("ads").info("the same")
     assert [len(lines(tmp_path / name)) for name in ("one", "two")] == [log_repeats.MAX_REPEATS] * 2
 
 
-def test_logs_of_the_product_are_no_others(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_do_not_propagate(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope("ads").info("here")
     assert log.scope("default").propagate is False

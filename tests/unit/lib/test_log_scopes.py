@@ -1,4 +1,4 @@
-"""Scopes of the log that change while the process runs."""
+"""Changing log scopes at runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilot.lib.log_scopes import find_scope, scopes, set_log_callers, set_output
 
 
 @pytest.fixture(autouse=True)
-def scopes_as_before(logging_as_before: None) -> Iterator[None]:
+def restored_scopes(logging_configuration: None) -> Iterator[None]:
     before = {state.name: (log.scope(state.name).level, log.scope(state.name).filters[:]) for state in scopes()}
     yield
     for state in scopes():
@@ -33,7 +33,7 @@ def levels(*names: str) -> list[str]:
     return [state.output_level for name in names if (state := find_scope(name)) is not None]
 
 
-def test_scopes_are_listed_by_name_with_the_level_that_counts() -> None:
+def test_scopes_are_listed_with_effective_levels() -> None:
     log.configure("default:warn,ads:debug", False, ["stdout"])
     log.scope("config")
     names = [state.name for state in scopes()]
@@ -42,13 +42,13 @@ def test_scopes_are_listed_by_name_with_the_level_that_counts() -> None:
     assert all(state.stack_trace_level == "none" and not state.log_callers for state in scopes())
 
 
-def test_a_scope_that_nobody_has_is_not_made_by_asking() -> None:
+def test_lookup_does_not_create_a_scope() -> None:
     assert find_scope("no-such-scope") is None
     assert "no-such-scope" not in [state.name for state in scopes()]
 
 
 @pytest.mark.parametrize("level", list(log.LEVELS))
-def test_every_level_can_be_set_and_takes_effect_at_once(level: str, tmp_path: pathlib.Path) -> None:
+def test_level_change_takes_effect_immediately(level: str, tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     set_output_level("ads", level)
     assert levels("ads") == [level]
@@ -57,7 +57,7 @@ def test_every_level_can_be_set_and_takes_effect_at_once(level: str, tmp_path: p
     assert len(text(tmp_path / "log").splitlines()) == len(log.LEVELS) - 1 - list(log.LEVELS).index(level)
 
 
-def test_the_level_of_the_default_scope_changes_no_other(tmp_path: pathlib.Path) -> None:
+def test_default_scope_level_changes_no_other_scope(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope("ads")
     set_output_level("default", "debug")
@@ -67,17 +67,17 @@ def test_the_level_of_the_default_scope_changes_no_other(tmp_path: pathlib.Path)
     assert [line.split("\t")[-1] for line in text(tmp_path / "log").splitlines()] == ["shown"]
 
 
-def test_stacks_are_written_from_their_level_on(tmp_path: pathlib.Path) -> None:
+def test_stack_traces_from_a_level(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     set_stack_trace_level("ads", "error")
     log.scope("ads").warning("without")
-    assert "test_stacks" not in text(tmp_path / "log")
+    assert "test_stack_traces" not in text(tmp_path / "log")
     log.scope("ads").error("with")
     log.scope("config").error("of another scope")
     lines = text(tmp_path / "log").splitlines()
     stack = [line for line in lines if line.startswith("  ")]
     assert lines.index(stack[0]) == 2
-    assert "test_stacks_are_written_from_their_level_on" in stack[-2]
+    assert "test_stack_traces_from_a_level" in stack[-2]
     assert 'log.scope("ads").error("with")' in stack[-1]
     set_stack_trace_level("ads", "none")
     log.scope("ads").error("again without")
@@ -85,7 +85,7 @@ def test_stacks_are_written_from_their_level_on(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_callers_are_written_where_a_scope_is_to_have_them(as_json: bool, tmp_path: pathlib.Path) -> None:
+def test_log_callers(as_json: bool, tmp_path: pathlib.Path) -> None:
     log.configure("default:info", as_json, [str(tmp_path / "log")])
     log.scope("ads").info("before")
     set_log_callers("ads", True)

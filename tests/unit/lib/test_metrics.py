@@ -1,4 +1,4 @@
-"""What /metrics says: istiod's names, Go's numbers, a series with its first observation."""
+"""Exposition of metrics with istiod's names and Go's number format."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def lines(metrics: Metrics, prefix: str = "") -> list[str]:
     return [line for line in metrics.exposition().decode().splitlines() if line.startswith(prefix)]
 
 
-def test_numbers_are_written_as_go_writes_them() -> None:
-    written = {
+def test_float_format() -> None:
+    expected = {
         0: "0",
         1: "1",
         90: "90",
@@ -42,23 +42,23 @@ def test_numbers_are_written_as_go_writes_them() -> None:
         float("-inf"): "-Inf",
         float("nan"): "NaN",
     }
-    assert {value: format_float(value) for value in written} == written
+    assert {value: format_float(value) for value in expected} == expected
 
 
-def test_what_is_always_there(metrics: Metrics) -> None:
+def test_build_and_uptime_metrics(metrics: Metrics) -> None:
     assert lines(metrics, "pilot_info") == ['pilot_info{version="1.2.3-abc-Clean"} 1']
     assert lines(metrics, "istio_build") == ['istio_build{component="pilot",tag="1.2.3"} 1']
     assert lines(metrics, "istiod_uptime_seconds") == ["istiod_uptime_seconds 21"]
 
 
-def test_a_series_appears_with_its_first_observation(metrics: Metrics) -> None:
+def test_series_appears_with_its_first_observation(metrics: Metrics) -> None:
     assert not lines(metrics, "pilot_xds")
     assert not lines(metrics, "# TYPE pilot_xds")
     metrics.internal_error()
     assert lines(metrics, "pilot_total") == ["pilot_total_xds_internal_errors 1"]
 
 
-def test_counters_get_no_suffix(metrics: Metrics) -> None:
+def test_counter_and_histogram_exposition(metrics: Metrics) -> None:
     metrics.sent(CDS, 20_000, 0.2, 0.05)
     metrics.sent(CDS, 2_000_000, 0.02, 0.005)
     metrics.send_failed(CDS)
@@ -92,7 +92,7 @@ def test_histograms(metrics: Metrics) -> None:
     ]
 
 
-def test_connected_proxies_go_to_zero_and_stay(metrics: Metrics) -> None:
+def test_connected_proxies_stay_at_zero(metrics: Metrics) -> None:
     metrics.connected("1.30.0")
     metrics.connected("1.30.0")
     metrics.connected("")
@@ -112,7 +112,7 @@ def test_rejections(metrics: Metrics) -> None:
     assert 'pilot_total_xds_rejects{type="type.googleapis.com/x.Unknown"} 1' in lines(metrics)
 
 
-def test_labels_are_escaped_and_in_order(metrics: Metrics) -> None:
+def test_labels_are_escaped_and_sorted(metrics: Metrics) -> None:
     metrics.rejected_config("gateway", 'ns/a"b\\c\nd')
     metrics.config_event("VirtualService", "add", 3)
     assert lines(metrics, "pilot_total_rejected") == [
@@ -121,7 +121,7 @@ def test_labels_are_escaped_and_in_order(metrics: Metrics) -> None:
     assert lines(metrics, "pilot_k8s_cfg") == ['pilot_k8s_cfg_events{event="add",type="VirtualService"} 3']
 
 
-def test_the_rest_of_the_observer(metrics: Metrics) -> None:
+def test_other_observations(metrics: Metrics) -> None:
     metrics.received(500)
     metrics.received(200)
     metrics.dequeued(0.05, {"config": 2, "endpoint": 1})
@@ -134,7 +134,7 @@ def test_the_rest_of_the_observer(metrics: Metrics) -> None:
     metrics.expired_nonce(CDS)
     metrics.write_timed_out()
     metrics.derivation_failed("outbound_cluster")
-    found = lines(metrics)
+    exposed = lines(metrics)
     for line in (
         "pilot_xds_recv_max 500",
         'pilot_push_triggers{type="config"} 2',
@@ -152,10 +152,10 @@ def test_the_rest_of_the_observer(metrics: Metrics) -> None:
         "pilot_xds_write_timeout 1",
         'pilot_derivation_failures{derivation="outbound_cluster"} 1',
     ):
-        assert line in found
+        assert line in exposed
 
 
-def test_it_is_a_valid_exposition_with_the_process_in_it(metrics: Metrics) -> None:
+def test_exposition_is_valid_and_has_process_metrics(metrics: Metrics) -> None:
     metrics.sent(CDS, 20_000, 0.2, 0.05)
     families = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
     assert {
@@ -167,14 +167,14 @@ def test_it_is_a_valid_exposition_with_the_process_in_it(metrics: Metrics) -> No
     } <= families
 
 
-def test_the_catalogue_is_sound() -> None:
+def test_catalogue_is_consistent() -> None:
     for declared in CATALOGUE.values():
         assert list(declared.labels) == sorted(declared.labels), declared.name
         assert bool(declared.buckets) == (declared.kind == "histogram"), declared.name
 
 
 @pytest.mark.slow
-def test_what_clients_say_makes_a_bounded_number_of_series(metrics: Metrics) -> None:
+def test_client_values_create_a_bounded_number_of_series(metrics: Metrics) -> None:
     for number in range(1000):
         metrics.connected(f"version {number}")
         metrics.sent(f"type.googleapis.com/invented.{number}", 1, 1, 1)
@@ -192,7 +192,7 @@ def test_what_clients_say_makes_a_bounded_number_of_series(metrics: Metrics) -> 
     assert versions[0] == 'pilot_xds{version="other"} 900'
 
 
-def test_who_is_counted_together_is_counted_off_together(metrics: Metrics) -> None:
+def test_folded_series_are_decremented(metrics: Metrics) -> None:
     for number in range(200):
         metrics.connected(str(number))
     for number in range(200):
@@ -206,25 +206,25 @@ def test_long_labels_are_cut(metrics: Metrics) -> None:
     assert lines(metrics, "pilot_xds{") == [f'pilot_xds{{version="{"x" * 200}"}} 2']
 
 
-def test_beyond_the_limit_only_what_others_chose_is_folded(metrics: Metrics) -> None:
+def test_only_foreign_labels_are_folded_beyond_the_limit(metrics: Metrics) -> None:
     limit = CATALOGUE["pilot_total_rejected_configs"].limit
     for number in range(limit):
         metrics.rejected_config("gateway", f"shop/{number}")
     for kind in ("gateway", "sidecar", "sidecar"):
         metrics.rejected_config(kind, "shop/one-more")
-    found = lines(metrics, "pilot_total_rejected_configs{")
-    assert len(found) == limit + 2
-    assert 'pilot_total_rejected_configs{name="other",type="gateway"} 1' in found
-    assert 'pilot_total_rejected_configs{name="other",type="sidecar"} 2' in found
+    series = lines(metrics, "pilot_total_rejected_configs{")
+    assert len(series) == limit + 2
+    assert 'pilot_total_rejected_configs{name="other",type="gateway"} 1' in series
+    assert 'pilot_total_rejected_configs{name="other",type="sidecar"} 2' in series
 
 
-def test_what_is_ours_alone_is_never_folded(metrics: Metrics) -> None:
+def test_internal_labels_are_never_folded(metrics: Metrics) -> None:
     for number in range(1200):
         metrics.derivation_failed(f"derivation_{number}")
     assert len(lines(metrics, "pilot_derivation_failures{")) == 1200
 
 
-def test_queues_are_counted_only_where_that_is_asked_for(metrics: Metrics) -> None:
+def test_queue_metrics_are_opt_in(metrics: Metrics) -> None:
     metrics.dequeued(0.2, {})
     assert not lines(metrics, "pilot_worker_queue")
     metrics.count_queues({"pushes": lambda: 7})
@@ -235,7 +235,7 @@ def test_queues_are_counted_only_where_that_is_asked_for(metrics: Metrics) -> No
     assert 'pilot_worker_queue_duration_bucket{queueID="pushes",le="3"} 1' in lines(metrics)
 
 
-def test_reads_of_the_cache_are_counted_as_they_are_when_metrics_are_read(metrics: Metrics) -> None:
+def test_cache_metrics_are_read_at_exposition(metrics: Metrics) -> None:
     reads = (3, 0)
     metrics.count_cache(lambda: 5, lambda: 9, lambda: reads)
     assert lines(metrics, "xds_cache_reads") == ['xds_cache_reads{type="hit"} 3']
@@ -245,7 +245,7 @@ def test_reads_of_the_cache_are_counted_as_they_are_when_metrics_are_read(metric
     assert lines(metrics, "xds_cache_dependent") == ["xds_cache_dependent_config_size 9"]
 
 
-def test_a_response_is_counted_by_its_type_size_and_times(metrics: Metrics) -> None:
+def test_response_metrics(metrics: Metrics) -> None:
     metrics.sent(CDS, 500, 0.25, 0.125)
     metrics.sent(CDS, 20_000, 2, 1)
     assert (metrics.responses, metrics.response_bytes) == (2, 20_500)
@@ -261,7 +261,7 @@ def test_a_response_is_counted_by_its_type_size_and_times(metrics: Metrics) -> N
     assert expected - set(lines(metrics)) == set()
 
 
-def test_the_last_series_below_a_limit_is_its_own(metrics: Metrics) -> None:
+def test_last_series_below_the_limit_is_not_folded(metrics: Metrics) -> None:
     for number in range(CATALOGUE["pilot_xds"].limit):
         metrics.connected(f"v{number}")
     metrics.connected("v1")
@@ -271,7 +271,7 @@ def test_the_last_series_below_a_limit_is_its_own(metrics: Metrics) -> None:
     assert lines(metrics, "pilot_xds{")[0] == 'pilot_xds{version="other"} 1'
 
 
-def test_clusters_and_what_is_odd_are_set_and_not_added_up(metrics: Metrics) -> None:
+def test_cluster_and_health_gauges(metrics: Metrics) -> None:
     for local, remote in ((1, 3), (1, 2)):
         metrics.clusters(local, remote)
     metrics.health("pilot_no_ip", 4)
@@ -283,7 +283,7 @@ def test_clusters_and_what_is_odd_are_set_and_not_added_up(metrics: Metrics) -> 
     assert lines(metrics, "pilot_no_ip") == ["pilot_no_ip 2"]
 
 
-@pytest.mark.parametrize("what", ["go_goroutines", "go_memstats_sys_bytes", "process_cpu_seconds_total"])
-def test_numbers_of_the_process_are_there(metrics: Metrics, what: str) -> None:
-    (line,) = lines(metrics, f"{what} ")
+@pytest.mark.parametrize("name", ["go_goroutines", "go_memstats_sys_bytes", "process_cpu_seconds_total"])
+def test_process_metrics(metrics: Metrics, name: str) -> None:
+    (line,) = lines(metrics, f"{name} ")
     assert float(line.split()[1]) > 0

@@ -1,4 +1,4 @@
-"""A log that nobody reads stops nobody who writes it, and no line of it can be forged."""
+"""Asynchronous log output: drops instead of blocking, escaping and truncation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pilot.lib import log
 from pilot.lib.metrics import Metrics
 from pilot.lib.outlet import Outlet, open_target
 
-LINE = "x" * 999  # and a line's end
-MISSING = re.compile(r"dropped (\d+) log lines: the log was not read fast enough")
+LINE = "x" * 999  # 1000 bytes with the newline
+DROPPED = re.compile(r"dropped (\d+) log lines: the log was not read fast enough")
 PIPE = 1 << 16  # bytes that a pipe takes without a reader
 
 
@@ -33,39 +33,39 @@ def record(text: str) -> logging.LogRecord:
     return logging.makeLogRecord({"name": "pilot", "levelno": logging.INFO, "msg": text})
 
 
-def read(descriptor: int, end: bytes) -> bytes:
+def read(descriptor: int, ending: bytes) -> bytes:
     data = b""
-    while not data.endswith(end):
+    while not data.endswith(ending):
         data += os.read(descriptor, PIPE)
     return data
 
 
-def test_a_reader_who_stops_stops_nobody_and_what_is_lost_is_counted(pipe: tuple[int, int]) -> None:
+def test_stalled_reader_blocks_no_writer_and_drops_are_counted(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     metrics = Metrics()
     outlet = Outlet(writing, 100_000, metrics.log_lines_dropped)
     count = 1000
     for _ in range(count):
-        outlet.handle(record(LINE))  # would wait for ever where it waited for the reader
+        outlet.handle(record(LINE))  # would block forever if it waited for the reader
     exposed = next(
         line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_log_lines_dropped ")
     )
     dropped = int(exposed.split()[1])
-    most = (100_000 + 100_000 + PIPE) // 1000  # what waits, what is being written, and what the pipe holds
-    assert count - most <= dropped < count
-    missing, written = 0, 0
-    while missing + written < count:
+    capacity = (100_000 + 100_000 + PIPE) // 1000  # the queue, the write in progress, and the pipe
+    assert count - capacity <= dropped < count
+    reported, written = 0, 0
+    while reported + written < count:
         for line in read(reading, b"\n").decode().splitlines():
-            told = MISSING.fullmatch(line)
-            missing += int(told[1]) if told else 0
+            match = DROPPED.fullmatch(line)
+            reported += int(match[1]) if match else 0
             written += line == LINE
-    assert (missing, written) == (dropped, count - dropped), "every line is there or is told to be missing"
+    assert (reported, written) == (dropped, count - dropped), "every line is written or reported as dropped"
     outlet.handle(record("again"))
     assert read(reading, b"again\n") == b"again\n"
     outlet.close()
 
 
-def test_a_log_that_cannot_be_written_is_counted() -> None:
+def test_failed_writes_are_counted_as_dropped() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     dropped = threading.Event()
     outlet = Outlet(full, on_drop=lambda count: dropped.set())
@@ -75,7 +75,7 @@ def test_a_log_that_cannot_be_written_is_counted() -> None:
     os.close(full)
 
 
-def test_a_descriptor_that_does_not_wait_is_written_when_it_can(pipe: tuple[int, int]) -> None:
+def test_non_blocking_descriptor(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.set_blocking(writing, False)
     outlet = Outlet(writing)
@@ -86,7 +86,7 @@ def test_a_descriptor_that_does_not_wait_is_written_when_it_can(pipe: tuple[int,
     outlet.close()
 
 
-def test_what_was_logged_is_written_when_the_process_ends(tmp_path: pathlib.Path) -> None:
+def test_close_flushes_the_queue(tmp_path: pathlib.Path) -> None:
     outlet = Outlet(open_target(str(tmp_path / "log")))
     for number in range(100):
         outlet.handle(record(str(number)))
@@ -94,7 +94,7 @@ def test_what_was_logged_is_written_when_the_process_ends(tmp_path: pathlib.Path
     assert (tmp_path / "log").read_text().split() == [str(number) for number in range(100)]
 
 
-def test_a_file_is_appended_to(tmp_path: pathlib.Path) -> None:
+def test_log_file_is_appended_to(tmp_path: pathlib.Path) -> None:
     (tmp_path / "log").write_text("before\n")
     log.configure("info", False, [str(tmp_path / "log")])
     log.scope("ads").info("after")
@@ -102,36 +102,36 @@ def test_a_file_is_appended_to(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "log").read_text().startswith("before\n2")
 
 
-FORGED = "node\n2026-01-02T03:04:05.000006Z\tinfo\tads\tall is well\x1b[2K\r\u2028x\udcff"
+FORGED_TEXT = "node\n2026-01-02T03:04:05.000006Z\tinfo\tads\tall is well\x1b[2K\r\u2028x\udcff"
 
 
-def logged(tmp_path: pathlib.Path, as_json: bool, text: object, error: Exception | None = None) -> list[str]:
+def log_lines(tmp_path: pathlib.Path, as_json: bool, text: object, error: Exception | None = None) -> list[str]:
     log.configure("info", as_json, [str(tmp_path / "log")])
     log.scope("ads").error("it said %s", text, exc_info=error)
     log.scope("default").handlers[0].flush()
     return (tmp_path / "log").read_text().split("\n")[:-1]
 
 
-def test_what_clients_say_cannot_forge_a_line(tmp_path: pathlib.Path) -> None:
-    (line,) = logged(tmp_path, False, FORGED)
+def test_arguments_cannot_forge_a_line(tmp_path: pathlib.Path) -> None:
+    (line,) = log_lines(tmp_path, False, FORGED_TEXT)
     assert line.endswith(r"it said node\n2026-01-02T03:04:05.000006Z\tinfo\tads\tall is well\x1b[2K\r\u2028x\xff")
     assert line.count("\t") == 3
 
 
-def test_a_trace_cannot_forge_a_line(tmp_path: pathlib.Path) -> None:
-    first, *others = logged(tmp_path, False, "x", ValueError(FORGED))
+def test_traceback_cannot_forge_a_line(tmp_path: pathlib.Path) -> None:
+    first, *others = log_lines(tmp_path, False, "x", ValueError(FORGED_TEXT))
     assert first.endswith("\tit said x")
     assert others
     assert all(line.startswith("  ") for line in others)
 
 
 def test_json_cannot_be_forged(tmp_path: pathlib.Path) -> None:
-    (line,) = logged(tmp_path, True, FORGED, ValueError(FORGED))
-    assert json.loads(line)["msg"] == f"it said {FORGED}"
+    (line,) = log_lines(tmp_path, True, FORGED_TEXT, ValueError(FORGED_TEXT))
+    assert json.loads(line)["msg"] == f"it said {FORGED_TEXT}"
 
 
-def test_what_clients_say_is_cut(tmp_path: pathlib.Path) -> None:
-    (line,) = logged(tmp_path, False, "y" * 5_000_000)
+def test_long_arguments_are_cut(tmp_path: pathlib.Path) -> None:
+    (line,) = log_lines(tmp_path, False, "y" * 5_000_000)
     assert "y" * 1000 + "… (4999000 more characters)" in line
     assert len(line) < 1200
 
@@ -141,18 +141,18 @@ class Endless:
         return "z" * 5_000_000
 
 
-def test_a_message_is_cut(tmp_path: pathlib.Path) -> None:
-    (line,) = logged(tmp_path, False, Endless())
+def test_long_messages_are_cut(tmp_path: pathlib.Path) -> None:
+    (line,) = log_lines(tmp_path, False, Endless())
     assert len(line) < 8200
 
 
-def test_a_trace_is_cut_but_says_what_failed(tmp_path: pathlib.Path) -> None:
-    lines = logged(tmp_path, False, "x", ValueError("w" * 5_000_000 + " the end"))
+def test_long_tracebacks_are_cut_and_keep_the_error(tmp_path: pathlib.Path) -> None:
+    lines = log_lines(tmp_path, False, "x", ValueError("w" * 5_000_000 + " the end"))
     assert sum(map(len, lines)) < 20_000
     assert lines[-1].endswith("the end")
 
 
-def test_arguments_by_name_are_shown(tmp_path: pathlib.Path) -> None:
+def test_named_arguments(tmp_path: pathlib.Path) -> None:
     log.configure("info", False, [str(tmp_path / "log")])
     log.scope("default").info("%(a)s and %(b)s", {"a": 1, "b": 2})
     log.scope("default").info("100 % without arguments")

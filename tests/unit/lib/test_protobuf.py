@@ -1,4 +1,4 @@
-"""Messages whatever their type: read from JSON with every mistake and its place, merged, and held against the rules that their fields declare."""
+"""Reading, merging and rule checks of protobuf messages of any type."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def read(kind: str, text: str) -> Any:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, code: str, place: str) -> None:
+def test_faults_have_a_code_and_a_place(text: str, code: str, place: str) -> None:
     _, faults = read_message(Cluster, yaml.safe_load(f"{{{text}}}"))
     assert [(fault.code, shown(fault.place)) for fault in faults] == [(code, place)]
     assert faults[0].text
 
 
-def test_every_mistake_is_told_and_the_rest_is_read() -> None:
+def test_all_faults_are_reported_and_valid_fields_are_read() -> None:
     message, faults = read_message(Cluster, {"name": "x", "a": 1, "type": "b", "filters": [{"c": 1, "name": "y"}]})
     assert [shown(fault.place) for fault in faults] == ["a", "type", "filters[0].c"]
     assert (message.name, message.filters[0].name) == ("x", "y")
 
 
-def test_what_protobuf_writes_as_json_is_read_again() -> None:
+def test_protobuf_json_round_trips() -> None:
     text = f"""
       name: x, type: STRICT_DNS, connect_timeout: 0.25s, per_connection_buffer_limit_bytes: 5, track_cluster_stats: {{}}, lb_policy: 5,
       metadata: {{filter_metadata: {{a: {{b: [1, null, {{c: d}}]}}}}}},
@@ -100,30 +100,30 @@ def test_what_protobuf_writes_as_json_is_read_again() -> None:
     message = read("cluster", text)
     for keep_names in (True, False):
         plain = json_format.MessageToDict(message, preserving_proto_field_name=keep_names)
-        again, faults = read_message(Cluster, plain)
+        copy, faults = read_message(Cluster, plain)
         assert not faults
-        assert again == message
+        assert copy == message
     assert unpack(message.filters[0].typed_config) == wrappers_pb2.StringValue(value="text")
 
 
-def test_null_is_nothing() -> None:
+def test_null_fields_are_ignored() -> None:
     assert read("cluster", "name: x, connect_timeout: null, type: null") == Cluster(name="x")
 
 
-def test_messages_nested_without_end_are_told() -> None:
+def test_excessive_nesting_is_reported() -> None:
     plain: dict[str, Any] = {}
     for _ in range(300):
         plain = {"and_match": {"rules": [plain]}}
-    kind = find_type("envoy.config.common.matcher.v3.MatchPredicate")
-    assert kind is not None
-    assert {fault.code for fault in read_message(kind, plain)[1]} == {"too-deep"}
+    message_type = find_type("envoy.config.common.matcher.v3.MatchPredicate")
+    assert message_type is not None
+    assert {fault.code for fault in read_message(message_type, plain)[1]} == {"too-deep"}
 
 
-BUFFERED = f"'@type': x/{BUFFER}, max_request_bytes: 7"
+BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("nobody: 1", "nobody: envoy.config.cluster.v3.Cluster has no field nobody"),
         ("eds_cluster_config: []", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a list"),
@@ -156,27 +156,25 @@ BUFFERED = f"'@type': x/{BUFFER}, max_request_bytes: 7"
         ("connectTimeout: abc", 'connectTimeout: Duration must end with letter "s": abc'),
     ],
 )
-def test_what_is_wrong_is_told_in_words(text: str, told: str) -> None:
+def test_fault_texts(text: str, expected: str) -> None:
     _, (fault,) = read_message(Cluster, yaml.safe_load(f"{{{text}}}"))
-    assert f"{shown(fault.place)}: {fault.text}" == told
+    assert f"{shown(fault.place)}: {fault.text}" == expected
 
 
-def test_entries_of_a_map_beside_a_wrong_one_are_read() -> None:
+def test_valid_map_entries_beside_invalid_ones_are_read() -> None:
     values, (fault,) = read_message(
         Cluster, yaml.safe_load("{metadata: {filter_metadata: {a: {x: 1}, b: 5, c: {y: 2}}}}")
     )
     assert (shown(fault.place), fault.text) == ("metadata.filter_metadata.b", "Struct must be in a dict which is 5")
     assert values == read("cluster", "metadata: {filter_metadata: {a: {x: 1}, c: {y: 2}}}")
-    options = (
-        f"{{typed_extension_protocol_options: {{a: {{{BUFFERED}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFERED}}}}}}}"
-    )
+    options = f"{{typed_extension_protocol_options: {{a: {{{BUFFER_FIELDS}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFER_FIELDS}}}}}}}"
     messages, (fault,) = read_message(Cluster, yaml.safe_load(options))
     assert shown(fault.place) == "typed_extension_protocol_options.b.@type"
-    found = {key: unpack(value) for key, value in messages.typed_extension_protocol_options.items() if value.type_url}
-    assert {key: value.max_request_bytes.value for key, value in found.items()} == {"a": 7, "c": 7}
+    buffers = {key: unpack(value) for key, value in messages.typed_extension_protocol_options.items() if value.type_url}
+    assert {key: value.max_request_bytes.value for key, value in buffers.items()} == {"a": 7, "c": 7}
 
 
-def test_a_type_without_a_host_gets_the_usual_one_and_a_value_is_read_as_its_type() -> None:
+def test_any_type_urls_and_well_known_values() -> None:
     configs = (f"{{'@type': {BUFFER}}}", "{'@type': x/google.protobuf.Duration, value: 2s}")
     filters = read("cluster", f"filters: [{', '.join(f'{{typed_config: {text}}}' for text in configs)}]").filters
     assert [f.typed_config.type_url for f in filters] == [f"type.googleapis.com/{BUFFER}", "x/google.protobuf.Duration"]
@@ -186,30 +184,30 @@ def test_a_type_without_a_host_gets_the_usual_one_and_a_value_is_read_as_its_typ
 @pytest.mark.parametrize(
     "rest", ["x/no.Such, value: {max: 1}", f"x/{BUFFER}", f"x/{BUFFER}, value: {{max_request_bytes: 7}}"]
 )
-def test_a_struct_of_a_type_that_is_not_known_or_without_a_value_is_taken(rest: str) -> None:
+def test_typed_structs_that_are_not_checked(rest: str) -> None:
     read("cluster", f"filters: [{{typed_config: {{'@type': x/xds.type.v3.TypedStruct, type_url: {rest}}}}}]")
 
 
-def test_how_deep_messages_may_be() -> None:
+def test_nesting_limit() -> None:
     def faults(times: int) -> list[str]:
         plain: dict[str, Any] = {"any_match": True}
         for _ in range(times):
             plain = {"and_match": {"rules": [plain]}}
-        kind = find_type("envoy.config.common.matcher.v3.MatchPredicate")
-        assert kind is not None
-        return [fault.text for fault in read_message(kind, plain)[1]]
+        message_type = find_type("envoy.config.common.matcher.v3.MatchPredicate")
+        assert message_type is not None
+        return [fault.text for fault in read_message(message_type, plain)[1]]
 
     assert (faults(20), faults(21)) == ([], ["messages are nested more than 60 deep"])
 
 
-def test_names_of_types_import_nothing_else() -> None:
+def test_find_type_imports_only_messages() -> None:
     assert find_type("antigravity.X") is None
     assert find_type("envoy") is None
     assert find_type("envoy..x") is None
     assert find_type("envoy.config.cluster.v3.Cluster.LbSubsetConfig") is Cluster.LbSubsetConfig
 
 
-def test_a_place_is_told_as_it_is_written() -> None:
+def test_places_use_the_spelling_of_the_input() -> None:
     plain = {"connectTimeout": "0s", "filters": [{"typed_config": {}}]}
     assert as_written(("connect_timeout",), plain) == ("connectTimeout",)
     assert as_written(("filters", 0, "typed_config", "stat_prefix"), plain) == ("filters", 0, "typed_config")
@@ -245,19 +243,19 @@ def test_a_place_is_told_as_it_is_written() -> None:
     ],
 )
 def test_messages_are_merged(before: str, patch: str, after: str) -> None:
-    into, value = read("cluster", before), read("cluster", patch)
-    merge(into, value)
-    assert into == read("cluster", after)
+    target, value = read("cluster", before), read("cluster", patch)
+    merge(target, value)
+    assert target == read("cluster", after)
     assert value == read("cluster", patch)
 
 
-def test_lists_are_replaced_where_that_is_asked_for() -> None:
-    into = read(
+def test_merge_replaces_lists_on_request() -> None:
+    target = read(
         "host",
         "domains: [a, b], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: a}]}",
     )
-    merge(into, read("host", "domains: [c], cors: {allow_origin_string_match: [{exact: b}]}"), replace_lists=True)
-    assert into == read(
+    merge(target, read("host", "domains: [c], cors: {allow_origin_string_match: [{exact: b}]}"), replace_lists=True)
+    assert target == read(
         "host", "domains: [c], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: b}]}"
     )
 
@@ -303,10 +301,10 @@ TCP = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.fil
         ("filter", f"{TCP}, stat_prefix: x}}", ["typed_config"]),
     ],
 )
-def test_a_message_that_envoy_would_refuse_is_found(kind: str, text: str, places: list[str]) -> None:
-    broken = list(find_broken(read(kind, text)))
-    assert [shown(fault.place) for fault in broken] == places
-    assert all(fault.text for fault in broken)
+def test_broken_rules(kind: str, text: str, places: list[str]) -> None:
+    faults = list(find_broken(read(kind, text)))
+    assert [shown(fault.place) for fault in faults] == places
+    assert all(fault.text for fault in faults)
 
 
 @pytest.mark.parametrize(
@@ -319,14 +317,14 @@ def test_a_message_that_envoy_would_refuse_is_found(kind: str, text: str, places
         ("host", "routes: [{name: x}]", ["routes[0]", "routes[0].match"]),
     ],
 )
-def test_what_is_merged_need_not_be_whole_but_items_of_lists_are(kind: str, text: str, places: list[str]) -> None:
+def test_partial_messages_skip_required_fields_except_in_lists(kind: str, text: str, places: list[str]) -> None:
     assert [shown(fault.place) for fault in find_broken(read(kind, text), partial=True)] == places
 
 
 OPTIONS = "'@type': x/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
-def test_values_of_a_map_are_looked_at_whole_by_their_keys() -> None:
+def test_map_values_are_checked_in_key_order() -> None:
     message = read("cluster", f"name: a, typed_extension_protocol_options: {{b: {{{OPTIONS}}}, a: {{{OPTIONS}}}}}")
     for partial in (False, True):
         assert [shown(fault.place) for fault in find_broken(message, partial=partial)] == [
@@ -335,7 +333,7 @@ def test_values_of_a_map_are_looked_at_whole_by_their_keys() -> None:
         ]
 
 
-def test_only_what_is_touched_is_looked_at() -> None:
+def test_only_touched_fields_are_checked() -> None:
     message = read("cluster", "connect_timeout: 0s, dns_refresh_rate: 0s")
     assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == [
         "connect_timeout"

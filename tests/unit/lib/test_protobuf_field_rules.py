@@ -1,4 +1,4 @@
-"""What each rule of a field says of which values, as protoc-gen-validate has them."""
+"""Field rules of protoc-gen-validate."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def broken(rules: Plain, value: Any, field: str = "name") -> list[str]:
 
 
 def seconds(value: float) -> duration_pb2.Duration:
-    found = duration_pb2.Duration()
-    found.FromNanoseconds(round(value * 1e9))
-    return found
+    duration = duration_pb2.Duration()
+    duration.FromNanoseconds(round(value * 1e9))
+    return duration
 
 
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
 
 
 @pytest.mark.parametrize(
-    ("rule", "right", "wrong", "text"),
+    ("rule", "valid", "invalid", "text"),
     [
         ({"gt": 1}, [2, 9], [1, 0], "must be more than 1"),
         ({"gte": 1}, [1, 2], [0], "must be at least 1"),
@@ -45,27 +45,33 @@ INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
         ({"in": [0]}, [0], [1], "must be one of 0"),
     ],
 )
-def test_numbers(rule: Plain, right: list[int], wrong: list[int], text: str) -> None:
-    for kind in INTEGERS:
-        assert {(kind, value): broken({kind: rule}, value) for value in right} == {(kind, value): [] for value in right}
-        assert {(kind, value): broken({kind: rule}, value) for value in wrong} == {
-            (kind, value): [text] for value in wrong
+def test_integer_rules(rule: Plain, valid: list[int], invalid: list[int], text: str) -> None:
+    for integer_type in INTEGERS:
+        assert {(integer_type, value): broken({integer_type: rule}, value) for value in valid} == {
+            (integer_type, value): [] for value in valid
+        }
+        assert {(integer_type, value): broken({integer_type: rule}, value) for value in invalid} == {
+            (integer_type, value): [text] for value in invalid
         }
 
 
-def test_fractions_and_numbers_that_must_not_be() -> None:
-    for kind in ("float", "double"):
-        assert broken({kind: {"gt": 0.5}}, 0.75) == []
-        assert broken({kind: {"gt": 0.5}}, 0.5) == ["must be more than 0.5"]
+def test_float_and_not_in_rules() -> None:
+    for float_type in ("float", "double"):
+        assert broken({float_type: {"gt": 0.5}}, 0.75) == []
+        assert broken({float_type: {"gt": 0.5}}, 0.5) == ["must be more than 0.5"]
     assert broken({"uint32": {"notIn": [2, 4]}}, 2) == ["must not be 2"]
     assert broken({"uint32": {"notIn": [2, 4]}}, 3) == []
     assert broken({"uint32": {"gte": 3, "in": [7]}}, 1) == ["must be at least 3", "must be one of 7"]
-    ignoring = {"uint32": {"gte": 3, "ignoreEmpty": True}}
-    assert (broken(ignoring, 0), broken(ignoring, 1), broken(ignoring, 3)) == ([], ["must be at least 3"], [])
+    ignore_empty = {"uint32": {"gte": 3, "ignoreEmpty": True}}
+    assert (broken(ignore_empty, 0), broken(ignore_empty, 1), broken(ignore_empty, 3)) == (
+        [],
+        ["must be at least 3"],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
-    ("rule", "right", "wrong", "text"),
+    ("rule", "valid", "invalid", "text"),
     [
         ({"gt": "1s"}, [1.001, 2], [1, 0.999], "must be more than 1s"),
         ({"gte": "0.001s"}, [0.001, 1], [0, 0.000999], "must be at least 0.001s"),
@@ -75,14 +81,17 @@ def test_fractions_and_numbers_that_must_not_be() -> None:
         ({"const": "3s"}, [3], [3.5, 0], "must be 3s"),
     ],
 )
-def test_durations(rule: Plain, right: list[float], wrong: list[float], text: str) -> None:
-    assert [broken({"duration": rule}, seconds(value)) for value in right] == [[]] * len(right)
-    assert [broken({"duration": rule}, seconds(value)) for value in wrong] == [[text]] * len(wrong)
+def test_duration_rules(rule: Plain, valid: list[float], invalid: list[float], text: str) -> None:
+    assert [broken({"duration": rule}, seconds(value)) for value in valid] == [[]] * len(valid)
+    assert [broken({"duration": rule}, seconds(value)) for value in invalid] == [[text]] * len(invalid)
 
 
-def test_enums_and_truth() -> None:
-    known = {"enum": {"definedOnly": True}}
-    assert (broken(known, 2, "lb_policy"), broken(known, 99, "lb_policy")) == ([], ["LbPolicy has no value 99"])
+def test_enum_and_bool_rules() -> None:
+    defined_only = {"enum": {"definedOnly": True}}
+    assert (broken(defined_only, 2, "lb_policy"), broken(defined_only, 99, "lb_policy")) == (
+        [],
+        ["LbPolicy has no value 99"],
+    )
     assert broken({"enum": {"notIn": [2]}}, 2, "lb_policy") == ["must not be 2"]
     assert broken({"enum": {}}, 99, "lb_policy") == []
     assert broken({"enum": {"const": 2}}, 3, "lb_policy") == ["must be 2"]
@@ -94,7 +103,7 @@ LONG = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}"  # 253 characters
 
 
 @pytest.mark.parametrize(
-    ("rule", "right", "wrong", "text"),
+    ("rule", "valid", "invalid", "text"),
     [
         ({"len": 2}, ["ab", "éé"], ["a", "abc"], "must have 2 characters"),
         ({"minLen": 2}, ["éé", "abc"], ["", "é"], "must have at least 2 characters"),
@@ -136,12 +145,12 @@ LONG = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}"  # 253 characters
         ({"wellKnownRegex": "UNKNOWN"}, ["x a"], [], ""),
     ],
 )
-def test_texts(rule: Plain, right: list[str], wrong: list[str], text: str) -> None:
-    assert [broken({"string": rule}, value) for value in right] == [[]] * len(right)
-    assert [broken({"string": rule}, value) for value in wrong] == [[text]] * len(wrong)
+def test_string_rules(rule: Plain, valid: list[str], invalid: list[str], text: str) -> None:
+    assert [broken({"string": rule}, value) for value in valid] == [[]] * len(valid)
+    assert [broken({"string": rule}, value) for value in invalid] == [[text]] * len(invalid)
 
 
-def test_values_of_headers_stay_on_their_line() -> None:
+def test_header_value_rules() -> None:
     value, loose = ({"string": {"wellKnownRegex": "HTTP_HEADER_VALUE", **more}} for more in ({}, {"strict": False}))
     assert broken(value, "a\nb") == [r"'a\nb' does not match ^[^\x00-\x08\x0A-\x1F\x7F]*$"]
     assert broken(value, "a\x01b") == [r"'a\x01b' does not match ^[^\x00-\x08\x0A-\x1F\x7F]*$"]
@@ -150,7 +159,7 @@ def test_values_of_headers_stay_on_their_line() -> None:
     assert broken(name, "a\nb") == [r"'a\nb' does not match ^[^\x00\n\r]*$"]
 
 
-def test_bytes() -> None:
+def test_bytes_rules() -> None:
     assert (broken({"bytes": {"minLen": 2}}, b"a"), broken({"bytes": {"minLen": 2}}, b"ab")) == (
         ["must have at least 2 bytes"],
         [],
@@ -159,17 +168,21 @@ def test_bytes() -> None:
         ["must have at most 2 bytes"],
         ["must have 2 bytes"],
     )
-    ignoring = {"bytes": {"minLen": 2, "ignoreEmpty": True}}
-    few = ["must have at least 2 bytes"]
-    assert (broken(ignoring, b""), broken(ignoring, b"a"), broken({"bytes": {"minLen": 2}}, b"")) == ([], few, few)
+    ignore_empty = {"bytes": {"minLen": 2, "ignoreEmpty": True}}
+    too_short = ["must have at least 2 bytes"]
+    assert (broken(ignore_empty, b""), broken(ignore_empty, b"a"), broken({"bytes": {"minLen": 2}}, b"")) == (
+        [],
+        too_short,
+        too_short,
+    )
 
 
-def test_lists_and_maps() -> None:
-    counted = {"repeated": {"minItems": 1, "maxItems": 2}}
-    told = [broken(counted, value) for value in ([], [1], [1, 2], [1, 2, 3])]
-    assert told == [["must have at least 1 items"], [], [], ["must have at most 2 items"]]
-    once = {"repeated": {"unique": True}}
-    assert [broken(once, value) for value in ([1, 2], [1, 2, 1], [1, 1])] == [
+def test_list_and_map_rules() -> None:
+    item_count = {"repeated": {"minItems": 1, "maxItems": 2}}
+    results = [broken(item_count, value) for value in ([], [1], [1, 2], [1, 2, 3])]
+    assert results == [["must have at least 1 items"], [], [], ["must have at most 2 items"]]
+    unique_items = {"repeated": {"unique": True}}
+    assert [broken(unique_items, value) for value in ([1, 2], [1, 2, 1], [1, 1])] == [
         [],
         ["must not have duplicate items"],
         ["must not have duplicate items"],
@@ -194,17 +207,17 @@ def test_lists_and_maps() -> None:
     assert broken(members, {"bb": wrappers_pb2.UInt32Value(value=9)}) == ["its values: must be less than 5"]
 
 
-def test_types_of_any() -> None:
-    one = any_pb2.Any(type_url="type.googleapis.com/a")
-    assert broken({"any": {"in": ["type.googleapis.com/a"]}}, one) == []
-    assert broken({"any": {"in": ["x", "y"]}}, one) == ["must be of one of the types x, y"]
-    assert broken({"any": {"notIn": ["type.googleapis.com/a"]}}, one) == [
+def test_any_rules() -> None:
+    message = any_pb2.Any(type_url="type.googleapis.com/a")
+    assert broken({"any": {"in": ["type.googleapis.com/a"]}}, message) == []
+    assert broken({"any": {"in": ["x", "y"]}}, message) == ["must be of one of the types x, y"]
+    assert broken({"any": {"notIn": ["type.googleapis.com/a"]}}, message) == [
         "must not be of the type type.googleapis.com/a"
     ]
     assert broken({"any": {"required": True}}, seconds(1)) == []
 
 
-def test_a_field_without_rules_takes_anything_and_a_wrapper_counts_as_what_it_holds() -> None:
+def test_no_rules_and_wrappers() -> None:
     assert broken({}, "anything") == broken({"timestamp": {"required": True}}, "anything") == []
     assert (wrapped(wrappers_pb2.UInt32Value(value=3)), wrapped(3), wrapped("a")) == (3, 3, "a")
     assert wrapped(seconds(1)) == seconds(1)

@@ -1,4 +1,4 @@
-"""Secrets that texts give away are left out of reports."""
+"""Redaction of secrets in text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PEM = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----"
         ("https://user:pa55word@host/x", "pa55word"),
     ],
 )
-def test_a_secret_is_left_out(text: str, secret: str) -> None:
+def test_secrets_are_redacted(text: str, secret: str) -> None:
     assert secret not in redact(text)
     assert "left out" in redact(text)
 
@@ -36,5 +36,5 @@ def test_a_secret_is_left_out(text: str, secret: str) -> None:
     "text",
     ["https://host:8080/x@y", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "a bearer of news"],
 )
-def test_anything_else_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redact(text) == text

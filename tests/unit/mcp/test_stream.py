@@ -1,4 +1,4 @@
-"""Requests and states of a stream that asks for configuration objects, at a server with scripted responses."""
+"""Requests and states of an MCP stream, tested against a scripted server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import NACK_LENGTH, McpClient, McpEndpoint, McpStream
 
 TYPES = ("a/v1/A", "b/v1/B")
-QUICK = Backoff(0.001, 0.001)
+SHORT_BACKOFF = Backoff(0.001, 0.001)
 Plain = dict[str, Any]
 
 
 class ScriptedServer:
-    """Each stream gets the next list of responses and then ends with UNAVAILABLE. `requests` are those of each stream."""
+    """Sends each stream the next list of responses, then ends it with UNAVAILABLE. `requests` holds those of each stream."""
 
     def __init__(self, *streams: Sequence[Any]) -> None:
         self._streams = list(streams)
@@ -44,7 +44,7 @@ class ScriptedServer:
 
 
 class Receiver:
-    """Resources and states that a stream passes on. `errors` is the result for each resource, as long as there are any."""
+    """Records the resources and states of a stream. `errors` are the results of successive calls, then none."""
 
     def __init__(self, *errors: list[str]) -> None:
         self.states, self.received = list[str](), list[Any]()
@@ -57,7 +57,7 @@ class Receiver:
 
 @contextlib.asynccontextmanager
 async def streaming(
-    server: ScriptedServer, receiver: Receiver, revision: str = "", backoff: Backoff = QUICK
+    server: ScriptedServer, receiver: Receiver, revision: str = "", backoff: Backoff = SHORT_BACKOFF
 ) -> AsyncIterator[None]:
     """Run a stream until the block ends."""
     grpc_server = aio.server()
@@ -118,7 +118,7 @@ async def test_only_the_first_request_has_the_node(revision: str, more: dict[str
     assert receiver.states == ["UNAVAILABLE restarting"]
 
 
-async def test_an_ack_has_the_new_version_and_a_nack_the_last_good_one() -> None:
+async def test_ack_and_nack_versions() -> None:
     first, second, third = response("1", "x", b"one", b"two"), response("2", "y"), response("3", "z")
     server = ScriptedServer([first, second, third])
     receiver = Receiver([], ["a is wrong", "b too"], ["x" * (NACK_LENGTH + 5)])
@@ -146,7 +146,7 @@ async def test_a_new_stream_has_no_versions() -> None:
     assert "versionInfo" not in nack
 
 
-async def test_after_a_response_it_reconnects_without_longer_delays() -> None:
+async def test_response_resets_the_backoff() -> None:
     streams = [[response(str(number), "x")] for number in range(10)]
     server = ScriptedServer(*streams)
     async with streaming(server, Receiver(), backoff=Backoff(0.02, 60.0)):

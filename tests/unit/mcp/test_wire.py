@@ -1,4 +1,4 @@
-"""Objects on the wire: what users may write comes back as it was, and what is no object is told, with its name where it has one."""
+"""Encoding and decoding of objects on the wire."""
 
 from __future__ import annotations
 
@@ -28,50 +28,52 @@ def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
         yield from structs(argument)
 
 
-def unknown(
-    struct: type[msgspec.Struct], message: Any, path: str, seen: set[Any], left_out: tuple[str, ...] = ()
+def missing_fields(
+    struct: type[msgspec.Struct], message: Any, path: str, visited: set[Any], excluded: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """The fields that users may write and the message has not."""
-    if (struct, message.full_name) in seen or message.full_name.startswith("google.protobuf."):
+    """Yield the fields of a struct that the message lacks."""
+    if (struct, message.full_name) in visited or message.full_name.startswith("google.protobuf."):
         return
-    seen.add((struct, message.full_name))
+    visited.add((struct, message.full_name))
     fields = {field.json_name: field for field in message.fields}
     hints = typing.get_type_hints(struct)
     for field in msgspec.structs.fields(struct):
-        if field.encode_name in left_out:
+        if field.encode_name in excluded:
             continue
-        found, place = fields.get(field.encode_name), f"{path}.{field.encode_name}"
-        if found is None:
-            yield place
-        elif found.message_type is not None:
-            entry = found.message_type.GetOptions().map_entry
-            inner = found.message_type.fields_by_name["value"].message_type if entry else found.message_type
-            for each in structs(hints[field.name]) if inner is not None else ():
-                yield from unknown(each, inner, place, seen)
+        message_field, field_path = fields.get(field.encode_name), f"{path}.{field.encode_name}"
+        if message_field is None:
+            yield field_path
+        elif message_field.message_type is not None:
+            entry = message_field.message_type.GetOptions().map_entry
+            inner = (
+                message_field.message_type.fields_by_name["value"].message_type if entry else message_field.message_type
+            )
+            for nested in structs(hints[field.name]) if inner is not None else ():
+                yield from missing_fields(nested, inner, field_path, visited)
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, id=str(kind.id)) for kind in KINDS if kind.id.group.endswith(".istio.io")]
 )
-def test_the_message_of_a_kind_has_every_field_that_users_may_write(kind: AnyKind) -> None:
+def test_message_has_all_fields_of_the_kind(kind: AnyKind) -> None:
     message = spec_message(ObjectType(kind.id.group, kind.versions[0], kind.id.name)).DESCRIPTOR
     assert message.full_name != "google.protobuf.Struct"
-    assert list(unknown(kind.struct, message, "spec", set(), kind.parts)) == []
+    assert list(missing_fields(kind.struct, message, "spec", set(), kind.parts)) == []
 
 
-def test_an_object_comes_back_as_it_was() -> None:
+def test_objects_round_trip() -> None:
     labels = {"labels": {"x": "y"}, "annotations": {"istio.io/a": "b"}}
     metadata = {"namespace": "shop", "name": "a", **labels, "creationTimestamp": "2026-01-02T03:04:05Z"}
     spec = {"address": "10.0.0.1", "ports": {"http": 8080}, "labels": {"app": "a"}, "weight": 3}
-    found = decode_object(ENTRY, RESOURCE, encode_object(ENTRY, metadata, spec))
-    assert found == (
+    decoded = decode_object(ENTRY, RESOURCE, encode_object(ENTRY, metadata, spec))
+    assert decoded == (
         "shop",
         "a",
         {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": metadata, "spec": spec},
     )
 
 
-def test_kinds_without_a_message_of_their_own_are_structs_with_whole_numbers() -> None:
+def test_kinds_without_message_use_structs() -> None:
     spec = {
         "rules": [{"backendRefs": [{"name": "a", "port": 80, "weight": 2}], "ratio": 0.5, "on": True, "none": None}]
     }
@@ -81,32 +83,33 @@ def test_kinds_without_a_message_of_their_own_are_structs_with_whole_numbers() -
     )
 
 
-def test_equal_objects_have_equal_versions_and_others_have_not() -> None:
+def test_versions_identify_content() -> None:
     encoded = [
         encode_object(ENTRY, {"name": "a"}, {"address": address}) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")
     ]
-    one, again, other = (resource_pb2.Resource.FromString(data).metadata.version for data in encoded)
-    assert one == again != other
-    assert (one, other) == ("8cc36b1802b500d2", "90ffd0cc23103151")
+    first, second, third = (resource_pb2.Resource.FromString(data).metadata.version for data in encoded)
+    assert first == second != third
+    assert (first, third) == ("8cc36b1802b500d2", "90ffd0cc23103151")
 
 
-def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
-    made = resource_pb2.Resource.FromString(packed())
-    made.metadata.create_time.FromSeconds(0)
-    assert decode_object(ENTRY, RESOURCE, made.SerializeToString()).plain["metadata"] == {
+def test_zero_creation_time_is_omitted() -> None:
+    resource = resource_pb2.Resource.FromString(encode_resource())
+    resource.metadata.create_time.FromSeconds(0)
+    assert decode_object(ENTRY, RESOURCE, resource.SerializeToString()).plain["metadata"] == {
         "namespace": "shop",
         "name": "a",
     }
-    made.metadata.create_time.seconds = 2**40
+    resource.metadata.create_time.seconds = 2**40
     with pytest.raises(InvalidResourceError, match=r"^metadata\.create_time: "):
-        decode_object(ENTRY, RESOURCE, made.SerializeToString())
+        decode_object(ENTRY, RESOURCE, resource.SerializeToString())
 
 
-def test_the_bytes_of_an_object_do_not_depend_on_the_order_of_its_labels() -> None:
+def test_encoding_is_independent_of_label_order() -> None:
     names = [f"key{number:02}" for number in range(40)]
     labels = [dict.fromkeys(order, "x") for order in (names, reversed(names))]
     data = [
-        encode_object(ENTRY, {"name": "a", "labels": each, "annotations": each}, {"labels": each}) for each in labels
+        encode_object(ENTRY, {"name": "a", "labels": mapping, "annotations": mapping}, {"labels": mapping})
+        for mapping in labels
     ]
     assert data[0] == data[1]
     places = [data[0].index(name.encode()) for name in names]
@@ -115,7 +118,7 @@ def test_the_bytes_of_an_object_do_not_depend_on_the_order_of_its_labels() -> No
     assert [spec.index(name.encode()) for name in names] == sorted(spec.index(name.encode()) for name in names)
 
 
-def test_messages_are_plain_as_files_have_them() -> None:
+def test_message_to_builtins() -> None:
     policy = destination_rule_pb2.TrafficPolicy()
     policy.load_balancer.consistent_hash.ring_hash.minimum_ring_size = 2**40
     policy.outlier_detection.consecutive_5xx_errors.value = 0
@@ -130,23 +133,25 @@ def test_messages_are_plain_as_files_have_them() -> None:
     }
 
 
-def packed(name: str = "shop/a", type_url: str = "", value: bytes = b"") -> bytes:
+def encode_resource(name: str = "shop/a", type_url: str = "", value: bytes = b"") -> bytes:
     body = any_pb2.Any(type_url=type_url or "type.googleapis.com/istio.networking.v1alpha3.WorkloadEntry", value=value)
-    made: bytes = resource_pb2.Resource(metadata=resource_pb2.Metadata(name=name), body=body).SerializeToString()
-    return made
+    data: bytes = resource_pb2.Resource(metadata=resource_pb2.Metadata(name=name), body=body).SerializeToString()
+    return data
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha3"])
-def test_the_version_of_a_body_does_not_matter(version: str) -> None:
+def test_body_api_version_is_ignored(version: str) -> None:
     value = workload_entry_pb2.WorkloadEntry(address="1.1.1.1").SerializeToString()
-    found = decode_object(
-        ENTRY, RESOURCE, packed(type_url=f"type.googleapis.com/istio.networking.{version}.WorkloadEntry", value=value)
+    decoded = decode_object(
+        ENTRY,
+        RESOURCE,
+        encode_resource(type_url=f"type.googleapis.com/istio.networking.{version}.WorkloadEntry", value=value),
     )
-    assert found.plain["spec"] == {"address": "1.1.1.1"}
+    assert decoded.plain["spec"] == {"address": "1.1.1.1"}
 
 
 @pytest.mark.parametrize(
-    ("type_url", "data", "named", "message"),
+    ("type_url", "data", "object_name", "message"),
     [
         ("", b"", "", "expected type.googleapis.com/istio.mcp.v1alpha1.Resource"),
         (
@@ -156,12 +161,12 @@ def test_the_version_of_a_body_does_not_matter(version: str) -> None:
             "expected type.googleapis.com/istio.mcp.v1alpha1.Resource",
         ),
         (RESOURCE, b"\xff\xff", "", "not a valid Resource"),
-        (RESOURCE, packed(name=""), "", "is not namespace/name"),
-        (RESOURCE, packed(name="a"), "", "is not namespace/name"),
-        (RESOURCE, packed(name="a/b/c"), "", "is not namespace/name"),
+        (RESOURCE, encode_resource(name=""), "", "is not namespace/name"),
+        (RESOURCE, encode_resource(name="a"), "", "is not namespace/name"),
+        (RESOURCE, encode_resource(name="a/b/c"), "", "is not namespace/name"),
         (
             RESOURCE,
-            packed(type_url="type.googleapis.com/istio.networking.v1alpha3.Gateway"),
+            encode_resource(type_url="type.googleapis.com/istio.networking.v1alpha3.Gateway"),
             "shop/a",
             "got istio.networking.v1alpha3.Gateway",
         ),
@@ -171,20 +176,20 @@ def test_the_version_of_a_body_does_not_matter(version: str) -> None:
             "shop/a",
             "got nothing",
         ),
-        (RESOURCE, packed(value=b"\xff\xff"), "shop/a", "not a valid istio.networking.v1alpha3.WorkloadEntry"),
+        (RESOURCE, encode_resource(value=b"\xff\xff"), "shop/a", "not a valid istio.networking.v1alpha3.WorkloadEntry"),
     ],
 )
-def test_what_is_no_object_is_told(type_url: str, data: bytes, named: str, message: str) -> None:
+def test_invalid_resources(type_url: str, data: bytes, object_name: str, message: str) -> None:
     with pytest.raises(InvalidResourceError, match=message.replace(".", r"\.")) as caught:
         decode_object(ENTRY, type_url, data)
-    assert f"{caught.value.namespace}/{caught.value.name}".strip("/") == named
+    assert f"{caught.value.namespace}/{caught.value.name}".strip("/") == object_name
     assert caught.value.args == (str(caught.value),)
 
 
-def test_a_number_that_no_file_can_have_is_told() -> None:
+def test_infinite_number_is_rejected() -> None:
     struct = struct_pb2.Struct()
     struct.fields["a"].number_value = float("inf")
-    data = packed(type_url="type.googleapis.com/google.protobuf.Struct", value=struct.SerializeToString())
+    data = encode_resource(type_url="type.googleapis.com/google.protobuf.Struct", value=struct.SerializeToString())
     with pytest.raises(InvalidResourceError, match="not finite"):
         decode_object(ROUTE, RESOURCE, data)
 
@@ -192,10 +197,10 @@ def test_a_number_that_no_file_can_have_is_told() -> None:
 @pytest.mark.parametrize(
     "url", ["", "a", "a/b", "a/b/", "a//b", "a/b/c/d", "type.googleapis.com/envoy.config.cluster.v3.Cluster"]
 )
-def test_other_types_are_no_types_of_objects(url: str) -> None:
+def test_other_type_urls_are_not_object_types(url: str) -> None:
     assert parse_object_type(url) is None
 
 
-def test_kinds_without_a_group_are_of_core() -> None:
+def test_kinds_without_group_use_core() -> None:
     assert str(ObjectType("", "v1", "Service")) == "core/v1/Service"
     assert parse_object_type("core/v1/Service") == ObjectType("", "v1", "Service")

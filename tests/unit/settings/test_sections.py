@@ -1,4 +1,4 @@
-"""Every section of the settings: its defaults are those that users are told of, and each flag and variable sets the field that declares it."""
+"""Sections of the settings: documented defaults, and flags and variables that set each field."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ TABLES = (
     .split("\n## ")[1:]
 )
 DECLARED = list(declared(Settings()))
-AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}  # without it the variables of the ambient mesh are warned of
+AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}  # without it, variables of the ambient mesh cause a warning
 
 
 def documented(title: str) -> list[tuple[str, str, str]]:
-    """The flag with its letter, the variable and the default of every row of a table of docs/settings.md."""
+    """Return the flag, variable and default of each row of a table in docs/settings.md."""
     [table] = [table for table in TABLES if table.startswith(f"{title}\n")]
     rows = [row.split(" | ", 3) for row in table.split("|---|---|---|---|\n")[1].splitlines()]
     return [
@@ -43,33 +43,33 @@ def documented(title: str) -> list[tuple[str, str, str]]:
 
 
 def titles(sections: Any) -> dict[str, Any]:
-    """Every section by its heading."""
-    found: dict[str, Any] = {}
+    """Return all sections by heading."""
+    sections_by_title: dict[str, Any] = {}
     for field in dataclasses.fields(sections):
         if dataclasses.is_dataclass(field.default):
-            found |= titles(field.default) or {field.metadata["title"]: field.default}
-    return found
+            sections_by_title |= titles(field.default) or {field.metadata["title"]: field.default}
+    return sections_by_title
 
 
-def test_a_process_without_flags_and_variables_has_the_documented_settings() -> None:
-    made = load([], {}).settings
-    assert made == Settings()
-    assert sections(made).split("\n## ")[1:] == TABLES
+def test_defaults_are_documented() -> None:
+    settings = load([], {}).settings
+    assert settings == Settings()
+    assert sections(settings).split("\n## ")[1:] == TABLES
 
 
 @pytest.mark.parametrize(("title", "section"), titles(Settings()).items())
-def test_the_defaults_of_a_section_are_the_documented_ones(title: str, section: Any) -> None:
+def test_section_defaults_are_documented(title: str, section: Any) -> None:
     rows = [(f, f.metadata, show(getattr(section, f.name))) for f in dataclasses.fields(section)]
     names = [
-        (f"--{said['flag']}" + (f", -{said['short']}" if said["short"] else "") if said["flag"] else "")
-        for _, said, _ in rows
+        (f"--{metadata['flag']}" + (f", -{metadata['short']}" if metadata["short"] else "") if metadata["flag"] else "")
+        for _, metadata, _ in rows
     ]
     assert documented(title) == [
-        (name, said["env"], default) for name, (_, said, default) in zip(names, rows, strict=True)
+        (name, metadata["env"], default) for name, (_, metadata, default) in zip(names, rows, strict=True)
     ]
 
 
-def test_sections_made_by_themselves_have_the_same_defaults() -> None:
+def test_sections_have_the_loaded_defaults() -> None:
     whole = load([], {}).settings
     assert whole.process == ProcessSettings()
     assert whole.kubernetes == KubernetesSettings()
@@ -80,7 +80,7 @@ def test_sections_made_by_themselves_have_the_same_defaults() -> None:
 
 
 def sample(default: Any) -> tuple[str, Any]:
-    """A text that is not the default, and the value that it says."""
+    """Return a text other than the default, and its parsed value."""
     if isinstance(default, bool):
         return ("false", False) if default else ("true", True)
     if isinstance(default, Duration):
@@ -92,40 +92,40 @@ def sample(default: Any) -> tuple[str, Any]:
     return ("a,b", ("a", "b")) if isinstance(default, tuple) else ("Some text", "Some text")
 
 
-def changed(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
-    """What differs from the defaults, by its path, where nothing was warned of."""
+def changed_settings(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
+    """Return the settings that differ from the defaults, by path. Fails if there are warnings."""
     loaded = load(argv, environ)
     assert loaded.warnings == []
     values = {".".join(d.path): (attrgetter(".".join(d.path))(loaded.settings), d.default) for d in DECLARED}
     return {path: value for path, (value, default) in values.items() if value != default}
 
 
-def test_a_variable_sets_only_its_field() -> None:
+def test_variable_sets_only_its_field() -> None:
     with Rows() as rows:
-        for one in DECLARED:
-            if one.env:
-                with rows.row(one.env):
-                    text, value = sample(one.default)
-                    path, ambient = ".".join(one.path), "mesh.ambient.enabled"
-                    environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), one.env: text}
+        for declaration in DECLARED:
+            if declaration.env:
+                with rows.row(declaration.env):
+                    text, value = sample(declaration.default)
+                    path, ambient = ".".join(declaration.path), "mesh.ambient.enabled"
+                    environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), declaration.env: text}
                     enabled = {ambient: True} if AMBIENT.keys() & environ.keys() else {}
-                    assert changed([], environ) == {**enabled, path: value}
+                    assert changed_settings([], environ) == {**enabled, path: value}
 
 
-def test_a_flag_sets_only_its_field_and_is_logged_with_its_value() -> None:
+def test_flag_sets_only_its_field() -> None:
     with Rows() as rows:
-        for one in DECLARED:
-            if one.flag:
-                with rows.row(one.flag):
-                    text, value = sample(one.default)
-                    value = ("a,b",) if one.repeated else value
-                    assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
-                    flags = load([f"--{one.flag}={text}"], {}).flags
-                    assert flags == {**load([], {}).flags, one.flag: text}
+        for declaration in DECLARED:
+            if declaration.flag:
+                with rows.row(declaration.flag):
+                    text, value = sample(declaration.default)
+                    value = ("a,b",) if declaration.repeated else value
+                    assert changed_settings([f"--{declaration.flag}={text}"], {}) == {".".join(declaration.path): value}
+                    flags = load([f"--{declaration.flag}={text}"], {}).flags
+                    assert flags == {**load([], {}).flags, declaration.flag: text}
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "why"),
+    ("variable", "text", "reason"),
     [
         ("PILOT_HTTP10", "yes", "'yes' is not a boolean: use true or false"),
         ("PILOT_DEBOUNCE_AFTER", "soon", "invalid duration 'soon'"),
@@ -133,15 +133,17 @@ def test_a_flag_sets_only_its_field_and_is_logged_with_its_value() -> None:
         ("PILOT_XDS_MAX_TYPES", "６４", "'６４' is not an integer"),
         ("PILOT_TRACE_SAMPLING", "half", "'half' is not a number"),
         ("PILOT_TRACE_SAMPLING", "nan", "'nan' is not a finite number"),
+        ("ISTIO_GPRC_MAXSTREAMS", "1_0", "'1_0' is not an integer"),
+        ("PILOT_MAX_REQUESTS_PER_SECOND", "inf", "'inf' is not a finite number"),
     ],
 )
-def test_a_variable_that_makes_no_sense_leaves_the_default_and_is_told(variable: str, text: str, why: str) -> None:
+def test_invalid_variable_is_ignored_with_a_warning(variable: str, text: str, reason: str) -> None:
     loaded = load([], {variable: text})
     assert loaded.settings == Settings()
-    assert loaded.warnings == [f"environment variable {variable} is ignored: {why}"]
+    assert loaded.warnings == [f"environment variable {variable} is ignored: {reason}"]
 
 
-def test_a_variable_that_is_empty_counts_where_that_says_something() -> None:
+def test_empty_variables() -> None:
     empty = load(
         [], {"INJECTION_WEBHOOK_CONFIG_NAME": "", "VALIDATION_WEBHOOK_CONFIG_NAME": "", "POD_NAMESPACE": ""}
     ).settings
@@ -152,7 +154,7 @@ def test_a_variable_that_is_empty_counts_where_that_says_something() -> None:
     )
 
 
-def test_a_flag_counts_although_its_variable_makes_no_sense() -> None:
+def test_flag_wins_over_an_invalid_variable() -> None:
     loaded = load(["--keepaliveInterval=1m"], {"GRPC_KEEPALIVE_INTERVAL": "often"})
     assert loaded.settings.serve.keepalive_interval == Duration(60_000_000_000)
     assert [warning.partition(":")[0] for warning in loaded.warnings] == [
@@ -187,7 +189,7 @@ class House:
     inside: Inside = section(Inside())  # noqa: RUF009
 
 
-def test_help_says_of_each_flag_what_it_takes_its_default_and_its_variable() -> None:
+def test_help_text() -> None:
     assert (
         flag_sections(House())
         == """
@@ -212,7 +214,7 @@ Locks
     )
 
 
-def test_the_document_has_a_table_for_each_section() -> None:
+def test_document_tables() -> None:
     head = "| flag | variable | default | meaning |\n|---|---|---|---|\n"
     assert (
         sections(House())
@@ -234,7 +236,7 @@ def test_the_document_has_a_table_for_each_section() -> None:
     )
 
 
-def test_settings_of_sections_within_sections_are_read() -> None:
+def test_nested_sections() -> None:
     argv = ["-d", "back", "--way=in,out", "--way=up", "--guests=c, d", "--turns=3", "--guests=e"]
     loaded = load_sections(House(), argv, {"FORCE": "1e1", "DOOR": "x"})
     door = Door(name="back", ways=("in,out", "up"), guests=("c", "d", "e"))
@@ -251,6 +253,6 @@ def test_settings_of_sections_within_sections_are_read() -> None:
     assert loaded.warnings == []
 
 
-def test_the_program_prints_the_whole_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out.split("\n## ")[1:] == TABLES

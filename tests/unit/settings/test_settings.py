@@ -1,4 +1,4 @@
-"""Flags and environment → settings."""
+"""Settings from flags and environment variables."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def test_flags(argv: list[str], field: str, value: object) -> None:
         (["--", "--domain"], "unexpected argument '--domain'"),
     ],
 )
-def test_flags_that_make_no_sense(argv: list[str], text: str) -> None:
+def test_invalid_flags(argv: list[str], text: str) -> None:
     with pytest.raises(FlagError, match=text):
         load(argv, {})
 
 
-def test_unknown_flags_are_accepted_and_told() -> None:
+def test_unknown_flags_are_ignored_with_a_warning() -> None:
     loaded = load(["--plugins", "0", "-v"], {})
     assert [w.split()[1] for w in loaded.warnings] == ["--plugins", "--v"]
     assert loaded.warnings[0] == "flag --plugins is not known and has no effect"
@@ -97,49 +97,37 @@ def test_environment(environ: dict[str, str], field: str, value: object) -> None
     assert not loaded.warnings
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"PILOT_DEBOUNCE_AFTER": "soon"},
-        {"PILOT_HTTP10": "yes"},
-        {"ISTIO_GPRC_MAXSTREAMS": "1_0"},
-        {"PILOT_MAX_REQUESTS_PER_SECOND": "inf"},
-    ],
-)
-def test_environment_that_makes_no_sense_is_told_and_left(environ: dict[str, str]) -> None:
-    loaded = load([], environ)
-    assert loaded.settings == Settings()
-    assert loaded.warnings[0].startswith(f"environment variable {next(iter(environ))} is ignored")
-
-
-def test_a_flag_wins_over_its_variable() -> None:
+def test_flag_wins_over_its_variable() -> None:
     assert load(["--namespace", "flag"], {"POD_NAMESPACE": "variable"}).settings.mesh.registry.namespace == "flag"
 
 
-def test_every_setting_is_documented_under_the_heading_of_its_section_and_can_be_set() -> None:
+def test_every_setting_is_documented_and_can_be_set() -> None:
     tables = {part.partition("\n")[0]: part for part in document().split("\n## ")[1:]}
     flags, variables = set(), set()
-    for s in declared(Settings()):
-        assert s.flag or s.env, s.path
-        assert s.about.endswith("."), s.path
-        assert s.title, s.path
-        assert s.about in tables[s.title], s.path
-        assert s.flag not in flags, s.flag
-        assert s.env not in variables, s.env
-        flags.add(s.flag or s.path)
-        variables.add(s.env or s.path)
+    for declaration in declared(Settings()):
+        assert declaration.flag or declaration.env, declaration.path
+        assert declaration.about.endswith("."), declaration.path
+        assert declaration.title, declaration.path
+        assert declaration.about in tables[declaration.title], declaration.path
+        assert declaration.flag not in flags, declaration.flag
+        assert declaration.env not in variables, declaration.env
+        flags.add(declaration.flag or declaration.path)
+        variables.add(declaration.env or declaration.path)
 
 
-def test_every_section_is_given_only_what_is_its_own() -> None:
-    """A value lands in the section that declares it, and nowhere else."""
-    for s in declared(Settings()):
-        if isinstance(s.default, bool) and s.env:
-            changed = load([], {s.env: str(not s.default)}).settings
-            differs = [d.path for d in declared(Settings()) if attrgetter(".".join(d.path))(changed) != d.default]
-            assert differs == [s.path]
+def test_boolean_variables_change_only_their_setting() -> None:
+    for declaration in declared(Settings()):
+        if isinstance(declaration.default, bool) and declaration.env:
+            changed = load([], {declaration.env: str(not declaration.default)}).settings
+            paths = [
+                other.path
+                for other in declared(Settings())
+                if attrgetter(".".join(other.path))(changed) != other.default
+            ]
+            assert paths == [declaration.path]
 
 
-def test_scan_tells_apart() -> None:
+def test_scan_separates_flags_and_arguments() -> None:
     assert scan(["a", "--known", "1", "b", "--other", "2"], {"known"}, set(), {}) == (
         {"known": ["1"]},
         ["other"],
@@ -147,14 +135,14 @@ def test_scan_tells_apart() -> None:
     )
 
 
-def test_every_setting_is_read_by_somebody() -> None:
+def test_every_setting_is_used() -> None:
     root = pathlib.Path(__file__).resolve().parents[3] / "pilot"
     code = "".join(path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.parent.name != "settings")
     words = set(re.findall(r"\.(\w+)", code))
     assert [s.path for s in declared(Settings()) if s.path[-1] not in words] == []
 
 
-def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient() -> None:
+def test_ambient_variable_without_ambient_is_reported() -> None:
     environ = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}
     assert load([], environ).warnings == [
         "environment variable AMBIENT_ENABLE_MULTI_NETWORK is ignored: PILOT_ENABLE_AMBIENT is off"
@@ -164,7 +152,7 @@ def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient
     assert loaded.settings.mesh.ambient.multi_network
 
 
-def test_variables_of_istiod_without_effect_are_told_of() -> None:
+def test_istiod_variables_without_effect_are_reported() -> None:
     warnings = load([], {"PILOT_PUSH_THROTTLE": "10", "PILOT_XDS_CACHE_SIZE": ""}).warnings
     assert warnings == [
         "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are limited by size; set PILOT_PUSH_BYTES_IN_FLIGHT"

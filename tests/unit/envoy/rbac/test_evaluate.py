@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from envoy.config.rbac.v3 import rbac_pb2
 from envoy.type.matcher.v3 import metadata_pb2
 
 from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
-from pilot.envoy.rbac.evaluate import RequestAttributes, _metadata
+from pilot.envoy.rbac.evaluate import RequestAttributes, rule_matches
 
 CLAIMS = {"iss": "me", "nested": {"role": "admin"}, "groups": ["a", "b"], "text": "a", "number": 7}
 
@@ -41,4 +42,12 @@ def test_claim_matchers(claim_matcher: metadata_pb2.MetadataMatcher, expected: b
     request = RequestAttributes(
         principal="", peer="", client="", destination="", port=80, server_name="", headers={}, claims=CLAIMS
     )
-    assert _metadata(claim_matcher, request) is expected
+    any_permission, any_principal = rbac_pb2.Permission(any=True), rbac_pb2.Principal(any=True)
+    by_permission = rbac_pb2.Policy(
+        permissions=[rbac_pb2.Permission(metadata=claim_matcher)], principals=[any_principal]
+    )
+    by_principal = rbac_pb2.Policy(
+        permissions=[any_permission], principals=[rbac_pb2.Principal(metadata=claim_matcher)]
+    )
+    assert rule_matches(by_permission, request) is expected
+    assert rule_matches(by_principal, request) is expected

@@ -79,7 +79,7 @@ def rewrite(folder: pathlib.Path, texts: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-def test_resources_are_as_recorded(case: pathlib.Path, pytestconfig: pytest.Config) -> None:
+def test_resources_equal_the_golden_files(case: pathlib.Path, pytestconfig: pytest.Config) -> None:
     folder, texts = case / "expected", expected_files(build(case))
     if pytestconfig.getoption("rewrite"):
         rewrite(folder, texts)
@@ -100,8 +100,8 @@ def test_resources_are_as_recorded(case: pathlib.Path, pytestconfig: pytest.Conf
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-def test_recorded_files_are_what_they_look_like(case: pathlib.Path) -> None:
-    """A YAML parser reads from the files of a proxy exactly its resources."""
+def test_golden_files_are_read_back_as_the_resources(case: pathlib.Path) -> None:
+    """Parse the files of each proxy with a YAML parser and compare them with its resources."""
     files = {path: load_yaml(path.read_text("utf-8")) for path in (case / "expected").rglob("*.yaml")}
     for proxy_name, types in build(case).items():
         recorded: dict[str, dict[str, Any]] = {}
@@ -112,7 +112,7 @@ def test_recorded_files_are_what_they_look_like(case: pathlib.Path) -> None:
         actual = {
             url.rpartition(".")[2]: {n: _as_json(packed) for n, packed in rows.items()} for url, rows in types.items()
         }
-        assert recorded == {kind: rows for kind, rows in actual.items() if rows}
+        assert recorded == {type_name: rows for type_name, rows in actual.items() if rows}
 
 
 def _as_json(packed: bytes) -> Any:
@@ -121,6 +121,6 @@ def _as_json(packed: bytes) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-def test_another_decoder_reads_the_same(case: pathlib.Path) -> None:
+def test_second_decoder_reads_the_same(case: pathlib.Path) -> None:
     messages = {packed for types in build(case).values() for rows in types.values() for packed in rows.values()}
     assert sum(map(check_same_content, messages)) > 20

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
-import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.agent.capture import iptables_restore as restore
-from pilot.agent.capture import pod_network as network
 from pilot.agent.capture.capture_config import parse_capture_config
-from pilot.agent.capture.capture_rules import CaptureChain, Family, RulesError
+from pilot.agent.capture.capture_rules import CaptureChain, Family
 from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.agent.capture.iptables_text import build_restore_input
 from pilot.agent.capture.nftables_script import build_script
 from pilot.agent.capture.pod_chains import build_pod_chains
-from pilot.cli.pilot_agent import main
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
 
@@ -235,66 +230,3 @@ def test_owner_groups_are_validated() -> None:
 def test_proxy_uid_falls_back_to_the_user_name() -> None:
     assert "--uid-owner 0 " in build_restore_input(chains("", {"ENVOY_USER": "root"}), "")
     assert "--uid-owner 1337 " in build_restore_input(chains("", {"ENVOY_USER": "nobody-has-this-name"}), "")
-
-
-@pytest.mark.parametrize(
-    ("addresses", "dual_stack", "expected"),
-    [
-        (["10.0.0.1", "fd00::1"], False, [4]),
-        (["10.0.0.1", "fd00::1"], True, [4, 6]),
-        (["10.0.0.1"], True, [4]),
-        (["fd00::1", "10.0.0.1"], False, [4, 6]),
-        ([], False, [4]),
-    ],
-)
-def test_captured_families(addresses: list[str], dual_stack: bool, expected: list[int]) -> None:
-    families = network.captured_families([ipaddress.ip_address(address) for address in addresses], dual_stack)
-    assert [int(family) for family in families] == expected
-
-
-def test_reading_of_name_servers(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "resolv.conf"
-    path.write_text(
-        "# nameserver 9.9.9.9\nsearch a b\nnameserver 1.1.1.1\nnameserver fe80::1%eth0\nnameserver\noptions ndots:5\n"
-    )
-    assert network.read_name_servers(path) == ["1.1.1.1", "fe80::1"]
-
-
-def fake_iptables(folder: pathlib.Path, rules: str, status: int = 0) -> None:
-    """Write iptables programs that have existing rules and record their input."""
-    for name in ("iptables", "ip6tables"):
-        (folder / f"{name}-saved").write_text(rules)
-        programs = {
-            "save": f"cat {folder}/{name}-saved",
-            "restore": f"echo $* >{folder}/{name}-input; cat >>{folder}/{name}-input; exit {status}",
-        }
-        for command, script in programs.items():
-            path = folder / f"{name}-{command}"
-            path.write_text(f"#!/bin/sh\n{script}\n")
-            path.chmod(0o755)
-
-
-def test_iptables_restore_receives_all_rules_of_a_family(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_iptables(tmp_path, OLD_RULES)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    restore.apply({Family.V4: chains(INJECTED)})
-    assert (tmp_path / "iptables-input").read_text() == "--noflush --wait\n" + build_restore_input(
-        chains(INJECTED), OLD_RULES
-    )
-    assert (tmp_path / "ip6tables-input").read_text() == "--noflush --wait\n" + build_restore_input((), OLD_RULES)
-
-
-def test_iptables_failure_is_reported(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_iptables(tmp_path, "", status=3)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(RulesError, match="iptables-restore: exit status 3"):
-        restore.apply({Family.V4: chains(INJECTED)})
-
-
-def test_command_errors_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["istio-iptables", "-b", "x"]) == 1
-    assert capsys.readouterr().err == "Error: invalid argument for --istio-inbound-ports: 'x' is not a port\n"
-    assert main(["istio-clean-iptables", "--help"]) == 0
-    assert "--istio-inbound-interception-mode, -m TEXT" in capsys.readouterr().out

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime
 import itertools
+import logging
 import pathlib
-from collections.abc import Iterator
+import stat
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from ca.csr import decode_csr
-from pilot.agent.agent_settings import AgentSettings, CertificateSettings
-from pilot.agent.certificates.ca_client import CaClientError, fetch_certificate
+from pilot.agent.agent_settings import CertificateSettings
+from pilot.agent.certificates.ca_client import CaClientError
 from pilot.agent.certificates.certificate_renewer import (
     MAX_RETRY_SECONDS,
     MAX_SLEEP_SECONDS,
@@ -25,30 +24,10 @@ from pilot.agent.certificates.certificate_renewer import (
     seconds_until_retry,
     write_certificate,
 )
-from pilot.agent.certificates.workload_certificate import (
-    WorkloadCertificate,
-    build_csr,
-    check_key_settings,
-    generate_key,
-    key_pem,
-    load_certificate,
-)
-from pilot.agent.upstream_server import (
-    ClientCertificate,
-    UpstreamConfigError,
-    UpstreamServer,
-    ca_upstream,
-    xds_upstream,
-)
-from pilot.lib.duration import Duration
-from testing.control_planes.secure_port import NAME, SecurePort
-from testing.security import certificates
+from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
-IDENTITY = "spiffe://cluster.local/ns/shop/sa/web"
-EC_KEYS = CertificateSettings(algorithm="ECDSA")
-CONTROL_PLANE = AgentSettings().control_plane
 
 
 def certificate(not_before: datetime.datetime, not_after: datetime.datetime) -> WorkloadCertificate:
@@ -163,208 +142,59 @@ async def test_expired_certificates_do_not_cause_a_busy_loop() -> None:
     assert (world.now - NOW).total_seconds() >= 49 * MIN_RETRY_SECONDS / 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "label"),
-    [
-        (CertificateSettings(), rsa.RSAPrivateKey, "RSA PRIVATE KEY"),
-        (CertificateSettings(pkcs8=True), rsa.RSAPrivateKey, "PRIVATE KEY"),
-        (CertificateSettings(algorithm="ECDSA"), ec.EllipticCurvePrivateKey, "EC PRIVATE KEY"),
-        (CertificateSettings(algorithm="ECDSA", curve="P384"), ec.EllipticCurvePrivateKey, "EC PRIVATE KEY"),
-    ],
-)
-def test_generated_key_type_and_format(settings: CertificateSettings, kind: type, label: str) -> None:
-    check_key_settings(settings)
-    key = generate_key(settings)
-    assert isinstance(key, kind)
-    assert key_pem(key, settings.pkcs8).startswith(f"-----BEGIN {label}-----".encode())
-    decode_csr(build_csr(key, IDENTITY))  # the CA accepts it
+DAY = datetime.timedelta(days=1)
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (CertificateSettings(rsa_bits=1024), "WORKLOAD_RSA_KEY_SIZE: 1024 bits are too few"),
-        (CertificateSettings(algorithm="DSA"), "ECC_SIGNATURE_ALGORITHM: unknown algorithm 'DSA'"),
-        (CertificateSettings(algorithm="ECDSA", curve="P1"), "ECC_CURVE: unknown curve 'P1'"),
-    ],
-)
-def test_unknown_key_settings_are_rejected(settings: CertificateSettings, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        check_key_settings(settings)
+CERTIFICATE = WorkloadCertificate(b"chain", b"key", b"roots", NOW, NOW + DAY)
 
 
-def test_mismatched_key_is_rejected() -> None:
-    root = certificates.root()
-    chain = root.chain(root.issue(decode_csr(certificates.csr()), [IDENTITY], HOUR, certificates.NOW))
-    with pytest.raises(ValueError, match="the private key does not match the certificate"):
-        load_certificate(chain[0].encode(), key_pem(certificates.ec_key(7), True), chain[1].encode())
-    with pytest.raises(ValueError, match="the root bundle contains no PEM certificate"):
-        load_certificate(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "pilot.secretcache"]
 
 
-def test_repr_omits_the_key() -> None:
-    assert "key" not in repr(certificate(NOW, NOW + HOUR))
+async def renewal_delays(results: Iterator[WorkloadCertificate | str], sleeps: int) -> list[float]:
+    """Return the sleeps of a renewer that receives these results, up to a number of sleeps."""
+    times, seconds_slept, finished = [NOW], list[float](), asyncio.Event()
+
+    async def fetch() -> WorkloadCertificate:
+        result = next(results)
+        if isinstance(result, str):
+            raise CaClientError(result)
+        return result
+
+    async def sleep(seconds: float) -> None:
+        seconds_slept.append(seconds)
+        times[0] += datetime.timedelta(seconds=seconds)
+        if len(seconds_slept) == sleeps:
+            finished.set()
+            await asyncio.Event().wait()
+
+    run: Coroutine[Any, Any, None] = CertificateRenewer(
+        CertificateSettings(), fetch, lambda _: None, lambda: None, lambda: times[0], sleep, lambda: 0.5
+    ).run()
+    task = asyncio.ensure_future(run)
+    await asyncio.wait((task, asyncio.ensure_future(finished.wait())), return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    return seconds_slept
 
 
-def test_written_certificates_are_complete_and_private(tmp_path: pathlib.Path) -> None:
-    write_certificate(str(tmp_path), certificate(NOW, NOW + HOUR))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
-        "key.pem": b"key",
-        "cert-chain.pem": b"chain",
-        "root-cert.pem": b"roots",
+async def test_each_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    delays = await renewal_delays(iter(["away", "away", "no such account", CERTIFICATE]), 5)
+    assert messages(caplog) == [
+        ("WARNING", "failed to obtain a certificate, retrying: away"),
+        ("WARNING", "failed to obtain a certificate, retrying: no such account"),
+        ("INFO", "certificate expires at 2026-01-03T00:00:00Z, renewal due at 2026-01-02T12:00:00Z"),
+    ]
+    assert delays[1:3] == [2 * delays[0], 4 * delays[0]]
+    assert delays[3:] == [60.0, 60.0]
+
+
+def test_certificate_files_are_private_to_the_owner(tmp_path: pathlib.Path) -> None:
+    write_certificate(str(tmp_path), CERTIFICATE)
+    files = {path.name: (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
+    assert files == {
+        "root-cert.pem": (b"roots", 0o600),
+        "key.pem": (b"key", 0o600),
+        "cert-chain.pem": (b"chain", 0o600),
     }
-    assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
-
-
-# -- certificate requests ----------------------------------------------------------------------------------------------
-
-
-def upstream(front: SecurePort, folder: pathlib.Path, token: str = IDENTITY) -> UpstreamServer:
-    (folder / "token").write_text(token)
-    return UpstreamServer(
-        front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", None, {}
-    )
-
-
-async def test_authority_issues_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
-    root = certificates.root(now=datetime.datetime.now(datetime.UTC))
-    front = SecurePort(root)
-    await front.start()
-    certificate = await fetch_certificate(
-        upstream(front, tmp_path), EC_KEYS, "spiffe://cluster.local/ns/other/sa/other", b"# more\n"
-    )
-    await front.stop()
-    leaf = x509.load_pem_x509_certificate(certificate.chain)
-    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
-    assert certificate.roots == root.roots_pem + b"# more\n"
-    assert certificate.not_after - certificate.not_before == datetime.timedelta(hours=24, minutes=2)
-
-
-async def test_requested_ttl_follows_the_setting(tmp_path: pathlib.Path) -> None:
-    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
-    await front.start()
-    certificate = await fetch_certificate(
-        upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(60)), IDENTITY
-    )
-    await front.stop()
-    assert certificate.not_after - certificate.not_before == datetime.timedelta(minutes=3)
-
-
-async def test_authority_errors_are_reported(tmp_path: pathlib.Path) -> None:
-    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
-    await front.start()
-    with pytest.raises(CaClientError, match="returned UNAUTHENTICATED: request authenticate failure"):
-        await fetch_certificate(upstream(front, tmp_path, "nobody"), EC_KEYS, IDENTITY)
-    with pytest.raises(CaClientError, match="returned INVALID_ARGUMENT: CSR signing error"):
-        await fetch_certificate(
-            upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
-        )
-    with pytest.raises(CaClientError, match="UNAVAILABLE"):  # the server name does not match
-        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), EC_KEYS, IDENTITY)
-    await front.stop()
-
-
-async def test_missing_roots_and_credentials_are_reported(tmp_path: pathlib.Path) -> None:
-    server = UpstreamServer(
-        "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
-    )
-    with pytest.raises(CaClientError, match=r"cannot read the root certificates .*root.pem: No such file"):
-        await fetch_certificate(server, EC_KEYS, IDENTITY)
-    with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
-        server.metadata()
-
-
-def test_client_certificate_replaces_the_token(tmp_path: pathlib.Path) -> None:
-    server = UpstreamServer(
-        "127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"}
-    )
-    assert server.metadata() == [("clusterid", "west"), ("x-mine", "1")]
-
-
-def test_xds_client_certificate_comes_from_mounted_files() -> None:
-    metadata = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
-    server = xds_upstream(CONTROL_PLANE, "a:1", False, {}, metadata)
-    assert (server.client_certificate, server.root) == (ClientCertificate("/k", "/c"), "/r")
-    provisioned = xds_upstream(
-        dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned_directory="/p"), "a:1", False, {}, None
-    )
-    assert (provisioned.client_certificate, provisioned.root) == (
-        ClientCertificate("/p/key.pem", "/p/cert-chain.pem"),
-        "/own",
-    )
-
-
-async def test_client_certificate_is_presented_without_a_token(tmp_path: pathlib.Path) -> None:
-    front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
-    await front.start()
-    with_token = upstream(front, tmp_path)
-    write_certificate(str(tmp_path), await fetch_certificate(with_token, EC_KEYS, IDENTITY))
-    with_certificate = with_token._replace(
-        client_certificate=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
-        token_file=str(tmp_path / "none"),
-    )
-    with pytest.raises(
-        CaClientError, match="UNAUTHENTICATED"
-    ):  # the server accepts only tokens; the handshake succeeds
-        await fetch_certificate(with_certificate, EC_KEYS, IDENTITY)
-    (tmp_path / "cert-chain.pem").unlink()
-    with pytest.raises(CaClientError, match="cannot read the client certificate"):
-        await fetch_certificate(with_certificate, EC_KEYS, IDENTITY)
-    await front.stop()
-
-
-def test_token_is_never_sent_in_plaintext(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "token").write_text("secret")
-    plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(
-        token_file=str(tmp_path / "token")
-    )
-    assert all(name != "authorization" for name, _ in plain.metadata())
-    assert ("authorization", "Bearer secret") in plain._replace(root="SYSTEM").metadata()
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("istiod.mesh.svc:15012", "istiod.mesh.svc"),
-        ("localhost:15012", NAME),
-        ("127.0.0.1:15012", NAME),
-        ("[::1]:15012", NAME),
-    ],
-)
-def test_local_control_plane_keeps_its_service_name(address: str, name: str) -> None:
-    assert ca_upstream(CONTROL_PLANE, address, {}).server_name == name
-
-
-@pytest.mark.parametrize(
-    ("ca_root", "provider", "is_mounted", "provisioned", "root"),
-    [
-        ("", "istiod", True, "", "./var/run/secrets/istio/root-cert.pem"),
-        ("", "custom", True, "", "./etc/certs/root-cert.pem"),
-        ("", "custom", False, "", "./var/run/secrets/istio/root-cert.pem"),
-        ("", "custom", False, "/prov", "/prov/root-cert.pem"),
-        ("", "istiod", True, "/prov", "/prov/root-cert.pem"),
-        ("/given.pem", "custom", True, "/prov", "/given.pem"),
-    ],
-)
-def test_ca_root_selection(
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-    ca_root: str,
-    provider: str,
-    is_mounted: bool,
-    provisioned: str,
-    root: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if is_mounted:
-        (tmp_path / "etc" / "certs").mkdir(parents=True)
-        (tmp_path / "etc" / "certs" / "root-cert.pem").write_text("")
-    settings = dataclasses.replace(
-        CONTROL_PLANE, ca_root=ca_root, cert_provider=provider, provisioned_directory=provisioned
-    )
-    server = ca_upstream(settings, "istiod:15012", {})
-    assert server.root == root
-    assert server.client_certificate == (
-        ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None
-    )

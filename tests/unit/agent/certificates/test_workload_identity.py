@@ -7,20 +7,14 @@ import datetime
 import logging
 import os
 import pathlib
-import stat
 import types
-from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
-from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from pilot.agent.agent_metrics import AgentMetrics
-from pilot.agent.agent_settings import AgentSettings, CertificateSettings
+from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.certificates import workload_identity as identity
-from pilot.agent.certificates.ca_client import CaClientError
-from pilot.agent.certificates.certificate_renewer import CertificateRenewer, write_certificate
-from pilot.agent.certificates.secret_cache import CachedSecret, SecretCache, build_certificate_secret, build_root_secret
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
@@ -34,84 +28,6 @@ AUTHORITY: Any = "the authority"
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "pilot.secretcache"]
-
-
-async def renewal_delays(results: Iterator[WorkloadCertificate | str], sleeps: int) -> list[float]:
-    """Return the sleeps of a renewer that receives these results, up to a number of sleeps."""
-    times, seconds_slept, finished = [NOW], list[float](), asyncio.Event()
-
-    async def fetch() -> WorkloadCertificate:
-        result = next(results)
-        if isinstance(result, str):
-            raise CaClientError(result)
-        return result
-
-    async def sleep(seconds: float) -> None:
-        seconds_slept.append(seconds)
-        times[0] += datetime.timedelta(seconds=seconds)
-        if len(seconds_slept) == sleeps:
-            finished.set()
-            await asyncio.Event().wait()
-
-    run: Coroutine[Any, Any, None] = CertificateRenewer(
-        CertificateSettings(), fetch, lambda _: None, lambda: None, lambda: times[0], sleep, lambda: 0.5
-    ).run()
-    task = asyncio.ensure_future(run)
-    await asyncio.wait((task, asyncio.ensure_future(finished.wait())), return_when=asyncio.FIRST_COMPLETED)
-    task.cancel()
-    return seconds_slept
-
-
-async def test_each_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pilot")
-    delays = await renewal_delays(iter(["away", "away", "no such account", CERTIFICATE]), 5)
-    assert messages(caplog) == [
-        ("WARNING", "failed to obtain a certificate, retrying: away"),
-        ("WARNING", "failed to obtain a certificate, retrying: no such account"),
-        ("INFO", "certificate expires at 2026-01-03T00:00:00Z, renewal due at 2026-01-02T12:00:00Z"),
-    ]
-    assert delays[1:3] == [2 * delays[0], 4 * delays[0]]
-    assert delays[3:] == [60.0, 60.0]
-
-
-def test_certificate_files_are_private_to_the_owner(tmp_path: pathlib.Path) -> None:
-    write_certificate(str(tmp_path), CERTIFICATE)
-    files = {path.name: (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
-    assert files == {
-        "root-cert.pem": (b"roots", 0o600),
-        "key.pem": (b"key", 0o600),
-        "cert-chain.pem": (b"chain", 0o600),
-    }
-
-
-def test_watchers_wake_only_on_changes() -> None:
-    secrets = SecretCache()
-    event, unwatched = secrets.watch(), secrets.watch()
-    secrets.unwatch(unwatched)
-    assert secrets.get("a") is None
-    assert secrets.put(build_root_secret("a", b"roots", b"list"))
-    assert (event.is_set(), unwatched.is_set()) == (True, False)
-    event.clear()
-    assert not secrets.put(build_root_secret("a", b"roots", b"list"))
-    assert not event.is_set()
-    assert secrets.put(build_root_secret("a", b"roots"))
-    assert secrets.put(build_certificate_secret("b", b"chain", b"key"))
-    stored = secrets.get("a"), secrets.get("b")
-    assert [secret.version for secret in stored if isinstance(secret, CachedSecret)] == [2, 3]
-
-
-def test_encoding_of_secrets() -> None:
-    root_secret = build_root_secret("a", b"roots", b"list")
-    assert root_secret == secret_pb2.Secret(
-        name="a", validation_context={"trusted_ca": {"inline_bytes": b"roots"}, "crl": {"inline_bytes": b"list"}}
-    )
-    assert not build_root_secret("a", b"roots").validation_context.HasField("crl")
-    secrets = SecretCache()
-    secrets.put_certificate(CERTIFICATE)
-    assert (secrets.get("ROOTCA"), secrets.get("default")) == (
-        CachedSecret(1, build_root_secret("ROOTCA", b"roots").SerializeToString(deterministic=True)),
-        CachedSecret(2, build_certificate_secret("default", b"chain", b"key").SerializeToString(deterministic=True)),
-    )
 
 
 async def first_request(

@@ -1,23 +1,21 @@
-"""Envoy's bootstrap and command line, from the context of a pod."""
+"""The bootstrap of Envoy, from the context of a pod."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 from typing import Any
 
 import pytest
 from google.protobuf import json_format
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.envoy.envoy_process import build_arguments, write_bootstrap
+from pilot.agent.envoy.envoy_process import build_arguments
 from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, build_proxy_bootstrap, build_runtime
-from pilot.agent.envoy.stats_config import build_stats_config
 from pilot.agent.proxy.effective_config import build_proxy_config
 from pilot.agent.proxy.proxy_context import ProxyContext
-from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
+from tests.unit.agent.envoy.test_envoy_bootstrap import at, cluster
 
 SETTINGS = AgentSettings()
 
@@ -200,61 +198,6 @@ def test_service_with_tls_is_rejected() -> None:
         build_proxy_bootstrap(make_context(config), SETTINGS)
 
 
-def patterns(bootstrap: dict[str, Any]) -> set[tuple[str, str]]:
-    pairs = set()
-    for pattern in bootstrap["stats_matcher"]["inclusion_list"]["patterns"]:
-        ((kind, value),) = pattern.items()
-        pairs.add((kind, value["regex"] if kind == "safe_regex" else value))
-    return pairs
-
-
-def test_stats_include_required_and_configured_ones() -> None:
-    matcher = {"inclusionPrefixes": ["http.{pod_ip}_"], "inclusionRegexps": ["a.*"]}
-    config = make_context({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).config
-    bootstrap = build_stats_config(
-        config, {"sidecar.istio.io/statsInclusionSuffixes": "x,y"}, ("10.0.0.1", "10.0.0.2"), False
-    )
-    included = patterns(bootstrap)
-    assert {
-        ("prefix", "http.10.0.0.1_"),
-        ("prefix", "http.10.0.0.2_"),
-        ("safe_regex", "a.*"),
-        ("suffix", "x"),
-        ("suffix", "y"),
-    } <= included
-    assert {
-        ("prefix", "listener_manager"),
-        ("prefix", "cluster_manager"),
-        ("prefix", "server"),
-        ("suffix", "rbac.denied"),
-    } <= included
-    assert ("suffix", "downstream_cx_active") not in included
-    assert "mine" in {tag["tag_name"] for tag in bootstrap["stats_tags"]}
-
-
-def test_annotation_overrides_the_stats_matcher() -> None:
-    config = make_context({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).config
-    included = patterns(
-        build_stats_config(config, {"sidecar.istio.io/statsInclusionPrefixes": "annotation"}, ("10.0.0.1",), True)
-    )
-    assert ("prefix", "annotation") in included
-    assert ("prefix", "config") not in included
-    assert ("suffix", "downstream_cx_active") in included
-
-
-def test_histogram_buckets_come_from_an_annotation() -> None:
-    annotation = "sidecar.istio.io/statsHistogramBuckets"
-    bootstrap = build_stats_config(
-        make_context().config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False
-    )
-    assert bootstrap["histogram_bucket_settings"] == [
-        {"match": {"prefix": "a"}, "buckets": [3]},
-        {"match": {"prefix": "b"}, "buckets": [1, 2.5]},
-    ]
-    with pytest.raises(ValueError, match=f"annotation {annotation} is not an object"):
-        build_stats_config(make_context().config, {annotation: "[1]"}, ("10.0.0.1",), False)
-
-
 def test_annotation_intervals_use_envoys_format() -> None:
     annotations = {"sidecar.istio.io/statsFlushInterval": "1m500ms", "sidecar.istio.io/statsEvictionInterval": "2m1s"}
     bootstrap = build_proxy_bootstrap(make_context(annotations=annotations), SETTINGS)
@@ -280,31 +223,201 @@ def test_bootstrap_matches_envoys_schema() -> None:
     assert message.node.id.startswith("sidecar~")
 
 
-def test_envoy_arguments() -> None:
-    settings = load_sections(AgentSettings(), ("--proxyLogLevel", "info,misc:error", "--concurrency", "2"), {}).settings
-    arguments = build_arguments(make_context({"drainDuration": "20s"}), settings)
-    text = " ".join(arguments)
-    for part in (
-        "-c ./etc/istio/proxy/envoy-rev.json",
-        "--drain-time-s 20",
-        "-l info",
-        "--component-log-level misc:error",
-        "--concurrency 2",
-    ):
-        assert part in text
-    assert "--concurrency" not in build_arguments(make_context({"concurrency": 0}), AgentSettings())
+TYPE = "type.googleapis.com/envoy."
 
 
-def test_custom_bootstrap_is_kept(tmp_path: pathlib.Path) -> None:
-    custom = tmp_path / "own.json"
-    custom.write_text("{}")
-    context = make_context({"customConfigFile": str(custom)})
-    write_bootstrap(context, {"node": {}})
-    assert custom.read_text() == "{}"
-    assert build_arguments(context, SETTINGS)[:2] == ["-c", str(custom)]
+HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
-def test_unwritable_bootstrap_folder_is_reported(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match=r"cannot write Envoy's bootstrap .*/file/proxy/envoy-rev.json"):
-        write_bootstrap(make_context({"configPath": str(tmp_path / "file" / "proxy")}), {})
+MANAGER = "envoy.filters.network.http_connection_manager"
+
+
+HTTP2 = {
+    HTTP: {
+        "@type": f"type.googleapis.com/{HTTP}",
+        "explicit_http_config": {
+            "http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "10s"}}
+        },
+    }
+}
+
+
+ADS_SOURCE = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
+
+
+CONFIG = {"zipkinAddress": "zipkin.istio-system:9411", "envoyMetricsService": {"address": "10.0.0.9:15001"}}
+
+
+def listener(port: int, stat_prefix: str, match: dict[str, str], target: str, timeout: str) -> dict[str, Any]:
+    manager = {
+        "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": stat_prefix,
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "backend",
+                    "domains": ["*"],
+                    "routes": [{"match": match, "route": {"cluster": target, "timeout": timeout}}],
+                }
+            ]
+        },
+        "http_filters": [
+            {
+                "name": "envoy.filters.http.router",
+                "typed_config": {"@type": f"{TYPE}extensions.filters.http.router.v3.Router"},
+            }
+        ],
+    }
+    return {
+        "name": f"0.0.0.0_{port}",
+        "address": at("0.0.0.0", port),
+        "ignore_global_conn_limit": True,
+        "bypass_overload_manager": True,
+        "filter_chains": [{"filters": [{"name": MANAGER, "typed_config": manager}]}],
+    }
+
+
+def test_sidecar_bootstrap() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(CONFIG, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
+    statistics = bootstrap.pop("stats_config")
+    assert bootstrap == {
+        "node": {
+            "id": "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local",
+            "cluster": "web.shop",
+            "metadata": {
+                "NAME": "web-1",
+                "NAMESPACE": "shop",
+                "SERVICE_ACCOUNT": "web",
+                "CLUSTER_ID": "Kubernetes",
+                "ISTIO_VERSION": "1.32.0",
+                "INSTANCE_IPS": "10.0.0.1",
+                "LABELS": {"app": "web"},
+                "WORKLOAD_NAME": "web",
+                "INTERCEPTION_MODE": "REDIRECT",
+                "INTERNAL_LISTENERS": "true",
+                "ANNOTATIONS": {},
+                "PROXY_CONFIG": CONFIG,
+                "ENVOY_STATUS_PORT": 15021,
+                "ENVOY_PROMETHEUS_PORT": 15090,
+                "MODULE_FETCH": "true",
+                "ENABLE_SELF_DISCOVERY": "true",
+            },
+            "locality": {},
+        },
+        "bootstrap_extensions": [
+            {
+                "name": "envoy.bootstrap.internal_listener",
+                "typed_config": {"@type": f"{TYPE}extensions.bootstrap.internal_listener.v3.InternalListener"},
+            }
+        ],
+        "admin": {"address": at("127.0.0.1", 15000)},
+        "dynamic_resources": {
+            "ads_config": {
+                "api_type": "DELTA_GRPC",
+                "transport_api_version": "V3",
+                "set_node_on_first_message_only": True,
+                "grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}],
+            },
+            "cds_config": ADS_SOURCE,
+            "lds_config": ADS_SOURCE,
+        },
+        "layered_runtime": {
+            "layers": [
+                {"name": "mesh", "static_layer": {"re2.max_program_size.error_level": 32768}},
+                {"name": "admin", "admin_layer": {}},
+            ]
+        },
+        "static_resources": {
+            "clusters": [
+                cluster(
+                    "xds-grpc",
+                    "STATIC",
+                    {"pipe": {"path": "./etc/istio/proxy/XDS"}},
+                    typed_extension_protocol_options=HTTP2,
+                ),
+                cluster(
+                    "sds-grpc",
+                    "STATIC",
+                    {"pipe": {"path": "./var/run/secrets/workload-spiffe-uds/socket"}},
+                    typed_extension_protocol_options=HTTP2,
+                ),
+                cluster("prometheus_stats", "STATIC", at("127.0.0.1", 15000)),
+                cluster("agent", "STATIC", at("127.0.0.1", 15020)),
+                cluster("zipkin", "STRICT_DNS", at("zipkin.istio-system", 9411)),
+                cluster(
+                    "envoy_metrics_service", "STATIC", at("10.0.0.9", 15001), typed_extension_protocol_options=HTTP2
+                ),
+                {
+                    "name": "local_cluster",
+                    "type": "EDS",
+                    "connect_timeout": "1s",
+                    "eds_cluster_config": {
+                        "eds_config": {"ads": {}, "resource_api_version": "V3"},
+                        "service_name": "local_cluster",
+                    },
+                },
+            ],
+            "listeners": [
+                listener(15090, "stats", {"prefix": "/stats/prometheus"}, "prometheus_stats", "0s"),
+                listener(15021, "agent", {"path": "/healthz/ready"}, "agent", "15s"),
+            ],
+        },
+        "stats_sinks": [
+            {
+                "name": "envoy.stat_sinks.metrics_service",
+                "typed_config": {
+                    "@type": f"{TYPE}config.metrics.v3.MetricsServiceConfig",
+                    "transport_api_version": "V3",
+                    "grpc_service": {"envoy_grpc": {"cluster_name": "envoy_metrics_service"}},
+                },
+            }
+        ],
+        "cluster_manager": {"local_cluster_name": "local_cluster"},
+    }
+    assert {name: value for name, value in statistics.items() if name != "stats_tags"} == {
+        "use_all_default_tags": False,
+        "stats_matcher": {
+            "inclusion_list": {
+                "patterns": [
+                    *(
+                        {"prefix": text}
+                        for text in ("cluster_manager", "listener_manager", "server", "cluster.xds-grpc")
+                    ),
+                    *({"prefix": text} for text in ("reporter=", "component", "istio", "wasm")),
+                    *({"suffix": text} for text in ("rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied")),
+                    {"safe_regex": {"regex": r"vhost\..*\.route\..*"}},
+                ]
+            }
+        },
+    }
+    assert [tag["tag_name"] for tag in statistics["stats_tags"]] == [
+        "cluster_name",
+        "http_conn_manager_prefix",
+        "tcp_prefix",
+        "listener_address",
+        "response_code",
+        "response_code_class",
+        "component",
+        "authz_enforce_result",
+        "authz_dry_run_action",
+        "authz_dry_run_result",
+    ]
+
+
+def test_minimal_bootstrap_sections() -> None:
+    bootstrap = build_proxy_bootstrap(make_context(), SETTINGS)
+    assert list(bootstrap) == [
+        "node",
+        "bootstrap_extensions",
+        "admin",
+        "dynamic_resources",
+        "layered_runtime",
+        "static_resources",
+        "stats_config",
+    ]
+    assert [cluster_config["name"] for cluster_config in bootstrap["static_resources"]["clusters"]] == [
+        "xds-grpc",
+        "sds-grpc",
+        "prometheus_stats",
+        "agent",
+    ]

@@ -9,27 +9,13 @@ from typing import Any
 import pytest
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.downward_api import parse_downward_file
-from pilot.agent.proxy.effective_config import build_proxy_config, parse_object, read_sources
 from pilot.agent.proxy.proxy_context import ProxyContext, build_metadata, read_proxy_context, worker_threads
-from pilot.lib.duration import Duration
 from pilot.settings.parse import load_sections
 
 
 def read_context(environ: dict[str, str], argv: tuple[str, ...] = (), kind: str = "sidecar") -> ProxyContext:
     environ = {"INSTANCE_IP": "10.0.0.1", **environ}
     return read_proxy_context(kind, load_sections(AgentSettings(), argv, environ).settings, environ)
-
-
-def test_downward_api_values_are_unquoted() -> None:
-    text = 'app="shop"\nnote="a \\"b\\" \\x41\\u00e9\\n\\a"\n\nempty=""\nno pair'
-    assert parse_downward_file(text) == {"app": "shop", "note": 'a "b" Aé\n\a', "empty": ""}
-
-
-@pytest.mark.parametrize("value", ["plain", "1", '"open', "{}"])
-def test_unquoted_value_is_rejected(value: str) -> None:
-    with pytest.raises(ValueError, match="the value of app is not a quoted string"):
-        parse_downward_file(f"app={value}")
 
 
 def test_environment_describes_the_pod() -> None:
@@ -92,43 +78,6 @@ def test_environment_wins_over_proxy_config_metadata() -> None:
 def test_invalid_input_is_reported(environ: dict[str, str], kind: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read_context(environ, kind=kind)
-
-
-def test_later_proxy_config_sources_win_and_metadata_is_merged(tmp_path: pathlib.Path) -> None:
-    mesh = tmp_path / "mesh"
-    mesh.write_text(
-        "defaultConfig: {concurrency: 1, statusPort: 15030, drainDuration: 20s, proxyMetadata: {A: mesh, B: mesh}}"
-    )
-    sources = read_sources(
-        str(mesh), '{"concurrency": 2, "proxyMetadata": {"B": "variable"}}', {"proxy.istio.io/config": "concurrency: 4"}
-    )
-    context = build_proxy_config(sources)
-    assert (context.config.concurrency, context.config.status_port, context.config.drain_duration) == (
-        4,
-        15030,
-        Duration.of(20),
-    )
-    assert context.config.proxy_metadata == {"A": "mesh", "B": "variable"}
-    assert context.fields["proxyMetadata"] == {"A": "mesh", "B": "variable"}
-
-
-def test_dedicated_annotations_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
-    annotations = {
-        "proxy.istio.io/config": "{discoveryAddress: a:1, statusPort: 15030}",
-        "sidecar.istio.io/discoveryAddress": "b:2",
-        "status.sidecar.istio.io/port": "15040",
-    }
-    context = build_proxy_config(read_sources(str(tmp_path / "none"), "", annotations)).config
-    assert (context.discovery_address, context.status_port) == ("b:2", 15040)
-    with pytest.raises(ValueError, match=r"annotation status\.sidecar\.istio\.io/port: .*statusPort"):
-        build_proxy_config(read_sources(str(tmp_path / "none"), "", {"status.sidecar.istio.io/port": "many"}))
-
-
-def test_defaults_without_sources() -> None:
-    context = build_proxy_config([])
-    assert context.config.discovery_address == "istiod.istio-system.svc:15012"
-    assert context.fields == {}
-    assert parse_object("it", "") == {}
 
 
 def test_labels_become_separate_metadata() -> None:

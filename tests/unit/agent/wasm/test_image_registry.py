@@ -1,4 +1,4 @@
-"""Requests to image registries, recorded by an HTTP client stub."""
+"""Image references, and requests to registries, recorded by an HTTP client stub."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.wasm.docker_credentials import Login, find_login
+from pilot.agent.wasm.docker_credentials import Login
 from pilot.agent.wasm.http_fetcher import FetchedResponse, FetchError
-from pilot.agent.wasm.image_registry import Descriptor, ImageReference, RegistryClient
+from pilot.agent.wasm.image_registry import Descriptor, ImageReference, RegistryClient, parse_image
 
 MANIFEST = json.dumps({"layers": [{"digest": "sha256:a", "mediaType": "application/wasm"}]}).encode()
 IMAGE = ImageReference("r.example.com", "lab/x", "1")
@@ -239,32 +239,24 @@ def test_docker_hub_images_use_its_registry_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "host", "login"),
+    ("text", "image"),
     [
-        ({"auth": "bGFiOnNlY3JldA=="}, "r.example.com", LOGIN),
-        ({"auth": "bGFiOnNlY3JldA=="}, "https://r.example.com/v1/", LOGIN),
-        ({"auth": "bGFiOnNlY3JldAAA"}, "r.example.com", LOGIN),  # padded with zero bytes, as some programs write it
-        ({"username": "lab", "password": "secret"}, "r.example.com", LOGIN),
-        ({"username": "x", "auth": "bGFiOnNlY3JldA=="}, "r.example.com", LOGIN),
-        ({"auth": "bGFi"}, "r.example.com", None),
-        ({"password": "secret"}, "r.example.com", None),
-        ({"auth": "bGFiOnNlY3JldA=="}, "r.example.com:443", None),
-        ({"auth": "bGFiOnNlY3JldA=="}, "docker.io", None),
+        ("r.example.com/a/b:1.2", ImageReference("r.example.com", "a/b", "1.2")),
+        ("localhost/a", ImageReference("localhost", "a")),
+        ("r:5000/a", ImageReference("r:5000", "a")),
+        ("a", ImageReference("index.docker.io", "library/a")),
+        ("a/b:x", ImageReference("index.docker.io", "a/b", "x")),
+        ("docker.io/a", ImageReference("index.docker.io", "library/a")),
+        (f"r.io/a:x@sha256:{'0' * 64}", ImageReference("r.io", "a", "x", f"sha256:{'0' * 64}")),
     ],
 )
-def test_login_is_matched_by_registry_host(entry: dict[str, str], host: str, login: Login | None) -> None:
-    assert find_login(json.dumps({"auths": {"other": {"auth": "YTpi"}, host: entry}}), "r.example.com") == login
-
-
-@pytest.mark.parametrize("host", ["https://index.docker.io/v1/", "docker.io", "registry-1.docker.io"])
-def test_docker_hub_has_several_names(host: str) -> None:
-    assert find_login(json.dumps({"auths": {host: {"auth": "bGFiOnNlY3JldA=="}}}), "index.docker.io") == LOGIN
+def test_parsing_of_image_references(text: str, image: ImageReference) -> None:
+    assert parse_image(text) == image
 
 
 @pytest.mark.parametrize(
-    ("secret", "text"),
-    [("x", "not a Docker configuration"), ('{"auths": {"r": {"auth": "?"}}}', "not valid base64 text")],
+    "text", ["", "r.io/", "r.io/A", "r.io/a:", "r.io/a:-", "r.io/a@sha256:0", "r.io/a@", "r.io/../a", "r.io/a b"]
 )
-def test_invalid_pull_secret_is_rejected(secret: str, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        find_login(secret, "r")
+def test_invalid_image_reference_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid image reference"):
+        parse_image(text)

@@ -11,17 +11,14 @@ from typing import Any
 
 import grpc
 import pytest
-from envoy.config.core.v3 import extension_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 from grpc import aio
 
 from pilot.agent.unix_sockets import EOF, build_server, serve
 from pilot.agent.upstream_server import UpstreamServer
-from pilot.agent.wasm.extension_stream import ExtensionStream, Outcome
+from pilot.agent.wasm.extension_stream import Outcome
 from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
-from pilot.agent.xds.downstream_writer import DownstreamWriter
-from pilot.agent.xds.response_type import read_type_url
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.xds_types import EXTENSION
 from testing.control_planes.secure_port import ADS, METHODS, NAME, SecurePort, until
@@ -250,42 +247,6 @@ async def test_agent_subscriptions_share_the_stream(subscribed: ProxyStack, meth
     call.cancel()
 
 
-class RewriteOnSecondAttempt:
-    """Rewrites a resource on the second attempt."""
-
-    def __init__(self) -> None:
-        self.attempts = 0
-
-    def rewrite(self, packed: Any) -> Outcome:
-        self.attempts += 1
-        packed.value = extension_pb2.TypedExtensionConfig(name=f"r{self.attempts}").SerializeToString()
-        return "rewritten" if self.attempts == 2 else "pending"
-
-
-async def test_pending_module_is_written_once_available() -> None:
-    writes = asyncio.Queue[bytes]()
-
-    class Envoy:
-        async def write(self, raw: bytes) -> None:
-            writes.put_nowait(raw)
-
-    response = discovery_pb2.DiscoveryResponse(type_url=EXTENSION, nonce="n", version_info="v")
-    response.resources.add().Pack(extension_pb2.TypedExtensionConfig(name="r"))
-    writer = DownstreamWriter(Envoy(), ExtensionStream(RewriteOnSecondAttempt(), delta=False), (0.001, 0.002))
-    try:
-        await writer.write(response.SerializeToString())
-        responses = [
-            discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(writes.get(), 20)) for _ in range(2)
-        ]
-    finally:
-        writer.close()
-    assert [extension_pb2.TypedExtensionConfig.FromString(item.resources[0].value).name for item in responses] == [
-        "r1",
-        "r2",
-    ]
-    assert {(item.nonce, item.version_info, item.type_url) for item in responses} == {("n", "v", EXTENSION)}
-
-
 class NoRewrite:
     """Leaves resources unchanged."""
 
@@ -335,18 +296,3 @@ async def test_stream_ends_after_the_pending_write(proxy_stack: ProxyStack, is_r
     await stream
     assert envoy.writes == [extensions]
     assert envoy.status == ((grpc.StatusCode.PERMISSION_DENIED, "not any more") if is_rejected else ())
-
-
-def test_type_url_is_read_from_the_bytes() -> None:
-    assert read_type_url(response(CLUSTER, DELTA, "1", b"x" * 1000, b"")) == CLUSTER
-    assert read_type_url(response(CLUSTER, SOTW, "1", b"x" * 1000)) == CLUSTER
-    assert (
-        read_type_url(b"\x08\x96\x01\x0d1234\x1112345678" + response(CLUSTER)) == CLUSTER
-    )  # fields of every wire type
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"\x22", b"\x22\x05abc", b"\x22\x01\xff", b"\x0b", b"\xff" * 12, response(CLUSTER)[:-1]]
-)
-def test_invalid_response_has_no_type(raw: bytes) -> None:
-    assert read_type_url(raw) == ""

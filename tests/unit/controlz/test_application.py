@@ -1,4 +1,4 @@
-"""ControlZ: its pages, its plain data, and what may be changed with it."""
+"""ControlZ: HTML pages, JSON data and changes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ TOPICS = ("scope", "mem", "env", "proc", "arg", "version", "metric", "signal")
 Client = TestClient[Any, Any]
 
 
-class Process:
-    """What the site did with the process."""
+class ProcessRecorder:
+    """Process double that records exit and stack dump requests."""
 
     def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        self.stacks = 0
+        self.exit_event = asyncio.Event()
+        self.stack_dumps = 0
 
     def count_stacks(self) -> None:
-        self.stacks += 1
+        self.stack_dumps += 1
 
 
 @pytest.fixture(autouse=True)
@@ -50,42 +50,42 @@ def scope() -> Iterator[None]:
 
 
 @pytest.fixture
-async def process() -> Process:
-    return Process()
+async def process() -> ProcessRecorder:
+    return ProcessRecorder()
 
 
 @pytest.fixture
-async def site(process: Process) -> AsyncIterator[Client]:
+async def site(process: ProcessRecorder) -> AsyncIterator[Client]:
     metrics = Metrics(BuildInfo("1.2", "abc", "Clean"))
     metrics.connected("1.30")
     build = BuildInfo("1.2", "abc", "Clean")
     control = Control(
-        "pilot-discovery", build, ARGUMENTS, ENVIRON, metrics.exposition, process.ended.set, process.count_stacks
+        "pilot-discovery", build, ARGUMENTS, ENVIRON, metrics.exposition, process.exit_event.set, process.count_stacks
     )
     async with TestClient(TestServer(application(control))) as client:
         yield client
 
 
 async def data(site: Client, path: str) -> Any:
-    async with site.get(path) as answer:
-        assert (answer.status, answer.headers["Content-Type"]) == (200, PLAIN)
-        text = await answer.text()
+    async with site.get(path) as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, PLAIN)
+        text = await response.text()
     assert text.endswith("\n")
     return json.loads(text)
 
 
-async def asked(site: Client, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
-    async with site.request(method, path, data=body, allow_redirects=False) as answer:
-        return answer.status, await answer.text()
+async def send(site: Client, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+    async with site.request(method, path, data=body, allow_redirects=False) as response:
+        return response.status, await response.text()
 
 
 # -- scopes ------------------------------------------------------------------------------------------------------------
 
 
-async def test_scopes_are_listed_by_name_and_one_by_one(site: Client) -> None:
-    listed = await data(site, "/scopej/")
-    assert [s["name"] for s in listed] == sorted(s["name"] for s in listed)
-    assert {"default", SCOPE} <= {s["name"] for s in listed}
+async def test_scopes_are_listed_by_name_and_individually(site: Client) -> None:
+    scopes = await data(site, "/scopej/")
+    assert [entry["name"] for entry in scopes] == sorted(entry["name"] for entry in scopes)
+    assert {"default", SCOPE} <= {entry["name"] for entry in scopes}
     expected = {
         "name": SCOPE,
         "description": "",
@@ -94,14 +94,14 @@ async def test_scopes_are_listed_by_name_and_one_by_one(site: Client) -> None:
         "log_callers": False,
     }
     assert await data(site, f"/scopej/{SCOPE}") == expected
-    assert expected in listed
+    assert expected in scopes
 
 
-async def test_a_level_that_is_put_takes_effect_at_once(site: Client, tmp_path: pathlib.Path) -> None:
+async def test_level_change_takes_effect_immediately(site: Client, tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / "log")])
     log.scope(SCOPE).debug("before")
     body = json.dumps({"name": SCOPE, "output_level": "debug"}).encode()
-    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
+    assert await send(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
     log.scope(SCOPE).debug("after")
     for handler in log.scope("default").handlers:
         handler.flush()
@@ -109,21 +109,21 @@ async def test_a_level_that_is_put_takes_effect_at_once(site: Client, tmp_path: 
     assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "debug"
 
 
-async def test_only_what_a_change_says_is_changed(site: Client) -> None:
+async def test_change_affects_only_its_fields(site: Client) -> None:
     for body in (
         b'{"output_level":"warn"}',
         b'{"stack_trace_level":"error","output_level":""}',
         b'{"log_callers":true}',
         b"{}",
     ):
-        assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
+        assert await send(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
     state = find_scope(SCOPE)
     assert state is not None
     assert state[2:] == ("warn", "error", True)
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "sentence"),
+    ("path", "body", "message"),
     [
         ("no-such-scope", b"{}", "unknown scope name: no-such-scope\n"),
         ("a%0Ab", b"{}", "unknown scope name: a\\nb\n"),
@@ -136,12 +136,10 @@ async def test_only_what_a_change_says_is_changed(site: Client) -> None:
         (SCOPE, b'{"output_level":"debug","stack_trace_level":"loud"}', "stack_trace_level: 'loud' is not a log level"),
     ],
 )
-async def test_a_change_that_makes_no_sense_is_a_sentence_and_changes_nothing(
-    site: Client, path: str, body: bytes, sentence: str
-) -> None:
-    status, text = await asked(site, "PUT", f"/scopej/{path}", body)
+async def test_invalid_change_is_rejected_with_a_message(site: Client, path: str, body: bytes, message: str) -> None:
+    status, text = await send(site, "PUT", f"/scopej/{path}", body)
     assert status == 400
-    assert text.startswith(sentence)
+    assert text.startswith(message)
     assert text.count("\n") == 1
     assert await data(site, f"/scopej/{SCOPE}") == {
         "name": SCOPE,
@@ -152,20 +150,20 @@ async def test_a_change_that_makes_no_sense_is_a_sentence_and_changes_nothing(
     }
 
 
-async def test_an_unknown_scope_is_not_shown(site: Client) -> None:
-    assert await asked(site, "GET", "/scopej/nothing") == (400, "unknown scope name: nothing\n")
+async def test_unknown_scope_is_an_error(site: Client) -> None:
+    assert await send(site, "GET", "/scopej/nothing") == (400, "unknown scope name: nothing\n")
 
 
-async def test_a_body_that_is_too_large_is_not_taken(site: Client) -> None:
+async def test_large_body_is_rejected(site: Client) -> None:
     body = b'{"name":"' + b"a" * MAX_BODY_SIZE + b'","output_level":"debug"}'
-    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (
+    assert await send(site, "PUT", f"/scopej/{SCOPE}", body) == (
         413,
         f"the request body exceeds {MAX_BODY_SIZE} bytes\n",
     )
     assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "info"
 
 
-async def test_a_body_that_does_not_arrive_is_not_waited_for(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_body_times_out(site: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application_module, "BODY_SECONDS", 0.0)
     assert site.port is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
@@ -177,23 +175,23 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(site: Client, monke
 # -- the other topics --------------------------------------------------------------------------------------------------
 
 
-async def test_home_says_which_process_it_is(site: Client) -> None:
+async def test_home_data(site: Client) -> None:
     facts = await data(site, "/homej/")
     assert list(facts) == ["ProcessName", "HeapSize", "NumGC", "CurrentTime", "Hostname", "IP"]
     assert (facts["ProcessName"], facts["IP"]) == ("pilot-discovery", "127.0.0.1")
 
 
-async def test_memory_is_that_of_this_process(site: Client) -> None:
+async def test_memory_data_and_forced_collection(site: Client) -> None:
     memory = await data(site, "/memj/")
     assert list(memory)[:4] == ["Alloc", "TotalAlloc", "Sys", "Lookups"]
     assert {"Mallocs", "HeapAlloc", "StackInuse", "NextGC", "PauseNs", "EnableGC", "BySize"} <= set(memory)
     assert 0 < memory["HeapAlloc"] <= memory["Sys"]
     assert memory["HeapObjects"] > 1000
-    assert await asked(site, "PUT", "/memj/forcecollection") == (202, "")
+    assert await send(site, "PUT", "/memj/forcecollection") == (202, "")
     assert (await data(site, "/memj/"))["NumGC"] > memory["NumGC"]
 
 
-async def test_the_environment_is_shown_by_name_without_secrets(site: Client) -> None:
+async def test_environment_is_sorted_and_redacted(site: Client) -> None:
     assert await data(site, "/envj/") == [
         {"name": "API_TOKEN", "value": HIDDEN},
         {"name": "HOME", "value": "/root"},
@@ -202,7 +200,7 @@ async def test_the_environment_is_shown_by_name_without_secrets(site: Client) ->
     ]
 
 
-async def test_the_process_is_this_one(site: Client) -> None:
+async def test_process_data(site: Client) -> None:
     facts = await data(site, "/procj/")
     assert list(facts) == [
         "egid",
@@ -222,7 +220,7 @@ async def test_the_process_is_this_one(site: Client) -> None:
     assert min(facts["pid"], facts["threads"], facts["goroutines"]) >= 1
 
 
-async def test_the_version_is_that_of_the_build(site: Client) -> None:
+async def test_version_data(site: Client) -> None:
     assert await data(site, "/versionj/") == {
         "version": "1.2",
         "revision": "abc",
@@ -232,7 +230,7 @@ async def test_the_version_is_that_of_the_build(site: Client) -> None:
     }
 
 
-async def test_metrics_are_families_with_their_samples(site: Client) -> None:
+async def test_metric_families(site: Client) -> None:
     families = {family["name"]: family for family in await data(site, "/metricj/")}
     assert families["pilot_xds"]["type"] == "gauge"
     assert families["pilot_xds"]["metric"] == [{"name": "pilot_xds", "labels": {"version": "1.30"}, "value": "1"}]
@@ -242,28 +240,28 @@ async def test_metrics_are_families_with_their_samples(site: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", *(f"/{topic}z/" for topic in TOPICS), "/scopez"])
-async def test_every_page_is_html_that_leads_to_the_others_and_tells_no_secret(site: Client, path: str) -> None:
-    async with site.get(path, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-        text = await answer.text()
+async def test_pages_link_to_each_other_and_hide_secrets(site: Client, path: str) -> None:
+    async with site.get(path, allow_redirects=False) as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        text = await response.text()
     assert all(f'href="/{topic}z/"' in text for topic in TOPICS)
     assert "MARKED" not in text
     assert "<b>west" not in text
     assert "a<b" not in text
 
 
-async def test_the_page_of_scopes_shows_each_level_chosen(site: Client) -> None:
+async def test_scopes_page_selects_the_current_level(site: Client) -> None:
     set_output_level(SCOPE, "error")
-    _, text = await asked(site, "GET", "/scopez/")
+    _, text = await send(site, "GET", "/scopez/")
     row = text.partition(f'data-scope="{SCOPE}" data-field="output_level">')[2].partition("</select>")[0]
     assert "<option selected>error</option>" in row
     assert row.count("selected") == 1
 
 
 @pytest.mark.parametrize("topic", ["scope", "mem", "env", "proc", "version", "home", "metric"])
-async def test_data_without_its_last_slash_is_elsewhere(site: Client, topic: str) -> None:
-    async with site.get(f"/{topic}j", allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Location"]) == (301, f"/{topic}j/")
+async def test_data_path_without_a_slash_is_redirected(site: Client, topic: str) -> None:
+    async with site.get(f"/{topic}j", allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (301, f"/{topic}j/")
 
 
 @pytest.mark.parametrize(
@@ -278,10 +276,10 @@ async def test_data_without_its_last_slash_is_elsewhere(site: Client, topic: str
         ("PUT", "/signalj/SIGKILL"),
     ],
 )
-async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: Process, method: str, path: str) -> None:
-    status, text = await asked(site, method, path)
+async def test_unknown_path_is_a_not_found_page(site: Client, process: ProcessRecorder, method: str, path: str) -> None:
+    status, text = await send(site, method, path)
     assert (status, "Page not found" in text) == (404, True)
-    assert process.stacks == 0
+    assert process.stack_dumps == 0
 
 
 @pytest.mark.parametrize(
@@ -294,24 +292,26 @@ async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: P
         ("GET", "/homej/exit"),
     ],
 )
-async def test_wrong_methods_are_refused_without_a_word(site: Client, process: Process, method: str, path: str) -> None:
-    assert await asked(site, method, path) == (405, "")
-    assert not process.ended.is_set()
+async def test_wrong_method_has_an_empty_response(
+    site: Client, process: ProcessRecorder, method: str, path: str
+) -> None:
+    assert await send(site, method, path) == (405, "")
+    assert not process.exit_event.is_set()
 
 
-async def test_the_process_ends_only_after_the_answer(
-    site: Client, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_exit_follows_the_response(
+    site: Client, process: ProcessRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application_module, "EXIT_SECONDS", 0.0)
-    assert await asked(site, "PUT", "/homej/exit") == (202, "")
+    assert await send(site, "PUT", "/homej/exit") == (202, "")
     async with asyncio.timeout(30):
-        await process.ended.wait()
+        await process.exit_event.wait()
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-async def test_the_signal_has_stacks_written(site: Client, process: Process, method: str) -> None:
-    assert await asked(site, method, "/signalj/SIGUSR1") == (202, "")
-    assert process.stacks == 1
+async def test_signal_dumps_stacks(site: Client, process: ProcessRecorder, method: str) -> None:
+    assert await send(site, method, "/signalj/SIGUSR1") == (202, "")
+    assert process.stack_dumps == 1
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ async def test_the_signal_has_stacks_written(site: Client, process: Process, met
         "AUTH",
     ],
 )
-def test_names_of_secrets_hide_their_values(name: str) -> None:
+def test_secret_variable_names_are_redacted(name: str) -> None:
     assert redacted_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]
 
 
@@ -342,7 +342,7 @@ def test_names_of_secrets_hide_their_values(name: str) -> None:
     # pragma: allowlist nextline secret
     ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"],
 )
-def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> None:
+def test_secret_values_are_redacted_for_any_name(value: str) -> None:
     assert redacted_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]
 
 
@@ -350,17 +350,25 @@ def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> N
     ("name", "value"),
     [("POD_NAME", "istiod-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("MONKEY", "banana"), ("TOKEN", "")],
 )
-def test_what_is_no_secret_is_shown(name: str, value: str) -> None:
+def test_ordinary_values_are_not_redacted(name: str, value: str) -> None:
     assert redacted_environment({name: value}) == [{"name": name, "value": value}]
 
 
-def test_values_of_secret_flags_are_hidden() -> None:
-    shown = redacted_arguments(ARGUMENTS)
-    assert shown == ["/bin/pilot-discovery", "discovery", f"--password={HIDDEN}", "--token", HIDDEN, "--domain", "a<b"]
+def test_secret_flag_values_are_redacted() -> None:
+    arguments = redacted_arguments(ARGUMENTS)
+    assert arguments == [
+        "/bin/pilot-discovery",
+        "discovery",
+        f"--password={HIDDEN}",
+        "--token",
+        HIDDEN,
+        "--domain",
+        "a<b",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("host", "own"),
+    ("host", "is_local"),
     [
         ("localhost", True),
         ("localhost:9876", True),
@@ -375,7 +383,7 @@ def test_values_of_secret_flags_are_hidden() -> None:
         ("[x]:1", False),
     ],
 )
-async def test_only_requests_for_this_machine_are_answered(site: Client, host: str, own: bool) -> None:
+async def test_only_local_host_headers_are_accepted(site: Client, host: str, is_local: bool) -> None:
     async with site.get("/scopej/", headers={"Host": host}) as response:
-        assert (response.status == 200) is own
-        assert own or response.status == 403
+        assert (response.status == 200) is is_local
+        assert is_local or response.status == 403

@@ -1,4 +1,4 @@
-"""Each page of ControlZ as a whole, and the memory of a process that is known."""
+"""Complete ControlZ pages, and memory and process data with known inputs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FACTS = '<table><tr><th scope="col">name</th><th scope="col">value</th></tr>'
 TOPICS = {topic.name: topic for topic in site.TOPICS}
 
 
-def shown(page: str) -> tuple[str, str]:
-    """The heading of a page, which is its title too, and what is below it; the menu is on all of them."""
+def heading_and_body(page: str) -> tuple[str, str]:
+    """Return the heading and body of a page after checking its title and menu."""
     title, menu, heading, body = re.findall(
         r"(?s)<title>(.*)</title>.*Home</a>(.*)</nav>\n<h1>(.*)</h1>\n<p id=[^\n]*\n(.*)\n<script>", page
     )[0]
@@ -87,19 +87,19 @@ def shown(page: str) -> tuple[str, str]:
         ),
     ],
 )
-def test_a_page_as_a_whole(topic: str, data: object, heading: str, body: str) -> None:
-    assert shown(TOPICS[topic].render(data)) == (heading, body)
+def test_topic_page(topic: str, data: object, heading: str, body: str) -> None:
+    assert heading_and_body(TOPICS[topic].render(data)) == (heading, body)
 
 
-def test_the_first_page_and_the_one_of_unknown_paths() -> None:
-    assert shown(site.home_page({"ProcessName": "pilot-discovery"})) == (
+def test_home_and_not_found_pages() -> None:
+    assert heading_and_body(site.home_page({"ProcessName": "pilot-discovery"})) == (
         "ControlZ",
         f"{FACTS}<tr><td>ProcessName</td><td>pilot-discovery</td></tr></table>",
     )
-    assert shown(site.not_found_page()) == ("Page not found", "<p>Choose a page in the menu above.</p>")
+    assert heading_and_body(site.not_found_page()) == ("Page not found", "<p>Choose a page in the menu above.</p>")
 
 
-GO_LISTS, GO_ZEROES = (
+LIST_FIELDS, ZERO_FIELDS = (
     ("PauseNs", "PauseEnd", "BySize"),
     (
         "TotalAlloc",
@@ -130,13 +130,13 @@ GO_LISTS, GO_ZEROES = (
         ({}, 0, 0, 0, 0),
     ],
 )
-def test_memory_is_what_the_system_says_in_bytes(
+def test_memory_statistics_in_bytes(
     monkeypatch: pytest.MonkeyPatch, status: dict[str, int], heap: int, resident: int, stack: int, other: int
 ) -> None:
     monkeypatch.setattr(process, "process_status", lambda: status)
     monkeypatch.setattr(gc, "get_stats", lambda: [{"collections": 5}, {"collections": 2}, {"collections": 1}])
-    found = memory_statistics()
-    assert found.pop("HeapObjects") > 10_000
+    statistics = memory_statistics()
+    assert statistics.pop("HeapObjects") > 10_000
     sizes = {
         "Alloc": heap,
         "Sys": resident,
@@ -146,12 +146,12 @@ def test_memory_is_what_the_system_says_in_bytes(
         "StackInuse": stack,
         "StackSys": stack,
     }
-    lists: dict[str, list[int]] = {name: [] for name in GO_LISTS}
+    lists: dict[str, list[int]] = {name: [] for name in LIST_FIELDS}
     collections = {"NumGC": 8, "EnableGC": gc.isenabled(), "DebugGC": False}
-    assert found == {**sizes, "OtherSys": other, **collections, **dict.fromkeys(GO_ZEROES, 0), **lists}
+    assert statistics == {**sizes, "OtherSys": other, **collections, **dict.fromkeys(ZERO_FIELDS, 0), **lists}
 
 
-async def test_threads_are_those_of_the_system_and_groups_none_where_there_are_none(
+async def test_process_threads_and_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "process_status", lambda: {"Threads": 12})
@@ -162,13 +162,13 @@ async def test_threads_are_those_of_the_system_and_groups_none_where_there_are_n
     assert process_facts()["groups"] == [4, 5]
 
 
-def test_the_largest_body_is_16_kib() -> None:
+def test_maximum_body_size_is_16_kib() -> None:
     assert MAX_BODY_SIZE == 16_384
 
 
-@pytest.mark.parametrize(("length", "said"), [(100, "a" * 100), (101, "a" * 100)])
-def test_an_unknown_scope_is_repeated_up_to_100_characters(length: int, said: str) -> None:
-    with pytest.raises(WrongRequestError) as wrong:
+@pytest.mark.parametrize(("length", "quoted"), [(100, "a" * 100), (101, "a" * 100)])
+def test_unknown_scope_name_is_truncated_in_the_error(length: int, quoted: str) -> None:
+    with pytest.raises(WrongRequestError) as error:
         change_scope("a" * length, b"{}")
-    assert str(wrong.value).startswith(f"unknown scope name: {said}")
-    assert ("aaa" + "…" in str(wrong.value)) == (length > 100)
+    assert str(error.value).startswith(f"unknown scope name: {quoted}")
+    assert ("aaa" + "…" in str(error.value)) == (length > 100)

@@ -1,4 +1,4 @@
-"""Profiles of known stacks, to the last field of what tools read."""
+"""Profile and trace formats for known stacks."""
 
 from __future__ import annotations
 
@@ -29,38 +29,57 @@ OUTER, INNER, OTHER = (
     StackFrame("a.inner", "a.py", 9, 7),
     StackFrame("b.other", "b.py", 5, 4),
 )
-AGAIN = INNER._replace(line=10)
+INNER_NEXT_LINE = INNER._replace(line=10)
 
 
-def test_a_profile_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoded_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: 1234)
     space = ValueType("space", "bytes")
     kinds = ValueType("objects", "count"), space
-    body = encode(Profile(kinds, {(INNER, OUTER): (1, 10), (AGAIN, OUTER): (2, 20), (OTHER,): (3, 30)}, space, shown=1))
-    made = profile_pb2.Profile.FromString(gzip.decompress(body))
-    texts = list(made.string_table)
-    assert texts == ["", "objects", "count", "space", "bytes", "a.inner", "a.py", "a.outer", "b.other", "b.py"]
-    assert [(texts[kind.type], texts[kind.unit]) for kind in (*made.sample_type, made.period_type)] == [*kinds, space]
-    assert [(f.id, texts[f.name], texts[f.system_name], texts[f.filename], f.start_line) for f in made.function] == [
+    body = encode(
+        Profile(kinds, {(INNER, OUTER): (1, 10), (INNER_NEXT_LINE, OUTER): (2, 20), (OTHER,): (3, 30)}, space, shown=1)
+    )
+    profile = profile_pb2.Profile.FromString(gzip.decompress(body))
+    strings = list(profile.string_table)
+    assert strings == ["", "objects", "count", "space", "bytes", "a.inner", "a.py", "a.outer", "b.other", "b.py"]
+    assert [(strings[kind.type], strings[kind.unit]) for kind in (*profile.sample_type, profile.period_type)] == [
+        *kinds,
+        space,
+    ]
+    assert [
+        (
+            function.id,
+            strings[function.name],
+            strings[function.system_name],
+            strings[function.filename],
+            function.start_line,
+        )
+        for function in profile.function
+    ] == [
         (1, "a.inner", "a.inner", "a.py", 7),
         (2, "a.outer", "a.outer", "a.py", 1),
         (3, "b.other", "b.other", "b.py", 4),
     ]
-    assert [(at.id, at.line[0].function_id, at.line[0].line) for at in made.location] == [
+    assert [(location.id, location.line[0].function_id, location.line[0].line) for location in profile.location] == [
         (1, 1, 9),
         (2, 2, 3),
         (3, 1, 10),
         (4, 3, 5),
     ]
-    assert [(list(s.location_id), list(s.value)) for s in made.sample] == [
+    assert [(list(sample.location_id), list(sample.value)) for sample in profile.sample] == [
         ([1, 2], [1, 10]),
         ([3, 2], [2, 20]),
         ([4], [3, 30]),
     ]
-    assert (made.period, made.duration_nanos, made.time_nanos, texts[made.default_sample_type]) == (1, 0, 1234, "space")
+    assert (profile.period, profile.duration_nanos, profile.time_nanos, strings[profile.default_sample_type]) == (
+        1,
+        0,
+        1234,
+        "space",
+    )
 
 
-def test_a_profile_as_text_has_the_largest_first() -> None:
+def test_text_profile_is_sorted_by_value() -> None:
     kind = ValueType("cpu", "nanoseconds")
     profile = Profile((kind, kind), {(INNER, OUTER): (9, 10), (OTHER,): (3, 30)}, kind, shown=1)
     assert (
@@ -69,19 +88,19 @@ def test_a_profile_as_text_has_the_largest_first() -> None:
     )
 
 
-def test_a_trace_as_a_whole() -> None:
-    """A call that is at another line goes on; one of the same name that begins elsewhere, or is in another file, is another one."""
-    elsewhere, other_file = OUTER._replace(begins=2), OUTER._replace(file="c.py")
+def test_encoded_trace() -> None:
+    """A call continues at another line. The same name with another first line or file is a new call."""
+    other_start, other_file = OUTER._replace(begins=2), OUTER._replace(file="c.py")
     sampled = [
         ((INNER, OUTER), 0.001),
-        ((AGAIN, OUTER), 0.001),
+        ((INNER_NEXT_LINE, OUTER), 0.001),
         ((OUTER,), 0.001),
-        ((elsewhere,), 0.001),
+        ((other_start,), 0.001),
         ((other_file,), 0.001),
     ]
-    made = json.loads(encode_trace(Sampled(sampled, 0.005)))
-    assert (made["displayTimeUnit"], set(made)) == ("ms", {"displayTimeUnit", "traceEvents"})
-    name, *events = made["traceEvents"]
+    trace = json.loads(encode_trace(Sampled(sampled, 0.005)))
+    assert (trace["displayTimeUnit"], set(trace)) == ("ms", {"displayTimeUnit", "traceEvents"})
+    name, *events = trace["traceEvents"]
     assert name == {"name": "thread_name", "ph": "M", "pid": os.getpid(), "tid": 1, "args": {"name": "event loop"}}
     assert {(event["pid"], event["tid"]) for event in events} == {(os.getpid(), 1)}
     assert [(e["ph"], e["name"], e["ts"], e.get("args", {}).get("file")) for e in events] == [
@@ -96,7 +115,7 @@ def test_a_trace_as_a_whole() -> None:
     ]
 
 
-def test_a_record_that_says_no_line_is_at_its_first() -> None:
+def test_frame_without_a_line_uses_its_first_line() -> None:
     assert stack_of(["run\x00/x/pilot/a.py\x0011", "odd\x00/x/pilot/b.py\x005\x01lx", "here\x00<string>\x001"]) == (
         StackFrame("pilot.b.odd", "/x/pilot/b.py", 0, 5),
         StackFrame("pilot.a.run", "/x/pilot/a.py", 11, 11),
@@ -115,13 +134,17 @@ def test_a_record_that_says_no_line_is_at_its_first() -> None:
         ("x.py", "x"),
         ("", ""),
         ("/site-packages/six.py", "six"),
+        ("/x/site-packages/pilot/xds/ads.py", "pilot.xds.ads"),
+        ("/srv/app/pilot/derive/__init__.py", "pilot.derive"),
+        ("/usr/lib/python3.11/asyncio/events.py", "asyncio.events"),
+        ("/srv/tool.py", "tool"),
     ],
 )
-def test_modules_of_files(file: str, module: str) -> None:
+def test_module_of_a_file(file: str, module: str) -> None:
     assert module_of(file) == module
 
 
-def test_stacks_are_cut_at_a_hundred_calls() -> None:
+def test_stacks_are_limited_to_a_hundred_calls() -> None:
     def deeper(calls: int) -> FrameType:
         return deeper(calls - 1) if calls else sys._getframe()
 
@@ -138,7 +161,7 @@ def test_stacks_are_cut_at_a_hundred_calls() -> None:
 
 
 class Statistic:
-    """What tracemalloc says of one stack, the outermost call of which comes first."""
+    """A tracemalloc statistic of one stack, outermost call first."""
 
     def __init__(self, lines: list[int], count: int, size: int) -> None:
         self.traceback = [type("Frame", (), {"filename": "/x/pilot/gone.py", "lineno": line})() for line in lines]
@@ -146,49 +169,49 @@ class Statistic:
 
 
 class Snapshot:
-    def __init__(self, *found: Statistic) -> None:
-        self.found = found
+    def __init__(self, *rows: Statistic) -> None:
+        self.rows = rows
 
     def statistics(self, by: str) -> tuple[Statistic, ...]:
         assert by == "traceback"
-        return self.found
+        return self.rows
 
 
-def piece(*lines: int) -> tuple[StackFrame, ...]:
+def memory_stack(*lines: int) -> tuple[StackFrame, ...]:
     return tuple(StackFrame("pilot.gone.?", "/x/pilot/gone.py", line) for line in lines)
 
 
-async def test_memory_by_stack_adds_up_what_is_of_one_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_usage_is_summed_by_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = Snapshot(Statistic([1, 2], 3, 100), Statistic([1, 2], 1, 50), Statistic([7], 2, 8))
     monkeypatch.setattr(memory, "function_at", lambda file, line: "?")
     monkeypatch.setattr(tracemalloc, "is_tracing", lambda: True)
     monkeypatch.setattr(tracemalloc, "take_snapshot", lambda: snapshot)
-    found = await now()
-    assert found == {piece(2, 1): [4, 150], piece(7): [2, 8]}
-    assert heap_head(found) == "heap profile: 6: 158 [6: 158] @ heap/1"
-    made = heap_profile(found, 3)
-    assert made.samples == {piece(2, 1): (4, 150, 4, 150), piece(7): (2, 8, 2, 8)}
-    assert [tuple(kind) for kind in (*made.kinds, made.period_kind)] == [
+    usage = await now()
+    assert usage == {memory_stack(2, 1): [4, 150], memory_stack(7): [2, 8]}
+    assert heap_head(usage) == "heap profile: 6: 158 [6: 158] @ heap/1"
+    profile = heap_profile(usage, 3)
+    assert profile.samples == {memory_stack(2, 1): (4, 150, 4, 150), memory_stack(7): (2, 8, 2, 8)}
+    assert [tuple(kind) for kind in (*profile.kinds, profile.period_kind)] == [
         ("alloc_objects", "count"),
         ("alloc_space", "bytes"),
         ("inuse_objects", "count"),
         ("inuse_space", "bytes"),
         ("space", "bytes"),
     ]
-    assert (made.shown, made.period, made.seconds, memory.ALLOC_SPACE, memory.INUSE_SPACE) == (3, 1, 0.0, 1, 3)
+    assert (profile.shown, profile.period, profile.seconds, memory.ALLOC_SPACE, memory.INUSE_SPACE) == (3, 1, 0.0, 1, 3)
 
 
-async def test_what_has_grown_in_some_seconds_is_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_sample_is_the_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Snapshot(Statistic([1], 3, 100), Statistic([2], 5, 50), Statistic([3], 1, 10))
     after = Snapshot(Statistic([1], 5, 160), Statistic([2], 5, 50), Statistic([3], 2, 9), Statistic([4], 1, 1))
     snapshots = iter((before, after))
     monkeypatch.setattr(memory, "function_at", lambda file, line: "?")
     monkeypatch.setattr(tracemalloc, "is_tracing", lambda: True)
     monkeypatch.setattr(tracemalloc, "take_snapshot", lambda: next(snapshots))
-    assert await memory.sample(0.0) == {piece(1): [2, 60], piece(4): [1, 1]}
+    assert await memory.sample(0.0) == {memory_stack(1): [2, 60], memory_stack(4): [1, 1]}
 
 
-async def test_memory_is_traced_with_ten_calls_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_sample_traces_ten_frames_and_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     monkeypatch.setattr(tracemalloc, "start", calls.append)
     monkeypatch.setattr(tracemalloc, "take_snapshot", lambda: Snapshot())
@@ -197,42 +220,42 @@ async def test_memory_is_traced_with_ten_calls_and_no_longer(monkeypatch: pytest
     assert calls == [10, "stop"]
 
 
-def test_resident_memory_is_that_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resident_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         pathlib.Path, "read_text", lambda path: "100 7 3 1 0 2 0" if str(path) == "/proc/self/statm" else ""
     )
     monkeypatch.setattr(resource, "getpagesize", lambda: 4096)
     assert memory.resident() == 28_672
     monkeypatch.setattr(pathlib.Path, "read_text", lambda path: "")
-    monkeypatch.setattr(resource, "getrusage", lambda who: type("Usage", (), {"ru_maxrss": 5})())
+    monkeypatch.setattr(resource, "getrusage", lambda target: type("Usage", (), {"ru_maxrss": 5})())
     assert memory.resident() == 5_120
 
 
 async def test_tasks_and_threads_by_name_and_state() -> None:
-    async def waits(gate: asyncio.Event) -> None:
+    async def wait_for_gate(gate: asyncio.Event) -> None:
         await gate.wait()
 
     gate = asyncio.Event()
-    waiting = asyncio.create_task(waits(gate), name="waits")
+    task = asyncio.create_task(wait_for_gate(gate), name="gate-waiter")
     await asyncio.sleep(0)
-    found = {one.name: one for one in tasks()}
-    assert found["waits"].state == "waiting"
-    assert [call.function.rpartition(".")[2] for call in found["waits"].stack] == ["wait", "waits"]
-    assert [one.state for one in found.values()].count("running") == 1
-    [main] = [one for one in threads() if one.name == "MainThread"]
+    by_name = {entry.name: entry for entry in tasks()}
+    assert by_name["gate-waiter"].state == "waiting"
+    assert [call.function.rpartition(".")[2] for call in by_name["gate-waiter"].stack] == ["wait", "wait_for_gate"]
+    assert [entry.state for entry in by_name.values()].count("running") == 1
+    [main] = [entry for entry in threads() if entry.name == "MainThread"]
     assert (main.state, main.stack[0].function) == ("thread", "pilot.pprof.tasks.threads")
     gate.set()
-    await waiting
+    await task
 
 
-def test_goroutines_are_counted_by_stack_and_shown_one_by_one() -> None:
+def test_goroutines_by_stack_and_individually() -> None:
     running = [
         Running("a", "running", (INNER, OUTER)),
         Running("b", "waiting", (OTHER,)),
         Running("c", "thread", (OTHER,)),
     ]
-    made = counted(running, THREADS)
-    assert (made.samples, made.kinds, made.period_kind) == (
+    profile = counted(running, THREADS)
+    assert (profile.samples, profile.kinds, profile.period_kind) == (
         {(INNER, OUTER): (1,), (OTHER,): (2,)},
         (("threadcreate", "count"),),
         THREADS,

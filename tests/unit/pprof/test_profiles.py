@@ -1,4 +1,4 @@
-"""Profiles of the process: the pages of Go's net/http/pprof, in the formats that its tools open."""
+"""Profiles of the process, served like Go's net/http/pprof."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from pilot.debug.application import application
 from pilot.mesh.tables.database import Mesh
 from pilot.pprof import memory
 from pilot.pprof.busy import BusyError, exclusive
-from pilot.pprof.calls import module_of
 from pilot.pprof.cpu import Sampled, cpu_profile, stack_of
 from pilot.pprof.functions import function_at
 from pilot.pprof.stacks import Profile, StackFrame, ValueType, encode
@@ -37,40 +36,43 @@ OUTER, INNER, OTHER = (
 
 @pytest.fixture
 async def client() -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    async with TestClient(TestServer(application(sources(Mesh())))) as started:
-        yield started
+    async with TestClient(TestServer(application(sources(Mesh())))) as test_client:
+        yield test_client
 
 
 @pytest.fixture
 def get(client: TestClient[web.Request, web.Application]) -> Get:
-    async def ask(path: str) -> tuple[int, str, bytes]:
+    async def fetch(path: str) -> tuple[int, str, bytes]:
         async with client.get(f"/debug/pprof/{path}") as response:
             return response.status, response.headers["Content-Type"], await response.read()
 
-    return ask
+    return fetch
 
 
-def read(body: bytes) -> profile_pb2.Profile:
+def decode_profile(body: bytes) -> profile_pb2.Profile:
     return profile_pb2.Profile.FromString(gzip.decompress(body))
 
 
-def kinds(made: profile_pb2.Profile) -> list[str]:
-    return [f"{made.string_table[kind.type]}/{made.string_table[kind.unit]}" for kind in made.sample_type]
+def kinds(profile: profile_pb2.Profile) -> list[str]:
+    return [f"{profile.string_table[kind.type]}/{profile.string_table[kind.unit]}" for kind in profile.sample_type]
 
 
-def functions(made: profile_pb2.Profile) -> set[str]:
-    return {made.string_table[function.name] for function in made.function}
+def functions(profile: profile_pb2.Profile) -> set[str]:
+    return {profile.string_table[function.name] for function in profile.function}
 
 
-def stacks(made: profile_pb2.Profile) -> dict[tuple[str, ...], tuple[int, ...]]:
-    named = {function.id: made.string_table[function.name] for function in made.function}
-    at = {location.id: named[location.line[0].function_id] for location in made.location}
-    return {tuple(at[number] for number in sample.location_id): tuple(sample.value) for sample in made.sample}
+def stacks(profile: profile_pb2.Profile) -> dict[tuple[str, ...], tuple[int, ...]]:
+    names = {function.id: profile.string_table[function.name] for function in profile.function}
+    functions_by_location = {location.id: names[location.line[0].function_id] for location in profile.location}
+    return {
+        tuple(functions_by_location[number] for number in sample.location_id): tuple(sample.value)
+        for sample in profile.sample
+    }
 
 
-def test_a_profile_has_each_text_function_and_location_once() -> None:
+def test_profile_deduplicates_strings_functions_and_locations() -> None:
     kind = ValueType("cpu", "nanoseconds")
-    made = read(
+    profile = decode_profile(
         encode(
             Profile(
                 (ValueType("samples", "count"), kind),
@@ -82,19 +84,22 @@ def test_a_profile_has_each_text_function_and_location_once() -> None:
             )
         )
     )
-    assert stacks(made) == {("a.inner", "a.outer"): (1, 10), ("b.other", "a.outer"): (2, 30)}
-    assert (len(made.function), len(made.location), made.string_table[0]) == (3, 3, "")
-    assert len(set(made.string_table)) == len(made.string_table)
-    assert (kinds(made), made.string_table[made.default_sample_type]) == (["samples/count", "cpu/nanoseconds"], "cpu")
-    assert (made.period, made.duration_nanos) == (5, 1_500_000_000)
+    assert stacks(profile) == {("a.inner", "a.outer"): (1, 10), ("b.other", "a.outer"): (2, 30)}
+    assert (len(profile.function), len(profile.location), profile.string_table[0]) == (3, 3, "")
+    assert len(set(profile.string_table)) == len(profile.string_table)
+    assert (kinds(profile), profile.string_table[profile.default_sample_type]) == (
+        ["samples/count", "cpu/nanoseconds"],
+        "cpu",
+    )
+    assert (profile.period, profile.duration_nanos) == (5, 1_500_000_000)
 
 
-def test_time_that_the_loop_waits_is_not_in_the_profile() -> None:
+def test_idle_time_is_not_in_the_profile() -> None:
     sampled = Sampled([((INNER, OUTER), 0.01), ((), 5.0), ((INNER, OUTER), 0.02)], 5.03)
     assert cpu_profile(sampled).samples == {(INNER, OUTER): [2, 30_000_000]}
 
 
-def test_a_record_becomes_a_stack_with_the_leaf_first() -> None:
+def test_stack_of_a_record_is_leaf_first() -> None:
     frames = [
         "MainThread\x00<thread>\x001",
         "outer\x00/x/pilot/xds/a.py\x001\x01l3",
@@ -106,22 +111,9 @@ def test_a_record_becomes_a_stack_with_the_leaf_first() -> None:
     assert stack_of([*frames[:1], "run\x00/usr/lib/python3.11/asyncio/runners.py\x001\x01l190"]) == ()
 
 
-@pytest.mark.parametrize(
-    ("file", "module"),
-    [
-        ("/x/site-packages/pilot/xds/ads.py", "pilot.xds.ads"),
-        ("/srv/app/pilot/derive/__init__.py", "pilot.derive"),
-        ("/usr/lib/python3.11/asyncio/events.py", "asyncio.events"),
-        ("/srv/tool.py", "tool"),
-    ],
-)
-def test_modules_are_named_as_programs_name_them(file: str, module: str) -> None:
-    assert module_of(file) == module
-
-
-def test_a_trace_has_a_call_of_two_samples_in_a_row_once() -> None:
-    made = json.loads(encode_trace(Sampled([((INNER, OUTER), 0.001), ((OTHER, OUTER), 0.002), ((), 0.5)], 0.503)))
-    events = [(event["ph"], event["name"], event["ts"]) for event in made["traceEvents"] if event["ph"] != "M"]
+def test_trace_merges_consecutive_samples_of_a_call() -> None:
+    trace = json.loads(encode_trace(Sampled([((INNER, OUTER), 0.001), ((OTHER, OUTER), 0.002), ((), 0.5)], 0.503)))
+    events = [(event["ph"], event["name"], event["ts"]) for event in trace["traceEvents"] if event["ph"] != "M"]
     assert events == [
         ("B", "a.outer", 0),
         ("B", "a.inner", 0),
@@ -132,22 +124,22 @@ def test_a_trace_has_a_call_of_two_samples_in_a_row_once() -> None:
     ]
 
 
-async def test_the_profile_names_what_runs_on_the_loop(get: Get) -> None:
+async def test_cpu_profile_contains_running_functions(get: Get) -> None:
     async def burn_time() -> None:
         while True:
             sum(n * n for n in range(3000))
             await asyncio.sleep(0)
 
-    burning = asyncio.create_task(burn_time())
+    task = asyncio.create_task(burn_time())
     status, content_type, body = await get("profile?seconds=0.3")
-    burning.cancel()
+    task.cancel()
     assert (status, content_type) == (200, "application/octet-stream")
-    made = read(body)
-    assert kinds(made) == ["samples/count", "cpu/nanoseconds"]
-    assert any(name.endswith("burn_time") for name in functions(made))
+    profile = decode_profile(body)
+    assert kinds(profile) == ["samples/count", "cpu/nanoseconds"]
+    assert any(name.endswith("burn_time") for name in functions(profile))
 
 
-async def test_one_profile_at_a_time(get: Get) -> None:
+async def test_concurrent_profiles_are_rejected(get: Get) -> None:
     with exclusive("the profiler"):
         status, _, body = await get("profile?seconds=0.1")
     assert (status, body) == (500, b"Could not enable profiling: the profiler is already in use\n")
@@ -157,75 +149,75 @@ async def test_one_profile_at_a_time(get: Get) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["x", "-1", "nan", "inf", "601", "1e999"])
-async def test_seconds_that_make_no_sense_are_refused(get: Get, seconds: str) -> None:
+async def test_invalid_seconds_are_rejected(get: Get, seconds: str) -> None:
     assert (await get(f"profile?seconds={seconds}"))[0] == 400
 
 
-async def test_goroutines_are_tasks_and_threads_with_what_they_await(get: Get) -> None:
+async def test_goroutines_are_tasks_and_threads(get: Get) -> None:
     async def sleeps_inside() -> None:
         await asyncio.sleep(60)
 
     async def outer() -> None:
         await sleeps_inside()
 
-    waiting = asyncio.create_task(outer(), name="the one that sleeps")
+    task = asyncio.create_task(outer(), name="sleeper")
     await asyncio.sleep(0)
-    one_by_one, counted, made = [await get(f"goroutine{query}") for query in ("?debug=2", "?debug=1", "")]
-    waiting.cancel()
+    one_by_one, by_stack, encoded = [await get(f"goroutine{query}") for query in ("?debug=2", "?debug=1", "")]
+    task.cancel()
     text = one_by_one[2].decode()
-    assert "[waiting]: the one that sleeps\n" in text
+    assert "[waiting]: sleeper\n" in text
     assert "[thread]: MainThread\n" in text
-    assert counted[2].startswith(b"goroutine profile: total ")
-    (stack,) = [stack for stack in stacks(read(made[2])) if any("sleeps_inside" in name for name in stack)]
-    inner, awaiting = (
+    assert by_stack[2].startswith(b"goroutine profile: total ")
+    (stack,) = [stack for stack in stacks(decode_profile(encoded[2])) if any("sleeps_inside" in name for name in stack)]
+    inner, caller = (
         next(n for n, name in enumerate(stack) if name.endswith(end)) for end in ("sleeps_inside", ".outer")
     )
-    assert inner < awaiting, "the leaf comes first"
+    assert inner < caller, "the leaf is first"
 
 
-async def test_the_heap_of_a_process_that_is_not_traced_is_all_that_it_has(get: Get) -> None:
-    made = read((await get("heap"))[2])
-    assert kinds(made) == ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]
-    ((names, values),) = stacks(made).items()
+async def test_heap_of_an_untraced_process_is_its_total(get: Get) -> None:
+    profile = decode_profile((await get("heap"))[2])
+    assert kinds(profile) == ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]
+    ((names, values),) = stacks(profile).items()
     assert "untraced" in names[0]
     assert values[3] > 1 << 20
 
 
-async def test_the_heap_of_some_seconds_names_who_allocated(get: Get) -> None:
-    kept: list[bytes] = []
+async def test_timed_heap_profile_contains_allocating_functions(get: Get) -> None:
+    blocks: list[bytes] = []
 
     async def hoard_memory() -> None:
         while True:
-            kept.append(bytes(100_000))
+            blocks.append(bytes(100_000))
             await asyncio.sleep(0.01)
 
-    hoarding = asyncio.create_task(hoard_memory())
+    task = asyncio.create_task(hoard_memory())
     status, _, body = await get("allocs?seconds=0.2")
-    hoarding.cancel()
-    made = read(body)
-    assert (status, made.string_table[made.default_sample_type]) == (200, "alloc_space")
-    assert any(name.endswith("hoard_memory") for name in functions(made))
+    task.cancel()
+    profile = decode_profile(body)
+    assert (status, profile.string_table[profile.default_sample_type]) == (200, "alloc_space")
+    assert any(name.endswith("hoard_memory") for name in functions(profile))
     assert not tracemalloc.is_tracing()
 
 
-async def test_memory_is_no_longer_traced_than_was_asked_for_though_the_loop_is_at_work() -> None:
-    asked = asyncio.create_task(memory.sample(0.01))
+async def test_tracing_ends_on_time_while_the_loop_is_blocked() -> None:
+    sample = asyncio.create_task(memory.sample(0.01))
     while not tracemalloc.is_tracing():
         await asyncio.sleep(0)
     deadline = time.monotonic() + 30
     while tracemalloc.is_tracing() and time.monotonic() < deadline:
         time.sleep(0.001)
     assert not tracemalloc.is_tracing()
-    assert await asked
+    assert await sample
 
 
-async def test_whoever_goes_away_ends_the_tracing(get: Get) -> None:
-    asked = asyncio.create_task(memory.sample(600))
+async def test_cancelled_sample_ends_tracing(get: Get) -> None:
+    sample = asyncio.create_task(memory.sample(600))
     while not tracemalloc.is_tracing():
         await asyncio.sleep(0)
-    asked.cancel()
+    sample.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await sample
     while tracemalloc.is_tracing():
         await asyncio.sleep(0.001)
     assert (await get("heap?seconds=0.01"))[0] == 200
@@ -266,19 +258,19 @@ class Thing:
         (99, "<module>"),
     ],
 )
-def test_a_line_is_of_the_innermost_function_with_a_name(tmp_path: pathlib.Path, line: int, function: str) -> None:
+def test_function_at_a_line_is_the_innermost_named_one(tmp_path: pathlib.Path, line: int, function: str) -> None:
     (tmp_path / "made.py").write_text(SOURCE)
     assert function_at(str(tmp_path / "made.py"), line) == function
 
 
-def test_a_file_that_cannot_be_read_has_no_functions(tmp_path: pathlib.Path) -> None:
+def test_unreadable_file_has_no_functions(tmp_path: pathlib.Path) -> None:
     (tmp_path / "wrong.py").write_text("def (")
     assert [function_at(file, 1) for file in (str(tmp_path / "wrong.py"), str(tmp_path / "none.py"), "<string>")] == [
         "<module>"
     ] * 3
 
 
-async def test_texts_of_profiles(get: Get) -> None:
+async def test_text_profiles(get: Get) -> None:
     for path, head in (
         ("heap?debug=1", b"heap profile: 1: "),
         ("block?debug=1", b"--- contention:"),
@@ -290,16 +282,16 @@ async def test_texts_of_profiles(get: Get) -> None:
         assert (status, content_type, body[: len(head)]) == (200, "text/plain; charset=utf-8", head)
 
 
-async def test_the_index_and_what_there_is_not(get: Get) -> None:
+async def test_index_and_unknown_profile(get: Get) -> None:
     status, content_type, body = await get("")
     assert (status, content_type) == (200, "text/html; charset=utf-8")
     assert all(name in body.decode() for name in ("heap", "goroutine", "profile", "allocs", "cmdline"))
     assert await get("nope") == (404, "text/plain; charset=utf-8", b"Unknown profile\n")
 
 
-async def test_without_the_flag_there_are_no_profiles() -> None:
+async def test_profiles_can_be_disabled() -> None:
     pages = application(sources(Mesh(), settings=DebugSettings(profiles=False)))
-    async with TestClient(TestServer(pages)) as started:
+    async with TestClient(TestServer(pages)) as client:
         for path in ("/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/nope"):
-            async with started.get(path) as response:
+            async with client.get(path) as response:
                 assert (response.status, await response.text()) == (404, "404 page not found\n")

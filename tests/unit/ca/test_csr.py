@@ -87,7 +87,7 @@ def test_leaf_usage_is_server_and_client_but_not_ca() -> None:
     assert {extension.oid._name: extension.critical for extension in leaf.extensions} == critical
 
 
-def test_authority_key_identifier_copies_the_signers_subject_key_identifier() -> None:
+def test_authority_key_identifier_matches_the_signer() -> None:
     def authority_key_ids(signer: Signer) -> list[bytes | None]:
         extensions = parse_leaf(authority(signer).sign(csr(), [IDENTITY], 60)).extensions
         return [e.value.key_identifier for e in extensions if isinstance(e.value, x509.AuthorityKeyIdentifier)]
@@ -200,7 +200,18 @@ DER = _der()  # computed once, because EC signatures are not deterministic
         lambda: csr(rsa_key(1024)),
         lambda: csr(ec_key(2, ec.SECP192R1)),
     ],
-    ids=["empty", "text", "cut", "not a request", "binary", "too large", "tampered", "DSA", "short RSA", "other curve"],
+    ids=[
+        "empty",
+        "text",
+        "truncated",
+        "not a request",
+        "binary",
+        "too large",
+        "tampered",
+        "DSA",
+        "short RSA",
+        "other curve",
+    ],
 )
 def test_invalid_request_is_rejected(request_of: object) -> None:
     assert callable(request_of)

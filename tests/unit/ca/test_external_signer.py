@@ -168,7 +168,7 @@ async def test_lifetime_above_the_maximum_is_rejected() -> None:
             "does not match the request",
         ),
     ],
-    ids=["nothing", "another root", "beside the chain of another", "another key", "another name", "more names"],
+    ids=["nothing", "another root", "chain of another signer", "another key", "another name", "more names"],
 )
 async def test_response_that_does_not_match_the_request_is_rejected(chain: Callable[[], bytes], reason: str) -> None:
     signer = ExternalSigner(roots=root(3).roots)

@@ -32,9 +32,9 @@ class Batching:
         self.mesh, self.clock = Mesh(), VirtualClock()
         self.commits: list[tuple[float, Commit]] = []
         self.start = self.clock.now
-        self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("1s"), self._committed)
+        self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("1s"), self.on_commit)
 
-    def _committed(self, commit: Commit) -> None:
+    def on_commit(self, commit: Commit) -> None:
         self.commits.append((round(self.clock.now - self.start, 3), commit))
 
 
@@ -53,7 +53,7 @@ def test_edit_waits_for_quiet() -> None:
     assert harness.clock.waiting == 0
 
 
-def test_continuous_edits_are_committed_at_the_maximum_delay() -> None:
+def test_continuous_edits_areon_commit_at_the_maximum_delay() -> None:
     harness = Batching()
     for _ in range(25):
         harness.batch.put([(SERVICE.table_name, KEY, row())])
@@ -108,7 +108,7 @@ def service_edits(count: int) -> list[tuple[str, RegistryKey, Object[Service] | 
     return [(SERVICE.table_name, RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
 
 
-def test_large_batch_is_applied_in_slices_and_committed_once() -> None:
+def test_large_batch_is_applied_in_slices_andon_commit_once() -> None:
     harness = Batching()
     edits = service_edits(3 * SLICES[0] + 1)
     harness.batch.put(edits)
@@ -175,7 +175,7 @@ def test_slow_slices_become_larger() -> None:
     assert (len(batch_commit.edits), round(batch_commit.took, 3)) == (3 * SLICES[0], 4 * LONG)  # in two slices
 
 
-def test_continuous_endpoint_edits_are_committed_early() -> None:
+def test_continuous_endpoint_edits_areon_commit_early() -> None:
     harness = Batching()
     harness.batch.put([(SERVICE.table_name, KEY, row())])
     for number in range(12):
@@ -190,9 +190,7 @@ def test_continuous_endpoint_edits_are_committed_early() -> None:
 
 def test_longer_debounce_applies_to_endpoints() -> None:
     harness = Batching()
-    harness.batch = Batch(
-        harness.mesh, harness.clock, parse_duration("400ms"), parse_duration("1s"), harness._committed
-    )
+    harness.batch = Batch(harness.mesh, harness.clock, parse_duration("400ms"), parse_duration("1s"), harness.on_commit)
     for number in range(20):
         harness.batch.put([(SERVICE.table_name, KEY, row(f"kind {number}")), (POD.table_name, KEY, None)])
         harness.clock.advance(0.05)
@@ -206,7 +204,7 @@ def test_endpoint_edits_skip_the_debounce_when_configured() -> None:
         harness.clock,
         parse_duration("100ms"),
         parse_duration("10s"),
-        harness._committed,
+        harness.on_commit,
         endpoints_wait=False,
     )
     harness.batch.put([(POD.table_name, KEY, None)])

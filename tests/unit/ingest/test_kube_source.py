@@ -1,4 +1,4 @@
-"""Which kinds are watch, and when: definitions that come, change and go; revisions; kinds that are left out."""
+"""Watched kinds: definitions that are added, changed and removed, revisions, and ignored kinds."""
 
 from __future__ import annotations
 

@@ -111,10 +111,13 @@ def test_only_the_first_request_has_the_node(source: McpConfigSource) -> None:
 
 
 def test_unsubscribed_type_is_rejected(source: McpConfigSource) -> None:
-    async def answer() -> list[str]:
-        return await source.source.receive("a/b/C", [])
+    errors: list[str] = []
 
-    assert source._runner.run(answer()) == ["no subscription for a/b/C"]
+    async def receive() -> None:
+        errors.extend(await source.source.receive("a/b/C", []))
+
+    source.run(receive())
+    assert errors == ["no subscription for a/b/C"]
 
 
 async def test_source_is_synced_after_all_istio_kinds() -> None:

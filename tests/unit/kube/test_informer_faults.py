@@ -64,7 +64,7 @@ class ScriptedServer:
     """A server with scripted responses, which cancels the informer after the last one."""
 
     def __init__(self, *answers: Answer) -> None:
-        self._answers, self.requests = list(answers), list[str]()
+        self.answers, self.requests = list(answers), list[str]()
 
     async def call(self, method: str, path: str, query: Mapping[str, str], accept: str) -> bytes:
         self.requests.append(f"list {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
@@ -82,9 +82,9 @@ class ScriptedServer:
             yield batch
 
     def _next(self) -> Any:
-        if not self._answers:
+        if not self.answers:
             raise asyncio.CancelledError
-        answer = self._answers.pop(0)
+        answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -305,7 +305,7 @@ async def test_watch_list_is_retried_after_a_transient_error(fault: Answer, monk
 async def test_changed_collection_reports_every_object(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = await RecordingInformer(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
     recorder.informer.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
-    recorder.server._answers = [page(4, ("a", 1))]
+    recorder.server.answers = [page(4, ("a", 1))]
     await recorder.run(monkeypatch)
     assert recorder.notifications == ["+a +b", "+a", "-b"]
     query = "labelSelector=x=y fieldSelector=f=g"

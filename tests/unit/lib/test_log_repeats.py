@@ -29,12 +29,14 @@ def test_repeated_lines_are_suppressed_and_counted() -> None:
 
 def test_number_of_remembered_lines_is_limited() -> None:
     repeats = Repeats()
-    for number in range(log_repeats.CAPACITY + 10):
-        repeats.filter(record("line %d", 0.0, number))
-    assert len(repeats._recent) == log_repeats.CAPACITY
+    for number in range(log_repeats.CAPACITY + 1):
+        for _ in range(MAX_REPEATS):
+            repeats.filter(record("line %d", 0.0, number))
+    assert repeats.filter(record("line %d", 0.0, 0)), "the oldest line is forgotten"
+    assert not repeats.filter(record("line %d", 0.0, 2)), "the others are remembered"
 
 
-def test_suppressed_count_follows_a_pause_and_survives_eviction_while_recent() -> None:
+def test_suppressed_count_follows_a_pause_and_survives_eviction() -> None:
     repeats = Repeats()
     lines = [record("%s is late", 100.0, "x") for _ in range(MAX_REPEATS)]
     assert [(repeats.filter(line), line.getMessage()) for line in lines] == [(True, "x is late")] * MAX_REPEATS

@@ -177,7 +177,7 @@ async def test_policies_with_the_same_url_share_a_fetch_with_the_longest_timeout
     await harness.sets.stop()
 
 
-async def test_issuer_is_discovered_without_a_url_and_inline_keys_are_not_fetched() -> None:
+async def test_discovery_applies_without_a_url_and_not_to_inline_keys() -> None:
     client = FakeClient()
     client.answers = {DISCOVERED: keys("found")}
     harness = await start(

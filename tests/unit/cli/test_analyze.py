@@ -1,4 +1,4 @@
-"""Configuration is looked at before it is served: objects alone and with each other, by file and line."""
+"""Analysis of configuration files before deployment, with file and line of each problem."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch:
             path = tmp_path / f"{name}.yaml"
             path.write_text(text)
         assert main(words) == status
-        printed = capsys.readouterr()
-        return printed.out, printed.err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
 
     return run
 
 
-def test_what_is_wrong_between_objects_has_file_and_line(run: Run) -> None:
+def test_cross_object_problem_has_file_and_line(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=0)
     assert out == (
         "Warning [subset-not-found] (networking.istio.io/VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
@@ -45,24 +45,24 @@ def test_what_is_wrong_between_objects_has_file_and_line(run: Run) -> None:
     run("analyze", ".", "--failure-threshold", "warning", status=79)
 
 
-def test_what_refuses_an_object_fails(run: Run) -> None:
+def test_invalid_object_fails(run: Run) -> None:
     out, _ = run("analyze", "a.yaml", "b.yaml", a=SERVICE, b=BROKEN, status=79)
     assert "Error [bad-regex] (networking.istio.io/VirtualService shop/tea b.yaml:8) spec.http[0].match[0].uri" in out
 
 
-def test_it_is_told_in_json_too(run: Run) -> None:
-    found: list[dict[str, Any]] = json.loads(run("analyze", ".", "-o", "json", a=SERVICE, b=ROUTE, status=0)[0])
-    assert [(p["file"], p["line"], p["code"]) for p in found] == [("./b.yaml", 10, "subset-not-found")]
+def test_json_output(run: Run) -> None:
+    problems: list[dict[str, Any]] = json.loads(run("analyze", ".", "-o", "json", a=SERVICE, b=ROUTE, status=0)[0])
+    assert [(p["file"], p["line"], p["code"]) for p in problems] == [("./b.yaml", 10, "subset-not-found")]
 
 
-def test_other_namespaces_are_left_out(run: Run) -> None:
+def test_other_namespaces_are_excluded(run: Run) -> None:
     assert (
         run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, status=0)[0]
         == "✔ No validation issues found in namespace calm.\n"
     )
 
 
-def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
+def test_duplicate_objects_and_syntax_errors(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=SERVICE, c="{", status=79)
     assert (
         "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: this object is also defined in ./a.yaml"
@@ -71,23 +71,23 @@ def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
     assert "Error [syntax-error] (./c.yaml:2)" in out
 
 
-def test_the_mesh_config_counts(run: Run) -> None:
+def test_mesh_config_file_is_validated(run: Run) -> None:
     out, _ = run(
         "analyze", "a.yaml", "--meshConfigFile", "mesh.yaml", a=SERVICE, mesh="connectTimeout: soon\n", status=79
     )
     assert "connectTimeout" in out
 
 
-def test_without_files_it_is_the_running_control_plane(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
     assert run("analyze", status=79)[0] == "Error [bad] () a\\nb\n"
 
 
-def test_a_file_that_is_not_there(run: Run) -> None:
+def test_missing_file_is_reported(run: Run) -> None:
     assert run("analyze", "nowhere.yaml", status=1)[1] == "Error: cannot read nowhere.yaml: No such file or directory\n"
 
 
-def test_validate_says_of_each_file_whether_it_is_valid(run: Run) -> None:
+def test_validate_reports_each_file(run: Run) -> None:
     out, err = run(
         "validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "VirtualServices"), status=1
     )
@@ -98,5 +98,5 @@ def test_validate_says_of_each_file_whether_it_is_valid(run: Run) -> None:
     )
 
 
-def test_validate_of_what_is_right(run: Run) -> None:
+def test_validate_accepts_a_valid_file(run: Run) -> None:
     assert run("validate", "-f", "a.yaml", a=SERVICE, status=0) == ('"a.yaml" is valid\n', "")

@@ -1,4 +1,4 @@
-"""Which policy decides about a request: the page that says so, and what pilotctl prints of it."""
+"""The debug page that explains authorization decisions, and `pilotctl authz check`."""
 
 from __future__ import annotations
 
@@ -31,40 +31,43 @@ def policy(name: str, spec: str, annotations: str = "{}", namespace: str = "a", 
     return make("AuthorizationPolicy", name, f"{{{spec}}}", namespace, day, annotations=annotations)
 
 
-def of(fields: str, action: str = "ALLOW") -> str:
+def from_source(fields: str, action: str = "ALLOW") -> str:
     return f"action: {action}, rules: [{{from: [{{source: {{{fields}}}}}]}}]"
 
 
-def to(fields: str, action: str = "ALLOW") -> str:
+def to_operation(fields: str, action: str = "ALLOW") -> str:
     return f"action: {action}, rules: [{{to: [{{operation: {{{fields}}}}}]}}]"
 
 
-def asking(*policies: Plain) -> Any:
-    """A function from the fields of a request to what the page says of it."""
-    made = world(WEB, WEB_POD, *policies, mesh_config=MESH)
-    node = made.connect(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}))
-    connection = FakeConnection(id="web-0.a-1", proxy_key=node, proxy=made.mesh.proxies.peek(node))
-    shown = sources(made.mesh, connection)
+def make_check(*policies: Plain) -> Any:
+    """Return a function from request fields to the page's response."""
+    mesh_world = world(WEB, WEB_POD, *policies, mesh_config=MESH)
+    node = mesh_world.connect(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}))
+    connection = FakeConnection(id="web-0.a-1", proxy_key=node, proxy=mesh_world.mesh.proxies.peek(node))
+    page_sources = sources(mesh_world.mesh, connection)
 
     def ask(request: str | None = None, **fields: Any) -> Any:
         text = request if request is not None else json.dumps(fields) if fields else None
-        return authz(shown, {"proxyID": "web-0", **({"request": text} if text is not None else {})})
+        return authz(page_sources, {"proxyID": "web-0", **({"request": text} if text is not None else {})})
 
     return ask
 
 
-def decided(*policies: Plain, **fields: Any) -> tuple[str, str]:
-    found = asking(*policies)(**fields)
-    return found["decision"], found["why"]
+def decide(*policies: Plain, **fields: Any) -> tuple[str, str]:
+    response = make_check(*policies)(**fields)
+    return response["decision"], response["why"]
 
 
-def test_without_a_policy_everything_passes() -> None:
-    assert decided(path="/") == NOTHING
+def test_requests_are_allowed_without_policies() -> None:
+    assert decide(path="/") == NO_POLICY
 
 
-NOTHING = "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
-DENY_X, ALLOW_CALLER = policy("no-x", to("paths: ['/x*']", "DENY")), policy("callers", of(f"principals: [{CALLER}]"))
-ASKS = policy("asks", f"provider: {{name: judge}}, {to('paths: [/vip]', 'CUSTOM')}")
+NO_POLICY = "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
+DENY_X, ALLOW_CALLER = (
+    policy("no-x", to_operation("paths: ['/x*']", "DENY")),
+    policy("callers", from_source(f"principals: [{CALLER}]")),
+)
+DELEGATING = policy("asks", f"provider: {{name: judge}}, {to_operation('paths: [/vip]', 'CUSTOM')}")
 ROWS = [
     ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers matches with rule 0")),
     (
@@ -83,18 +86,18 @@ ROWS = [
         {"principal": CALLER, "path": "/x/y"},
         ("denied", "AuthorizationPolicy a/no-x matches with rule 0"),
     ),
-    ((DENY_X,), {"path": "/y?/x"}, NOTHING),
+    ((DENY_X,), {"path": "/y?/x"}, NO_POLICY),
     (
-        (ASKS,),
+        (DELEGATING,),
         {"path": "/vip"},
         ("asked", "AuthorizationPolicy a/asks delegates to the external authorizer judge with rule 0"),
     ),
-    ((ASKS, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with rule 0")),
-    ((ASKS, ALLOW_CALLER), {"path": "/vip"}, ("denied", "the only ALLOW policy has no matching rule")),
+    ((DELEGATING, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with rule 0")),
+    ((DELEGATING, ALLOW_CALLER), {"path": "/vip"}, ("denied", "the only ALLOW policy has no matching rule")),
     ((policy("none", ""),), {"path": "/"}, ("denied", "the only ALLOW policy has no matching rule")),
-    ((policy("tried", to("paths: [/]", "DENY"), "{istio.io/dry-run: 'true'}"),), {"path": "/"}, NOTHING),
+    ((policy("tried", to_operation("paths: [/]", "DENY"), "{istio.io/dry-run: 'true'}"),), {"path": "/"}, NO_POLICY),
     (
-        (policy("ns", of("namespaces: [b]")),),
+        (policy("ns", from_source("namespaces: [b]")),),
         {"namespace": "b"},
         ("allowed", "AuthorizationPolicy a/ns matches with rule 0"),
     ),
@@ -102,28 +105,32 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("policies", "request_", "expected"), ROWS)
-def test_what_decides(policies: tuple[Plain, ...], request_: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert decided(*policies, **request_) == expected
+def test_decisions(policies: tuple[Plain, ...], request_: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert decide(*policies, **request_) == expected
 
 
 FIELDS = [
-    (to("methods: [GET]"), {"method": "GET"}, {"method": "PUT"}),
-    (to("hosts: ['*.A.com']"), {"host": "x.a.COM"}, {"host": "a.com"}),
-    (to("paths: ['/{*}/b']"), {"path": "/a/b"}, {"path": "/a/c/b"}),
-    (to("paths: ['/f/{**}']"), {"path": "/f/a/b"}, {"path": "/g"}),
-    (to("ports: ['8080']"), {"port": 8080}, {"port": 1}),
-    (of("ipBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"ip": "11.1.1.1"}),
-    (of("ipBlocks: ['fd00::/8']"), {"ip": "fd00::1"}, {"ip": "10.1.1.1"}),
+    (to_operation("methods: [GET]"), {"method": "GET"}, {"method": "PUT"}),
+    (to_operation("hosts: ['*.A.com']"), {"host": "x.a.COM"}, {"host": "a.com"}),
+    (to_operation("paths: ['/{*}/b']"), {"path": "/a/b"}, {"path": "/a/c/b"}),
+    (to_operation("paths: ['/f/{**}']"), {"path": "/f/a/b"}, {"path": "/g"}),
+    (to_operation("ports: ['8080']"), {"port": 8080}, {"port": 1}),
+    (from_source("ipBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"ip": "11.1.1.1"}),
+    (from_source("ipBlocks: ['fd00::/8']"), {"ip": "fd00::1"}, {"ip": "10.1.1.1"}),
     (
-        of("remoteIpBlocks: [10.0.0.0/8]"),
+        from_source("remoteIpBlocks: [10.0.0.0/8]"),
         {"remoteIp": "10.1.1.1", "ip": "11.1.1.1"},
         {"remoteIp": "11.1.1.1", "ip": "10.1.1.1"},
     ),
-    (of("remoteIpBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"path": "/"}),
-    (of("notPrincipals: ['*']"), {"path": "/"}, {"principal": CALLER}),
-    (of("serviceAccounts: [a.b]"), {"principal": "td/ns/a/sa/a.b"}, {"principal": "td/ns/a/sa/axb"}),
-    (of("trustDomains: [td]"), {"principal": "td/ns/a/sa/b"}, {"principal": "tdx/ns/a/sa/b"}),
-    (of("requestPrincipals: ['i/*']"), {"claims": {"iss": "i", "sub": "s"}}, {"claims": {"iss": "j", "sub": "s"}}),
+    (from_source("remoteIpBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"path": "/"}),
+    (from_source("notPrincipals: ['*']"), {"path": "/"}, {"principal": CALLER}),
+    (from_source("serviceAccounts: [a.b]"), {"principal": "td/ns/a/sa/a.b"}, {"principal": "td/ns/a/sa/axb"}),
+    (from_source("trustDomains: [td]"), {"principal": "td/ns/a/sa/b"}, {"principal": "tdx/ns/a/sa/b"}),
+    (
+        from_source("requestPrincipals: ['i/*']"),
+        {"claims": {"iss": "i", "sub": "s"}},
+        {"claims": {"iss": "j", "sub": "s"}},
+    ),
     (
         "rules: [{when: [{key: 'request.headers[X-A]', values: ['b*']}]}]",
         {"headers": {"x-a": "bc"}},
@@ -145,24 +152,24 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "meets", "misses"), FIELDS)
-def test_every_field_is_understood(spec: str, meets: dict[str, Any], misses: dict[str, Any] | None) -> None:
-    ask = asking(policy("p", spec))
-    assert ask(**meets)["decision"] == "allowed"
-    assert misses is None or ask(**misses)["decision"] == "denied"
+@pytest.mark.parametrize(("spec", "matching", "non_matching"), FIELDS)
+def test_request_fields(spec: str, matching: dict[str, Any], non_matching: dict[str, Any] | None) -> None:
+    ask = make_check(policy("p", spec))
+    assert ask(**matching)["decision"] == "allowed"
+    assert non_matching is None or ask(**non_matching)["decision"] == "denied"
 
 
-def test_plain_text_is_refused_by_strict_mutual_tls_before_any_policy() -> None:
+def test_strict_mutual_tls_denies_plaintext_before_policies() -> None:
     strict = make("PeerAuthentication", "p", "{mtls: {mode: STRICT}}")
-    assert decided(strict, path="/") == (
+    assert decide(strict, path="/") == (
         "denied",
         "PeerAuthentication is STRICT and the client has no mesh certificate",
     )
-    assert decided(strict, principal=CALLER)[0] == "allowed"
+    assert decide(strict, principal=CALLER)[0] == "allowed"
 
 
-def test_a_port_of_tcp_has_no_requests() -> None:
-    ask = asking(DENY_X)
+def test_tcp_port_ignores_http_fields() -> None:
+    ask = make_check(DENY_X)
     assert (ask(path="/", port=9000)["protocol"], ask(path="/", port=9000)["decision"]) == ("TCP", "denied")
     assert (ask(path="/", port=8080)["protocol"], ask(path="/", port=8080)["decision"]) == ("HTTP", "allowed")
     assert ask(path="/", port=8080, tcp=True)["decision"] == "denied"
@@ -171,13 +178,13 @@ def test_a_port_of_tcp_has_no_requests() -> None:
 @pytest.mark.parametrize(
     "request_", ["{", "[]", '{"ports": 1}', '{"ip": "x"}', '{"port": "80"}', '{"claims": ' + '{"a":' * 100_000]
 )
-def test_a_question_that_is_wrong_is_refused(request_: str) -> None:
+def test_invalid_request_is_rejected(request_: str) -> None:
     with pytest.raises(Refused, match="request: "):
-        asking()(request_)
+        make_check()(request_)
 
 
-def test_without_a_question_the_policies_are_listed() -> None:
-    assert asking(ALLOW_CALLER, DENY_X)() == {
+def test_policies_are_listed_without_a_request() -> None:
+    assert make_check(ALLOW_CALLER, DENY_X)() == {
         "proxy": "web-0.a",
         "policies": [
             {"namespace": "a", "name": "callers", "action": "ALLOW", "rulesMet": []},
@@ -186,13 +193,13 @@ def test_without_a_question_the_policies_are_listed() -> None:
     }
 
 
-def test_every_policy_is_shown_as_istiod_shows_it() -> None:
-    made = world(ALLOW_CALLER, policy("older", "", day=1, namespace="b"))
+def test_authorizationz_page_matches_istiod() -> None:
+    mesh_world = world(ALLOW_CALLER, policy("older", "", day=1, namespace="b"))
     page = next(p for pages in sections(DebugSettings()).values() for p in pages if p.path == "/debug/authorizationz")
     spec = {"rules": [{"from": [{"source": {"principals": [CALLER]}}]}]}
-    answer = page.answer(sources(made.mesh), {})
-    assert isinstance(answer, Later)
-    assert answer.make() == {
+    response = page.answer(sources(mesh_world.mesh), {})
+    assert isinstance(response, Later)
+    assert response.make() == {
         "authorization_policies": {
             "namespace_to_policies": {
                 "a": [{"name": "callers", "namespace": "a", "annotations": None, "spec": spec}],
@@ -201,26 +208,35 @@ def test_every_policy_is_shown_as_istiod_shows_it() -> None:
             "root_namespace": "istio-system",
         }
     }
-    assert ObjectKey("a", "callers") in AUTHORIZATION_POLICY.table(made.mesh).all_keys()
+    assert ObjectKey("a", "callers") in AUTHORIZATION_POLICY.table(mesh_world.mesh).all_keys()
 
 
-def test_a_router_is_asked_like_a_sidecar() -> None:
-    made = world(policy("edge", f"selector: {{matchLabels: {{istio: edge}}}}, {of('ipBlocks: [10.0.0.0/8]')}"))
-    node = made.connect(proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "edge"}))
-    shown = sources(made.mesh, FakeConnection(id="edge-0.a-1", proxy_key=node, proxy=made.mesh.proxies.peek(node)))
-    found = [authz(shown, {"proxyID": "edge-0", "request": json.dumps({"ip": ip})}) for ip in ("10.1.1.1", "11.1.1.1")]
-    assert [(one["decision"], one["mutualTls"]) for one in found] == [("allowed", ""), ("denied", "")]
+def test_router_is_supported() -> None:
+    mesh_world = world(
+        policy("edge", f"selector: {{matchLabels: {{istio: edge}}}}, {from_source('ipBlocks: [10.0.0.0/8]')}")
+    )
+    node = mesh_world.connect(proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "edge"}))
+    page_sources = sources(
+        mesh_world.mesh, FakeConnection(id="edge-0.a-1", proxy_key=node, proxy=mesh_world.mesh.proxies.peek(node))
+    )
+    responses = [
+        authz(page_sources, {"proxyID": "edge-0", "request": json.dumps({"ip": ip})}) for ip in ("10.1.1.1", "11.1.1.1")
+    ]
+    assert [(response["decision"], response["mutualTls"]) for response in responses] == [
+        ("allowed", ""),
+        ("denied", ""),
+    ]
 
 
 # -- pilotctl --------------------------------------------------------------------------------------------------------------
 
 
-def printed(ask: Any, *words: str) -> str:
-    """Returns what the command prints when the page itself answers, without a server between."""
+def run_check(check: Any, *words: str) -> str:
+    """Return the output of the command for a page that answers in this process."""
 
     def get(_: PageClient, page: str, **query: str) -> Any:
         assert (page, query["proxyID"]) == ("authz", "web-0")
-        return ask(query.get("request"))
+        return check(query.get("request"))
 
     with mock.patch.object(PageClient, "get", get):
         result = CliRunner().invoke(pilotctl, ["authz", "check", "web-0", *words], standalone_mode=False)
@@ -229,9 +245,14 @@ def printed(ask: Any, *words: str) -> str:
     return result.output.removesuffix("\n")
 
 
-def test_it_prints_who_decides_and_which_rules_are_met() -> None:
-    ask = asking(ALLOW_CALLER, DENY_X, ASKS, policy("tried", to("paths: ['*']", "DENY"), "{istio.io/dry-run: 'true'}"))
-    assert printed(ask, "--path", "/x/1", "--from-principal", CALLER, "--port", "8080") == (
+def test_output_shows_the_decision_and_matching_rules() -> None:
+    ask = make_check(
+        ALLOW_CALLER,
+        DENY_X,
+        DELEGATING,
+        policy("tried", to_operation("paths: ['*']", "DENY"), "{istio.io/dry-run: 'true'}"),
+    )
+    assert run_check(ask, "--path", "/x/1", "--from-principal", CALLER, "--port", "8080") == (
         "DENIED: AuthorizationPolicy a/no-x matches with rule 0\n"
         "HTTP to web-0.a from spiffe://cluster.local/ns/a/sa/caller; mutual TLS is PERMISSIVE\n"
         "\n"
@@ -241,24 +262,24 @@ def test_it_prints_who_decides_and_which_rules_are_met() -> None:
         "DENY             a           no-x      rule 0\n"
         "DENY (dry run)   a           tried     rule 0"
     )
-    assert printed(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
+    assert run_check(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
         "DELEGATED: AuthorizationPolicy a/asks delegates"
     )
 
 
-def test_it_prints_the_policies_where_nothing_is_asked() -> None:
-    assert printed(asking(DENY_X)) == "ACTION   NAMESPACE   POLICY\nDENY     a           no-x"
-    assert printed(asking()) == "No AuthorizationPolicy applies to web-0.a."
+def test_output_lists_policies_without_a_request() -> None:
+    assert run_check(make_check(DENY_X)) == "ACTION   NAMESPACE   POLICY\nDENY     a           no-x"
+    assert run_check(make_check()) == "No AuthorizationPolicy applies to web-0.a."
 
 
-def test_headers_and_claims_are_told_by_flags() -> None:
+def test_headers_and_claims_come_from_flags() -> None:
     when = "rules: [{when: [{key: 'request.headers[a]', values: [b=c]}, {key: 'request.auth.claims[g]', values: [v]}]}]"
-    ask = asking(policy("p", when))
-    assert printed(ask, "--header", "A=b=c", "--claim", 'g=["v"]').startswith("ALLOWED")
-    assert json.loads(printed(ask, "--header", "a=b=c", "--claim", "g=w", "-o", "json"))["decision"] == "denied"
+    ask = make_check(policy("p", when))
+    assert run_check(ask, "--header", "A=b=c", "--claim", 'g=["v"]').startswith("ALLOWED")
+    assert json.loads(run_check(ask, "--header", "a=b=c", "--claim", "g=w", "-o", "json"))["decision"] == "denied"
 
 
 @pytest.mark.parametrize("words", [("--header", "a"), ("--claim", "=x"), ("--claim", "a=[")])
-def test_a_flag_that_is_wrong_is_told(words: tuple[str, str]) -> None:
+def test_invalid_flag_is_rejected(words: tuple[str, str]) -> None:
     with pytest.raises(CommandError):
-        printed(asking(), *words)
+        run_check(make_check(), *words)

@@ -1,4 +1,4 @@
-"""A workload in short: what it serves, how it is reached, which policies it has."""
+"""Summary of a workload: its services, gateways, routes and policies."""
 
 from __future__ import annotations
 
@@ -32,70 +32,72 @@ GATEWAY = make(
     "front",
     "{selector: {istio: gate}, servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}",
 )
-BOUND = make(
+GATEWAY_ROUTE = make(
     "VirtualService",
     "shop",
     "{hosts: [shop.example], gateways: [front], http: [{route: [{destination: {host: web}}]}]}",
 )
 
 
-def described(
+def summarize(
     *objects: Plain, kind: str = "sidecar", name: str = "web-0", ip: str = "10.1.0.1", **metadata: Any
 ) -> dict[str, Any]:
-    made = world(*objects)
-    connected = proxy(kind, name, "a", ip, **metadata)
-    found: dict[str, Any] = describe(
-        sources(made.mesh, FakeConnection(f"{name}.a-1", made.connect(connected), connected)), {"proxyID": name}
+    mesh_world = world(*objects)
+    node = proxy(kind, name, "a", ip, **metadata)
+    summary: dict[str, Any] = describe(
+        sources(mesh_world.mesh, FakeConnection(f"{name}.a-1", mesh_world.connect(node), node)), {"proxyID": name}
     )
-    return found
+    return summary
 
 
-def printed(found: dict[str, Any]) -> str:
-    with mock.patch.object(PageClient, "get", return_value=found):
+def run_describe(summary: dict[str, Any]) -> str:
+    with mock.patch.object(PageClient, "get", return_value=summary):
         result = CliRunner().invoke(pilotctl, ["describe", "web"])
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def test_a_sidecar_has_services_with_routes_rules_and_the_mode_of_its_ports() -> None:
-    found = described(WEB, WEB_POD, RULE, ROUTE, STRICT)
-    assert [(s["host"], s["port"], s["targetPort"], s["mutualTls"]) for s in found["services"]] == [
+def test_sidecar_lists_services_routes_rules_and_mtls_modes() -> None:
+    summary = summarize(WEB, WEB_POD, RULE, ROUTE, STRICT)
+    assert [(s["host"], s["port"], s["targetPort"], s["mutualTls"]) for s in summary["services"]] == [
         ("web.a.svc.cluster.local", 80, 8080, "STRICT")
     ]
-    (served,) = found["services"]
-    assert (served["virtualServices"], served["destinationRules"], served["subsets"]) == (["a/web"], ["a/web"], ["all"])
-    assert found["policies"] == {"PeerAuthentication": ["a/default"]}
-    text = printed(found).splitlines()
+    (web,) = summary["services"]
+    assert (web["virtualServices"], web["destinationRules"], web["subsets"]) == (["a/web"], ["a/web"], ["all"])
+    assert summary["policies"] == {"PeerAuthentication": ["a/default"]}
+    text = run_describe(summary).splitlines()
     assert text[3].split() == ["web.a.svc.cluster.local", "80", "HTTP", "8080", "STRICT", "a/web", "a/web", "all"]
     assert text[-1].split() == ["PeerAuthentication", "a/default"]
 
 
-def test_a_router_has_the_gateways_that_select_it() -> None:
-    found = described(GATEWAY, BOUND, WEB, kind="router", name="gate", ip="10.9.0.9", labels={"istio": "gate"})
-    assert found["gateways"] == [{"gateway": "a/front", "virtualServices": ["a/shop"]}]
-    assert printed(found).splitlines()[3].split() == ["a/front", "a/shop"]
+def test_router_lists_its_gateways() -> None:
+    summary = summarize(
+        GATEWAY, GATEWAY_ROUTE, WEB, kind="router", name="gate", ip="10.9.0.9", labels={"istio": "gate"}
+    )
+    assert summary["gateways"] == [{"gateway": "a/front", "virtualServices": ["a/shop"]}]
+    assert run_describe(summary).splitlines()[3].split() == ["a/front", "a/shop"]
 
 
-def test_one_that_nothing_is_for() -> None:
-    assert printed(described()).splitlines()[2:] == ["No service selects it.", "", "No policy applies to it."]
-    assert "No Gateway selects it." in printed(described(kind="router"))
+def test_unselected_workload_is_reported() -> None:
+    assert run_describe(summarize()).splitlines()[2:] == ["No service selects it.", "", "No policy applies to it."]
+    assert "No Gateway selects it." in run_describe(summarize(kind="router"))
 
 
-def test_one_that_is_not_connected() -> None:
+def test_disconnected_proxy_is_rejected() -> None:
     with pytest.raises(Refused):
         describe(sources(world().mesh), {"proxyID": "web-0"})
 
 
-def test_a_status_is_drawn_again_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[float] = []
+def test_watched_status_is_redrawn_until_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps: list[float] = []
 
     def sleep(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 2:
+        sleeps.append(seconds)
+        if len(sleeps) == 2:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", sleep)
     with mock.patch.object(PageClient, "get", return_value=[]):
         result = CliRunner().invoke(pilotctl, ["proxy-status", "--watch"])
     assert result.output.count("No proxy is connected") == 2
-    assert looks == [proxy_status.SECONDS] * 2
+    assert sleeps == [proxy_status.SECONDS] * 2

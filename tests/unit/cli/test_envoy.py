@@ -1,4 +1,4 @@
-"""What pilotctl prints of an Envoy: its own config_dump, compared with what the control plane has for it."""
+"""pilotctl commands that read an Envoy's config_dump, and their comparison with the control plane."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SYNCZ = [{"proxy": "tea-1.shop", "resources": {BY_SHORT_NAME["cds"]: {"sent": "a
 
 
 @pytest.fixture
-def file(tmp_path: pathlib.Path) -> str:
+def dump_file(tmp_path: pathlib.Path) -> str:
     path = tmp_path / "dump.json"
     path.write_text(json.dumps(DUMP))
     return str(path)
@@ -54,8 +54,8 @@ def file(tmp_path: pathlib.Path) -> str:
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The pages of a control plane, by path; a test may put others in. A page that is an exception is refused with it."""
-    found: dict[str, Any] = {
+    """Pages of a control plane, by path. A page that is an exception is raised."""
+    responses: dict[str, Any] = {
         "version": "1",
         "metrics": "m",
         "debug/list": ["syncz", "adsz?push=true", "config_dump", "broken"],
@@ -70,27 +70,27 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
     def text(_: PageClient, path: str, **query: str) -> str:
-        answer = (
-            found[path]
+        page = (
+            responses[path]
             if path != "debug/config_dump"
-            else {"configs": found[query["types"]]}
+            else {"configs": responses[query["types"]]}
             if "types" in query
             else {"key": KEY}
         )
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, str) else json.dumps(answer)
+        if isinstance(page, Exception):
+            raise page
+        return page if isinstance(page, str) else json.dumps(page)
 
     monkeypatch.setattr(PageClient, "text", text)
-    return found
+    return responses
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def run(*words: str, status: int = 0) -> str:
         assert main(words) == status
-        printed = capsys.readouterr()
-        return printed.err if status else printed.out
+        captured = capsys.readouterr()
+        return captured.err if status else captured.out
 
     return run
 
@@ -99,60 +99,60 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"
 
 
-def test_names_are_as_the_control_plane_writes_them_but_those_that_users_chose() -> None:
+def test_dump_fields_are_camel_case_except_user_keys() -> None:
     dump = read_dump(json.dumps(DUMP), "here")
     assert dump.resources("cds", dynamic=True) == [{"@type": "x", **OURS}]
     assert dump.bootstrap()["node"]["metadata"] == {"MESH_ID": "m"}
 
 
-def test_static_resources_and_secrets_that_are_awaited_are_there(run: Callable[..., str], file: str) -> None:
-    assert "xds-grpc" in run("proxy-config", "cluster", "--file", file)
-    assert "default" in run("proxy-config", "secrets", "--file", file)
-    assert run("proxy-config", "ecds", "--file", file).splitlines()[1].split() == ["lua", "x.Lua", "-"]
+def test_static_and_warming_resources_are_listed(run: Callable[..., str], dump_file: str) -> None:
+    assert "xds-grpc" in run("proxy-config", "cluster", "--file", dump_file)
+    assert "default" in run("proxy-config", "secrets", "--file", dump_file)
+    assert run("proxy-config", "ecds", "--file", dump_file).splitlines()[1].split() == ["lua", "x.Lua", "-"]
 
 
-def test_all_has_a_table_of_each_kind(run: Callable[..., str], file: str) -> None:
-    text = run("proxy-config", "all", "--file", file)
+def test_all_prints_a_table_per_kind(run: Callable[..., str], dump_file: str) -> None:
+    text = run("proxy-config", "all", "--file", dump_file)
     assert [line for line in text.splitlines() if line in {name.upper() for name in proxy_config.KINDS}] == [
         n.upper() for n in proxy_config.KINDS
     ]
-    assert set(json.loads(run("proxy-config", "all", "--file", file, "-o", "json"))) == set(proxy_config.KINDS)
+    assert set(json.loads(run("proxy-config", "all", "--file", dump_file, "-o", "json"))) == set(proxy_config.KINDS)
 
 
-def test_bootstrap(run: Callable[..., str], file: str) -> None:
-    assert "MESH_ID" in run("proxy-config", "bootstrap", "--file", file)
+def test_bootstrap(run: Callable[..., str], dump_file: str) -> None:
+    assert "MESH_ID" in run("proxy-config", "bootstrap", "--file", dump_file)
     assert "only available from Envoy" in run("proxy-config", "bootstrap", status=2)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("[]", "is not a config_dump"),
         ('{"configs": {}}', "is not a config_dump: it has no list named configs"),
     ],
 )
-def test_a_file_that_is_no_dump(run: Callable[..., str], tmp_path: pathlib.Path, text: str, said: str) -> None:
+def test_invalid_dump_file_is_rejected(
+    run: Callable[..., str], tmp_path: pathlib.Path, text: str, message: str
+) -> None:
     path = tmp_path / "x"
     path.write_text(text)
-    assert said in run("proxy-config", "clusters", "--file", str(path), status=1)
+    assert message in run("proxy-config", "clusters", "--file", str(path), status=1)
 
 
-def test_one_proxy_type_by_type(run: Callable[..., str], pages: dict[str, Any]) -> None:
+def test_proxy_status_of_one_proxy_by_type(run: Callable[..., str], pages: dict[str, Any]) -> None:
     text = run("proxy-status", "tea-1")
     assert text.splitlines()[2].split() == ["CDS", "SYNCED", "a", "a", "T"]
 
 
-def test_equal_configuration_matches(run: Callable[..., str], pages: dict[str, Any], file: str) -> None:
+def test_equal_configuration_matches(run: Callable[..., str], pages: dict[str, Any], dump_file: str) -> None:
     pages["lds"] = [{"name": "l"}]
-    assert run("proxy-status", "tea-1", "--file", file) == "Clusters Match\nListeners Match\nRoutes Match\n"
+    assert run("proxy-status", "tea-1", "--file", dump_file) == "Clusters Match\nListeners Match\nRoutes Match\n"
 
 
-def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(
-    run: Callable[..., str], pages: dict[str, Any], file: str
-) -> None:
+def test_difference_runs_from_istiod_to_envoy(run: Callable[..., str], pages: dict[str, Any], dump_file: str) -> None:
     pages["cds"] = [OURS | {"connectTimeout": "1s"}]
-    lines = run("proxy-status", "tea-1", "--file", file).splitlines()
+    lines = run("proxy-status", "tea-1", "--file", dump_file).splitlines()
     assert lines[:3] == ["Clusters Don't Match", "--- Istiod Clusters", "+++ Envoy Clusters"]
     assert [line.split() for line in lines if "connectTimeout" in line] == [
         ["-", '"connectTimeout":', '"1s",'],
@@ -160,13 +160,13 @@ def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(
     ]
 
 
-def test_one_place_of_an_envoy_at_a_time(run: Callable[..., str], file: str) -> None:
-    assert "mutually exclusive" in run("proxy-config", "clusters", "--file", file, "--envoy", "http://x", status=2)
+def test_sources_of_a_dump_are_mutually_exclusive(run: Callable[..., str], dump_file: str) -> None:
+    assert "mutually exclusive" in run("proxy-config", "clusters", "--file", dump_file, "--envoy", "http://x", status=2)
     assert "specify PROXY" in run("proxy-config", "clusters", status=2)
-    assert "specify the PROXY" in run("proxy-status", "--file", file, status=2)
+    assert "specify the PROXY" in run("proxy-status", "--file", dump_file, status=2)
 
 
-def test_a_level_that_does_not_exist(run: Callable[..., str]) -> None:
+def test_invalid_log_level_is_rejected(run: Callable[..., str]) -> None:
     assert "invalid level 'loud'" in run(
         "proxy-config", "log", "--envoy", "127.0.0.1:1", "--level", "http:loud", status=1
     )
@@ -177,12 +177,12 @@ def test_version(run: Callable[..., str], pages: dict[str, Any]) -> None:
     assert "dataPlaneVersion" not in json.loads(run("version", "--no-remote", "-o", "json"))
 
 
-def test_any_page_as_it_is(run: Callable[..., str], pages: dict[str, Any]) -> None:
+def test_internal_debug_prints_pages_unchanged(run: Callable[..., str], pages: dict[str, Any]) -> None:
     assert json.loads(run("internal-debug", "/debug/syncz?x=1")) == SYNCZ
     assert run("internal-debug").splitlines() == pages["debug/list"]
 
 
-def test_a_bug_report_has_what_can_be_had_without_secrets(
+def test_bug_report_skips_failed_pages_and_secrets(
     pages: dict[str, Any], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bug_report, "request_admin", lambda address, page: f"{address} {page} bearer abcdefgh")
@@ -190,7 +190,7 @@ def test_a_bug_report_has_what_can_be_had_without_secrets(
     assert main(["bug-report", "-o", str(path), "--envoy", "http://10.0.0.1:15000"]) == 0
     assert "missing: debug/broken.json: it is broken" in capsys.readouterr().err
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
-        found = {
+        files = {
             entry.name.removeprefix("bug-report/"): (archive.extractfile(entry) or io.BytesIO()).read().decode()
             for entry in archive
         }
@@ -200,7 +200,7 @@ def test_a_bug_report_has_what_can_be_had_without_secrets(
         "debug/syncz.json",
         "proxies/tea-1.shop/config_dump.json",
         "envoys/10-0-0-1-15000/stats.txt",
-    } <= set(found)
-    assert not any("adsz" in name for name in found)  # it would push
-    assert "MIIB" not in "".join(found.values())
-    assert "abcdefgh" not in "".join(found.values())
+    } <= set(files)
+    assert not any("adsz" in name for name in files)  # this page triggers a push
+    assert "MIIB" not in "".join(files.values())
+    assert "abcdefgh" not in "".join(files.values())

@@ -1,4 +1,4 @@
-"""What pilotctl profile, manifest, translate and the end of install print, word for word."""
+"""Exact output of pilotctl profile, manifest, translate and the end of install."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pilot.install.installer import InstallOutcome, StepFailure
 from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
-install = import_module("pilot.cli.ctl.install")  # the module has a command of that name
+install = import_module("pilot.cli.ctl.install")  # shadowed by the command of the same name
 cluster = import_module("pilot.cli.ctl.cluster")
 PROFILES = (
     "ambient",
@@ -35,19 +35,19 @@ PROFILES = (
 )
 
 
-def said(*words: str, typed: str | None = None) -> tuple[int, str, str]:
-    """The exit status, standard output and standard error of a command."""
-    done = CliRunner().invoke(pilotctl, words, input=typed)
-    return done.exit_code, done.stdout, done.stderr
+def run_command(*words: str, stdin: str | None = None) -> tuple[int, str, str]:
+    """Return the exit status, standard output and standard error of a command."""
+    result = CliRunner().invoke(pilotctl, words, input=stdin)
+    return result.exit_code, result.stdout, result.stderr
 
 
 # -- profiles --------------------------------------------------------------------------------------------------------------
 
 
 def test_profiles_are_listed_and_compared() -> None:
-    assert said("profile", "list") == (0, "".join(f"{name}\n" for name in PROFILES), "")
-    assert said("profile", "diff", "minimal", "minimal") == (0, "The profiles are identical.\n", "")
-    assert said("profile", "diff", "minimal", "default") == (
+    assert run_command("profile", "list") == (0, "".join(f"{name}\n" for name in PROFILES), "")
+    assert run_command("profile", "diff", "minimal", "minimal") == (0, "The profiles are identical.\n", "")
+    assert run_command("profile", "diff", "minimal", "default") == (
         1,
         (
             "--- minimal default\n+++ minimal default\n@@ -10,7 +10,7 @@\n     - enabled: false\n       name: istio-egressgateway\n"
@@ -57,7 +57,7 @@ def test_profiles_are_listed_and_compared() -> None:
     )
     unknown = f"Error: spec.profile: unknown profile tea; available: {', '.join(PROFILES)}\n"
     for words in (("diff", "tea", "default"), ("diff", "default", "tea"), ("dump", "tea")):
-        assert said("profile", *words) == (1, "", unknown)
+        assert run_command("profile", *words) == (1, "", unknown)
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,23 @@ def test_profiles_are_listed_and_compared() -> None:
         (("remote", "-p", "profile"), "remote\n"),
         (("-p", "revision", "-r", "r1"), "r1\n"),
         (("-p", "profile", "-s", "profile=demo", "-s", "profile=minimal"), "minimal\n"),
-        (("-p", "revision", "-f", "-"), "typed\n"),
+        (("-p", "revision", "-f", "-"), "stdin\n"),
     ],
 )
-def test_what_a_profile_says_at_a_path(words: tuple[str, ...], printed: str) -> None:
-    assert said("profile", "dump", *words, typed="spec: {revision: typed}\n") == (0, printed, "")
+def test_profile_value_at_a_path(words: tuple[str, ...], printed: str) -> None:
+    assert run_command("profile", "dump", *words, stdin="spec: {revision: stdin}\n") == (0, printed, "")
 
 
-def test_a_whole_profile_is_an_istiooperator() -> None:
-    status, printed, wrong = said("profile", "dump", "minimal")
-    assert (status, wrong, printed.endswith("\n\n")) == (0, "", False)
-    found = yaml.safe_load(printed)
-    assert (found["kind"], found["spec"]["profile"]) == ("IstioOperator", "minimal")
-    assert "revision" not in found["spec"]
+def test_profile_dump_is_an_istiooperator() -> None:
+    status, printed, stderr = run_command("profile", "dump", "minimal")
+    assert (status, stderr, printed.endswith("\n\n")) == (0, "", False)
+    document = yaml.safe_load(printed)
+    assert (document["kind"], document["spec"]["profile"]) == ("IstioOperator", "minimal")
+    assert "revision" not in document["spec"]
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (("dump", "minimal", "-f", "x"), "specify a profile name or a file, not both"),
         (("dump", "minimal", "-p", "revision", "-r", "default"), "the path revision has no value"),
@@ -98,15 +98,15 @@ def test_a_whole_profile_is_an_istiooperator() -> None:
         (("list", "-d", "/no/such"), "folder /no/such/profiles does not exist"),
     ],
 )
-def test_what_is_wrong_with_the_question_for_a_profile(words: tuple[str, ...], why: str) -> None:
-    assert said("profile", *words, typed="") == (1, "", f"Error: {why}\n")
+def test_profile_errors(words: tuple[str, ...], message: str) -> None:
+    assert run_command("profile", *words, stdin="") == (1, "", f"Error: {message}\n")
 
 
 # -- manifests -------------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_chosen_components_are_generated() -> None:
-    switched = (
+def test_only_selected_components_are_generated() -> None:
+    command = (
         "manifest",
         "generate",
         "-s",
@@ -116,34 +116,34 @@ def test_only_the_chosen_components_are_generated() -> None:
         "-s",
         "components.pilot.enabled=true",
     )
-    status, printed, wrong = said(*switched, "--component", "Cni", "-r", "r1")
-    assert (status, wrong, printed.endswith("\n\n")) == (0, "", False)
-    found = list(yaml.safe_load_all(printed))
-    assert {o["metadata"]["labels"]["operator.istio.io/component"] for o in found} == {"Cni"}
-    assert {o["metadata"]["labels"]["istio.io/rev"] for o in found} == {"r1"}
-    assert said(*switched, "--component", "Cni", "-r", "r1") == (0, printed, "")
+    status, printed, stderr = run_command(*command, "--component", "Cni", "-r", "r1")
+    assert (status, stderr, printed.endswith("\n\n")) == (0, "", False)
+    objects = list(yaml.safe_load_all(printed))
+    assert {o["metadata"]["labels"]["operator.istio.io/component"] for o in objects} == {"Cni"}
+    assert {o["metadata"]["labels"]["istio.io/rev"] for o in objects} == {"r1"}
+    assert run_command(*command, "--component", "Cni", "-r", "r1") == (0, printed, "")
 
 
-def test_a_wrong_setting_stops_and_force_says_it() -> None:
+def test_force_turns_setting_errors_into_warnings() -> None:
     words = ("manifest", "generate", "-s", "profile=empty", "-s", "values.foo=1")
-    assert said(*words) == (1, "", "Error: spec.values.foo: unknown field foo\n")
-    assert said(*words, "--force") == (0, "\n", "! spec.values.foo: unknown field foo\n")
+    assert run_command(*words) == (1, "", "Error: spec.values.foo: unknown field foo\n")
+    assert run_command(*words, "--force") == (0, "\n", "! spec.values.foo: unknown field foo\n")
 
 
-def test_files_of_objects_are_compared(tmp_path: pathlib.Path) -> None:
-    one, broken = tmp_path / "one.yaml", tmp_path / "broken.yaml"
-    one.write_text(
+def test_manifest_diff(tmp_path: pathlib.Path) -> None:
+    first, broken = tmp_path / "one.yaml", tmp_path / "broken.yaml"
+    first.write_text(
         "kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 1}\n---\n- no object\n---\nname: of no kind\n"
     )
     broken.write_text("kind: Pod\n---\na: [1\n")
-    assert said("manifest", "diff", str(one), str(one)) == (0, "The files contain the same objects.\n", "")
-    assert said("manifest", "diff", "-", str(one), typed="kind: Job\n") == (
+    assert run_command("manifest", "diff", str(first), str(first)) == (0, "The files contain the same objects.\n", "")
+    assert run_command("manifest", "diff", "-", str(first), stdin="kind: Job\n") == (
         1,
         "only in the first: Job \nonly in the second: Pod n/p\n",
         "",
     )
-    assert said(
-        "manifest", "diff", str(one), "-", typed="kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 2, b: 1}\n"
+    assert run_command(
+        "manifest", "diff", str(first), "-", stdin="kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 2, b: 1}\n"
     ) == (
         1,
         (
@@ -151,12 +151,12 @@ def test_files_of_objects_are_compared(tmp_path: pathlib.Path) -> None:
         ),
         "",
     )
-    status, printed, wrong = said("manifest", "diff", str(one), str(broken))
-    assert (status, printed, wrong.startswith(f"Error: {broken}:4: ")) == (1, "", True), wrong
+    status, printed, stderr = run_command("manifest", "diff", str(first), str(broken))
+    assert (status, printed, stderr.startswith(f"Error: {broken}:4: ")) == (1, "", True), stderr
 
 
-def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
-    patched = (
+def test_translate_prints_or_writes_helm_values(tmp_path: pathlib.Path) -> None:
+    words = (
         "translate",
         "-s",
         "profile=minimal",
@@ -168,17 +168,17 @@ def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "values"
     command = "# helm upgrade --install istiod charts/istiod --namespace istio-system --create-namespace -f "
     warning = "! spec.components.pilot.k8s.overlays of istiod modifies objects, which values cannot express; use a post-renderer\n"
-    assert said(*patched, "-o", str(folder)) == (0, f"{command}{folder}/istiod-values.yaml\n", warning)
+    assert run_command(*words, "-o", str(folder)) == (0, f"{command}{folder}/istiod-values.yaml\n", warning)
     values = (folder / "istiod-values.yaml").read_text()
-    assert said(*patched) == (0, f"{command}istiod-values.yaml\n---\n{values}\n", warning)
-    assert said("translate", "-s", "values.pilot.cpu=1") == (
+    assert run_command(*words) == (0, f"{command}istiod-values.yaml\n---\n{values}\n", warning)
+    assert run_command("translate", "-s", "values.pilot.cpu=1") == (
         1,
         "",
         "Error: spec.values.pilot.cpu: expected a mapping, got 1\n",
     )
 
 
-# -- the end of an installation ----------------------------------------------------------------------------------------------
+# -- installation outcome ----------------------------------------------------------------------------------------------
 
 SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")
 
@@ -193,15 +193,15 @@ SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")
         ),
     ],
 )
-def test_what_was_pruned_and_could_not_be_done_is_told(
+def test_outcome_lists_pruned_objects_and_warnings(
     capsys: pytest.CaptureFixture[str], dry_run: bool, printed: str
 ) -> None:
     install._print_outcome(InstallOutcome((), (SERVICE,), ("the tag default is not set: why",)), dry_run)
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (printed, "! the tag default is not set: why\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (printed, "! the tag default is not set: why\n")
 
 
-def test_every_component_that_failed_is_told_with_its_causes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outcome_lists_failed_components_with_causes(capsys: pytest.CaptureFixture[str]) -> None:
     failures = (
         StepFailure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")),
         StepFailure("Cni", "refused", ()),
@@ -210,24 +210,24 @@ def test_every_component_that_failed_is_told_with_its_causes(capsys: pytest.Capt
         CommandError, match="the installation is incomplete; fix the cause and run the same command again"
     ):
         install._print_outcome(InstallOutcome(failures, (SERVICE,), ("never shown",)), False)
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
         "",
         "✘ Pilot: not ready after 5 s\n    Pod a: no image\n    Pod b: no node\n✘ Cni: refused\n",
     )
 
 
-def test_a_time_that_is_none_is_refused_before_anything_is_asked() -> None:
-    status, _, wrong = said("install", "-y", "--readiness-timeout", "soon")
-    assert (status, wrong.startswith("Error: --readiness-timeout soon: ")) == (1, True)
+def test_invalid_timeout_is_rejected_first() -> None:
+    status, _, stderr = run_command("install", "-y", "--readiness-timeout", "soon")
+    assert (status, stderr.startswith("Error: --readiness-timeout soon: ")) == (1, True)
     assert install._seconds("1m30s") == 90.0
 
 
-# -- which cluster is asked ------------------------------------------------------------------------------------------------
+# -- cluster selection -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("flag", "environ", "is_there", "expected"),
+    ("flag", "environ", "has_file", "expected"),
     [
         ("f", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "f"),
         ("", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "g"),
@@ -239,25 +239,25 @@ def test_a_time_that_is_none_is_refused_before_anything_is_asked() -> None:
         ("~/.kube/config", {"KUBERNETES_SERVICE_HOST": "h"}, False, "~/.kube/config"),
     ],
 )
-def test_the_flag_comes_before_the_variable_and_a_pod_uses_its_own_account(
+def test_cluster_credentials_precedence(
     flag: str,
     environ: dict[str, str],
-    is_there: bool,
+    has_file: bool,
     expected: str | None,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "environ", {"HOME": str(tmp_path), **environ})
-    if is_there:
+    if has_file:
         (tmp_path / ".kube").mkdir()
         (tmp_path / ".kube" / "config").touch()
-    found = cluster._credentials(flag, "west")
-    assert isinstance(found, InCluster) if expected is None else isinstance(found, KubeconfigFile)
-    assert expected is None or vars(found) == vars(KubeconfigFile(expected, "west"))
+    credentials = cluster._credentials(flag, "west")
+    assert isinstance(credentials, InCluster) if expected is None else isinstance(credentials, KubeconfigFile)
+    assert expected is None or vars(credentials) == vars(KubeconfigFile(expected, "west"))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
+def test_dry_run_client_changes_nothing(dry_run: bool) -> None:
     async def work(objects: ObjectClient, trial: ObjectClient) -> list[Any]:
         return [objects.dry_run, trial.dry_run, objects is trial, objects.field_manager, trial.field_manager]
 
@@ -266,7 +266,7 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "skip", "wrong"),
+    ("stdin", "skip", "error"),
     [
         ("y\n", False, None),
         ("n\n", False, "aborted, nothing was changed"),
@@ -274,11 +274,11 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
         ("", False, "cannot prompt for confirmation: use --skip-confirmation (-y)"),
     ],
 )
-def test_a_question_is_asked_unless_that_is_skipped(typed: str, skip: bool, wrong: str | None) -> None:
+def test_confirmation_prompt(stdin: str, skip: bool, error: str | None) -> None:
     @click.command()
-    def asking() -> None:
+    def prompt() -> None:
         confirm("Continue?", skip)
 
-    done = CliRunner().invoke(asking, input=typed)
-    assert (done.exit_code, done.stdout) == (1 if wrong else 0, "")
-    assert ("Continue? [y/N]" in done.stderr, wrong is None or wrong in done.stderr) == (not skip, True)
+    result = CliRunner().invoke(prompt, input=stdin)
+    assert (result.exit_code, result.stdout) == (1 if error else 0, "")
+    assert ("Continue? [y/N]" in result.stderr, error is None or error in result.stderr) == (not skip, True)

@@ -25,7 +25,7 @@ from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
 from tests.unit.cli.test_install import Shell
 
-operator = import_module("pilot.cli.ctl.operator")  # the package has a command of that name
+operator = import_module("pilot.cli.ctl.operator")  # shadowed by the command of the same name
 
 
 @pytest.fixture
@@ -37,15 +37,13 @@ async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
     await server.stop()
 
 
-async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_installed(
-    shell: Shell, tmp_path: pathlib.Path
-) -> None:
+async def test_init_creates_watched_namespaces_and_remove_keeps_resources(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "two"}, "spec": {"profile": "empty"}}))
-    done = await shell(
+    result = await shell(
         "operator", "init", "--watchedNamespaces", "one,two", "-f", str(file), "--hub", "example.com", "--tag", "1"
     )
-    assert done.exit_code == 0, done.output
+    assert result.exit_code == 0, result.output
     state = state_of(shell.server)
     assert {
         "Namespace/one",
@@ -59,41 +57,44 @@ async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_inst
         == "example.com/operator:1"
     )
     assert state["IstioOperator/two/mesh"]["spec"] == {"profile": "empty"}
-    held = {
+    resource = {
         **state["IstioOperator/two/mesh"],
         "metadata": {**state["IstioOperator/two/mesh"]["metadata"], "finalizers": [FINALIZER]},
     }
-    shell.server.put(held)
-    asked = await shell("operator", "remove", answer="n\n")
-    assert (asked.exit_code, "these IstioOperators will no longer be reconciled: two/mesh" in asked.stderr) == (1, True)
-    gone = await shell("operator", "remove", "-y")
-    assert gone.exit_code == 0, gone.output
-    left = state_of(shell.server)
-    assert left["IstioOperator/two/mesh"]["metadata"].get("finalizers") in (None, [])
-    assert {name for name in left if "istio-operator" in name} == {f"Namespace/{OPERATOR_NAMESPACE}"}
+    shell.server.put(resource)
+    declined = await shell("operator", "remove", stdin="n\n")
+    assert (declined.exit_code, "these IstioOperators will no longer be reconciled: two/mesh" in declined.stderr) == (
+        1,
+        True,
+    )
+    removed = await shell("operator", "remove", "-y")
+    assert removed.exit_code == 0, removed.output
+    remaining = state_of(shell.server)
+    assert remaining["IstioOperator/two/mesh"]["metadata"].get("finalizers") in (None, [])
+    assert {name for name in remaining if "istio-operator" in name} == {f"Namespace/{OPERATOR_NAMESPACE}"}
     assert (await shell("operator", "remove", "-y")).exit_code == 1
 
 
-def gone(revision: str, *watched: str) -> list[str]:
-    """The objects of an operator, in the order in which they go."""
+def deleted_keys(revision: str, *watched: str) -> list[str]:
+    """Return the objects of an operator in deletion order."""
     name = f"istio-operator-{revision}" if revision else "istio-operator"
-    own, roles = (
+    local_name, roles = (
         f"{OPERATOR_NAMESPACE}/{name}",
         [f"{OPERATOR_NAMESPACE}/{name}-own", *(f"{namespace}/{name}" for namespace in watched)],
     )
-    named = [
-        f"Deployment {own}",
-        f"Service {own}",
+    namespaced = [
+        f"Deployment {local_name}",
+        f"Service {local_name}",
         *(f"{kind} {role}" for kind in ("RoleBinding", "Role") for role in roles),
     ]
-    return [*named, f"ClusterRoleBinding {name}", f"ClusterRole {name}", f"ServiceAccount {own}"]
+    return [*namespaced, f"ClusterRoleBinding {name}", f"ClusterRole {name}", f"ServiceAccount {local_name}"]
 
 
-async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp_path: pathlib.Path) -> None:
-    async def lines(*words: str, answer: str | None = None) -> list[str]:
-        done = await shell("operator", *words, answer=answer)
-        assert done.exit_code == 0, done.output
-        return [re.sub(r", [0-9.]+ s$", "", line) for line in done.stdout.splitlines()]
+async def test_revisions_install_and_remove_independently(shell: Shell, tmp_path: pathlib.Path) -> None:
+    async def lines(*words: str, stdin: str | None = None) -> list[str]:
+        result = await shell("operator", *words, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return [re.sub(r", [0-9.]+ s$", "", line) for line in result.stdout.splitlines()]
 
     file = tmp_path / "mesh.yaml"
     file.write_text("spec: {profile: empty}\n")
@@ -117,108 +118,117 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     (container,) = of_r1[f"Deployment/{OPERATOR_NAMESPACE}/istio-operator-r1"]["spec"]["template"]["spec"]["containers"]
     assert (container["image"], {"name": "REVISION", "value": "r1"} in container["env"]) == ("example.com/mine:2", True)
     assert of_r1[f"ServiceAccount/{OPERATOR_NAMESPACE}/istio-operator-r1"]["imagePullSecrets"] == [{"name": "key"}]
-    would = [f"would delete {key}" for key in gone("", "one", "two")]
-    of_revision = [f"would delete {key}" for key in gone("r1")]
-    assert await lines("remove", "--dry-run") == would
+    dry_run_lines = [f"would delete {key}" for key in deleted_keys("", "one", "two")]
+    of_revision = [f"would delete {key}" for key in deleted_keys("r1")]
+    assert await lines("remove", "--dry-run") == dry_run_lines
     assert await lines("remove", "--dry-run", "-r", "r1") == of_revision
-    assert sorted(await lines("remove", "--dry-run", "--purge")) == sorted(would + of_revision)
-    assert await lines("remove", answer="y\n") == [*(f"deleted {key}" for key in gone("", "one", "two")), "✔ Removed."]
-    asked = await shell("operator", "remove")
-    assert (asked.exit_code, asked.stderr) == (1, f"Error: there is no operator in namespace {OPERATOR_NAMESPACE}\n")
-    held = {**state["IstioOperator/one/istiocontrolplane"]}
-    held["metadata"] = {**held["metadata"], "finalizers": [FINALIZER]}
-    shell.server.put(held)
-    done = await shell("operator", "remove", "--purge", "--force")
+    assert sorted(await lines("remove", "--dry-run", "--purge")) == sorted(dry_run_lines + of_revision)
+    assert await lines("remove", stdin="y\n") == [
+        *(f"deleted {key}" for key in deleted_keys("", "one", "two")),
+        "✔ Removed.",
+    ]
+    refused = await shell("operator", "remove")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        f"Error: there is no operator in namespace {OPERATOR_NAMESPACE}\n",
+    )
+    resource = {**state["IstioOperator/one/istiocontrolplane"]}
+    resource["metadata"] = {**resource["metadata"], "finalizers": [FINALIZER]}
+    shell.server.put(resource)
+    result = await shell("operator", "remove", "--purge", "--force")
     released = "removed the finalizer of IstioOperator one/istiocontrolplane"
-    assert (done.stdout.splitlines(), done.stderr) == (
-        [*(f"deleted {key}" for key in gone("r1")), released, "✔ Removed."],
+    assert (result.stdout.splitlines(), result.stderr) == (
+        [*(f"deleted {key}" for key in deleted_keys("r1")), released, "✔ Removed."],
         "",
     )
-    asked = await shell("operator", "remove", "-r", "r1", "--operatorNamespace", "mine")
-    assert (asked.exit_code, asked.stderr) == (1, "Error: there is no operator of revision r1 in namespace mine\n")
+    refused = await shell("operator", "remove", "-r", "r1", "--operatorNamespace", "mine")
+    assert (refused.exit_code, refused.stderr) == (1, "Error: there is no operator of revision r1 in namespace mine\n")
 
 
-async def test_remove_waits_until_the_operator_has_gone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remove_waits_for_the_deployment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await shell("operator", "init")).exit_code == 0
-    looked = list[object]()
+    keys = list[object]()
 
-    async def still_there(objects: ObjectClient, key: ResourceKey) -> object:
-        looked.append(key)
-        return {} if len(looked) < 3 else None
+    async def get_deployment(objects: ObjectClient, key: ResourceKey) -> object:
+        keys.append(key)
+        return {} if len(keys) < 3 else None
 
-    monkeypatch.setattr(ObjectClient, "get", still_there)
+    monkeypatch.setattr(ObjectClient, "get", get_deployment)
     monkeypatch.setattr(operator, "_POLL_INTERVAL", 0.001)
     assert (await shell("operator", "remove", "-y")).exit_code == 0
-    assert [str(key) for key in looked] == [f"Deployment {OPERATOR_NAMESPACE}/istio-operator"] * 3
+    assert [str(key) for key in keys] == [f"Deployment {OPERATOR_NAMESPACE}/istio-operator"] * 3
 
 
-async def test_what_is_wrong_with_the_operator_s_inputs_is_said(shell: Shell, tmp_path: pathlib.Path) -> None:
+async def test_invalid_input_files_are_reported(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text("spec: [1\n")
-    wrong = await shell("operator", "init", "-f", str(file))
-    assert (wrong.exit_code, str(file) in wrong.stderr, wrong.stderr.count("\n")) == (1, True, 1)
-    wrong = await shell("operator", "init", "-d", str(tmp_path))
+    result = await shell("operator", "init", "-f", str(file))
+    assert (result.exit_code, str(file) in result.stderr, result.stderr.count("\n")) == (1, True, 1)
+    result = await shell("operator", "init", "-d", str(tmp_path))
     assert (
-        wrong.exit_code,
-        wrong.stderr.startswith(f"Error: cannot read the chart {tmp_path}/charts/istio-operator: "),
+        result.exit_code,
+        result.stderr.startswith(f"Error: cannot read the chart {tmp_path}/charts/istio-operator: "),
     ) == (1, True)
     assert state_of(shell.server) == {}
 
 
-async def test_an_operator_that_does_not_come_up_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unready_operator_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.server.store.on_change.pop()
     Controllers(shell.server, lambda _: False)
     monkeypatch.setattr(operator, "WaitOptions", lambda: WaitOptions(timeout=0.05, interval=0.01))
-    done = await shell("operator", "init")
-    said = done.stderr.partition("; ")[0]
-    assert (done.exit_code, said) == (
+    result = await shell("operator", "init")
+    error = result.stderr.partition("; ")[0]
+    assert (result.exit_code, error) == (
         1,
         f"Error: not ready after 0.05 s: Deployment {OPERATOR_NAMESPACE}/istio-operator: 0 of 1 pods ready",
     )
-    assert "✔" not in done.stdout
+    assert "✔" not in result.stdout
 
 
-async def test_an_istiooperator_that_nobody_would_see_is_refused(shell: Shell, tmp_path: pathlib.Path) -> None:
+async def test_resource_outside_watched_namespaces_is_rejected(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "three"}, "spec": {}}))
-    done = await shell("operator", "init", "--watchedNamespaces", "one,two", "-f", str(file))
-    assert (done.exit_code, "three is not a watched namespace (watched: one, two)" in done.stderr) == (1, True)
+    result = await shell("operator", "init", "--watchedNamespaces", "one,two", "-f", str(file))
+    assert (result.exit_code, "three is not a watched namespace (watched: one, two)" in result.stderr) == (1, True)
     assert state_of(shell.server) == {}
 
 
-def test_dump_prints_roles_for_the_watched_namespaces_alone() -> None:
+def test_dump_limits_roles_to_watched_namespaces() -> None:
     def kinds(watched: str) -> list[tuple[str, str]]:
-        printed = CliRunner().invoke(pilotctl, ["operator", "dump", "--watchedNamespaces", watched]).stdout
-        found = list(yaml.safe_load_all(printed))
-        rules = sum(len(o["rules"]) for o in found if o["kind"] == "ClusterRole")
+        output = CliRunner().invoke(pilotctl, ["operator", "dump", "--watchedNamespaces", watched]).stdout
+        objects = list(yaml.safe_load_all(output))
+        rules = sum(len(o["rules"]) for o in objects if o["kind"] == "ClusterRole")
         return [
-            *((o["kind"], o["metadata"].get("namespace", "")) for o in found if o["kind"] == "Role"),
+            *((o["kind"], o["metadata"].get("namespace", "")) for o in objects if o["kind"] == "Role"),
             ("rules", str(rules)),
         ]
 
-    some, everywhere = kinds("a, b,"), kinds("")
-    assert some[:-1] == [("Role", "a"), ("Role", "b"), ("Role", OPERATOR_NAMESPACE)]
+    selected, everywhere = kinds("a, b,"), kinds("")
+    assert selected[:-1] == [("Role", "a"), ("Role", "b"), ("Role", OPERATOR_NAMESPACE)]
     assert everywhere[:-1] == [("Role", OPERATOR_NAMESPACE)]
-    assert int(some[-1][1]) < int(everywhere[-1][1])
+    assert int(selected[-1][1]) < int(everywhere[-1][1])
 
 
-async def test_the_operator_uses_no_other_rights_than_its_roles_and_each_of_them() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.stop()
-        o.server.requests.clear()
-        await o.start(lease=OPERATOR_NAMESPACE)
-        await o.write(SYSTEM, "mesh", with_few_crds({"profile": "ambient", "revision": "r1"}))
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        await o.remove(SYSTEM, "mesh")
-        await until(lambda: o.resource(SYSTEM, "mesh") is None)
-        await o.stop()
-        asked = {
-            (a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""))
-            for a in o.server.requests
+async def test_operator_roles_match_its_requests() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.stop()
+        cluster.server.requests.clear()
+        await cluster.start(lease=OPERATOR_NAMESPACE)
+        await cluster.write(SYSTEM, "mesh", with_few_crds({"profile": "ambient", "revision": "r1"}))
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        await cluster.remove(SYSTEM, "mesh")
+        await until(lambda: cluster.resource(SYSTEM, "mesh") is None)
+        await cluster.stop()
+        requested = {
+            (
+                request.resource.group,
+                request.resource.plural + (f"/{request.subresource}" if request.subresource else ""),
+            )
+            for request in cluster.server.requests
         }
     granted = {(r.group, r.resource) for r in (*IN_CLUSTER, *IN_NAMESPACE, *IN_OWN_NAMESPACE)}
-    assert asked <= granted
-    assert granted - asked <= {
+    assert requested <= granted
+    assert granted - requested <= {
         ("", "events"),
         ("k8s.cni.cncf.io", "network-attachment-definitions"),
         ("networking.istio.io", "envoyfilters"),
@@ -229,7 +239,9 @@ def test_generated_files_are_current() -> None:
     assert stale_files() == []
 
 
-def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_command_requires_watch_namespace(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("WATCH_NAMESPACE", raising=False)
     assert main(["server"]) == 1
     assert (

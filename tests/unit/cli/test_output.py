@@ -1,4 +1,4 @@
-"""How pilotctl prints: tables on a terminal and off it, whole tables of an Envoy's configuration, differences, and pages as they are."""
+"""Output of pilotctl: tables, colours, Envoy resources, differences and debug pages."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Terminal(io.StringIO):
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard output from now on: a terminal of 60 columns."""
-    made = Terminal()
-    monkeypatch.setattr(sys, "stdout", made)
+    """Replace standard output by a terminal with 60 columns."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
     for name, value in {"TERM": "xterm", "COLUMNS": "60", "LINES": "20"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    return made
+    return screen
 
 
-def test_lines_and_tables_are_plain_text_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_plain_text_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     say(["head", ROWS, "foot"])
     assert capsys.readouterr().out == f"head\n{PLAIN}foot\n"
     assert table(("A",), []) == "A"
@@ -48,10 +48,10 @@ def test_lines_and_tables_are_plain_text_where_there_is_no_terminal(capsys: pyte
         table(("A", "B"), [("a", "b"), ("a",)])
 
 
-def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = terminal(monkeypatch)
+def test_terminal_output_is_styled_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = terminal(monkeypatch)
     say([f"[red]:tea: {'x' * 70}", ROWS])
-    assert shown.getvalue().splitlines() == [
+    assert screen.getvalue().splitlines() == [
         f"[red]:tea: {'x' * 70}",
         "\x1b[1mNAME     \x1b[0m\x1b[1m   \x1b[0m\x1b[1mSTATE \x1b[0m",
         "a           \x1b[32mSYNCED\x1b[0m",
@@ -77,26 +77,26 @@ def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(mon
         ("synced", ""),
     ],
 )
-def test_the_colour_of_a_state(cell: str, style: str) -> None:
+def test_state_colours(cell: str, style: str) -> None:
     screen = io.StringIO()
     console = Console(force_terminal=True, color_system="standard", width=40, file=screen)
     console.print(render(TextTable(("S",), [(cell,)])))
     assert screen.getvalue().splitlines()[1].rstrip() == (f"\x1b[{style}m{cell}\x1b[0m" if style else cell)
 
 
-def test_characters_that_an_encoding_has_not_are_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for encoding, written in (("ascii", b"tea \\u2714\n"), ("utf-8", "tea ✔\n".encode())):
+def test_unencodable_characters_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding, expected in (("ascii", b"tea \\u2714\n"), ("utf-8", "tea ✔\n".encode())):
         raw = io.BytesIO()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
         write("tea ✔")
-        assert raw.getvalue() == written, "at once, not when the process ends"
-    unknown = io.StringIO()  # it has no encoding
+        assert raw.getvalue() == expected, "output is flushed at once"
+    unknown = io.StringIO()  # no encoding
     monkeypatch.setattr(sys, "stdout", unknown)
     write("tea ✔")
     assert unknown.getvalue() == "tea ✔\n"
 
 
-def test_programs_get_members_in_their_order_and_texts_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_formats_keep_order_and_text(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"z": "é" + "x y " * 50, "a": [1, {"b": None}], "e": []}
     show(CommandResult(value, ["never"]), "json")
     assert capsys.readouterr().out == json.dumps(value, indent=4, ensure_ascii=False) + "\n"
@@ -106,9 +106,7 @@ def test_programs_get_members_in_their_order_and_texts_as_they_are(capsys: pytes
     assert capsys.readouterr().out == PLAIN
 
 
-def test_what_is_watched_is_printed_again_below_dashes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watch_repeats_output_below_dashes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = itertools.count(1)
 
     def sleep(seconds: float) -> None:
@@ -122,31 +120,31 @@ def test_what_is_watched_is_printed_again_below_dashes(
     assert capsys.readouterr().out == f"head\n{PLAIN}---\n" * 2
 
 
-def test_what_is_watched_is_drawn_on_a_terminal_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_redraws_a_terminal_until_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = itertools.count(1)
 
     def sleep(_: float) -> None:
         if next(rounds) == 3:
             raise KeyboardInterrupt
 
-    drawn = itertools.count(1)
+    frames = itertools.count(1)
     monkeypatch.setattr(time, "sleep", sleep)
     screen = terminal(monkeypatch)
-    watch(lambda: [f"round {next(drawn)}"], 1.0)
-    shown = screen.getvalue()
-    assert [f"round {n}" in shown for n in (1, 2, 3, 4)] == [True, True, True, False]
-    assert "\x1b[?1049h" in shown, "on a screen of its own"
+    watch(lambda: [f"round {next(frames)}"], 1.0)
+    output = screen.getvalue()
+    assert [f"round {n}" in output for n in (1, 2, 3, 4)] == [True, True, True, False]
+    assert "\x1b[?1049h" in output, "an alternate screen"
 
 
-# -- tables of an Envoy's configuration ------------------------------------------------------------------------------------
+# -- tables of Envoy resources -----------------------------------------------------------------------------------------
 
 
-def test_routes_are_in_the_order_of_their_ports_and_then_of_their_names() -> None:
+def test_routes_are_sorted_by_port_then_name() -> None:
     names = ["tea", "9080", "80", "65536", "a"]
-    named = [
+    configs = [
         {"name": name, "virtualHosts": [{"name": "h", "domains": list("abcd"[:n])}]} for n, name in enumerate(names)
     ]
-    assert [(row[0], row[2]) for row in routes.rows(named)] == [
+    assert [(row[0], row[2]) for row in routes.rows(configs)] == [
         ("80", "a, b"),
         ("9080", "a"),
         ("65536", "a, b + 1 more"),
@@ -155,7 +153,7 @@ def test_routes_are_in_the_order_of_their_ports_and_then_of_their_names() -> Non
     ]
 
 
-def test_clusters_and_listeners_without_a_port_come_first() -> None:
+def test_clusters_and_listeners_are_sorted() -> None:
     names = [
         "outbound|9080||b",
         "outbound|80||b",
@@ -172,17 +170,17 @@ def test_clusters_and_listeners_without_a_port_come_first() -> None:
         ("b", "80", "v1", "outbound"),
         ("b", "9080", "-", "outbound"),
     ]
-    bound = [("b", 80), ("a", 80), ("c", 15001), ("d", 0)]
-    made = [
+    addresses = [("b", 80), ("a", 80), ("c", 15001), ("d", 0)]
+    configs = [
         {"name": name, "address": {"socketAddress": {"address": "0.0.0.0", **({"portValue": n} if n else {})}}}
-        for name, n in bound
+        for name, n in addresses
     ]
-    found = listeners.rows([{**one, "filterChains": [{}]} for one in [*made, {"name": "internal"}]])
-    assert [row[0] for row in found] == ["d", "internal", "a", "b", "c"]
+    rows = listeners.rows([{**config, "filterChains": [{}]} for config in [*configs, {"name": "internal"}]])
+    assert [row[0] for row in rows] == ["d", "internal", "a", "b", "c"]
 
 
 @pytest.mark.parametrize(
-    ("short_type", "envelope", "entries", "given", "all_of_them"),
+    ("short_type", "envelope", "entries", "dynamic_names", "all_names"),
     [
         (
             "cds",
@@ -235,8 +233,8 @@ def test_clusters_and_listeners_without_a_port_come_first() -> None:
         ),
     ],
 )
-def test_the_resources_of_a_dump(
-    short_type: str, envelope: str, entries: dict[str, Any], given: str, all_of_them: str
+def test_resources_of_a_dump(
+    short_type: str, envelope: str, entries: dict[str, Any], dynamic_names: str, all_names: str
 ) -> None:
     dump = EnvoyDump(
         {
@@ -247,27 +245,27 @@ def test_the_resources_of_a_dump(
             ]
         }
     )
-    assert "".join(resource["name"] for resource in dump.resources(short_type, dynamic=True)) == given
-    assert "".join(resource["name"] for resource in dump.resources(short_type)) == all_of_them
+    assert "".join(resource["name"] for resource in dump.resources(short_type, dynamic=True)) == dynamic_names
+    assert "".join(resource["name"] for resource in dump.resources(short_type)) == all_names
 
 
-# -- pages -----------------------------------------------------------------------------------------------------------------
+# -- debug pages -------------------------------------------------------------------------------------------------------
 
-Asked = list[tuple[str, dict[str, str]]]
+Calls = list[tuple[str, dict[str, str]]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """The questions to a control plane, which answers "text"."""
-    found: Asked = []
+def requests(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Requests to a control plane that responds with "text"."""
+    calls: Calls = []
 
     def text(_: PageClient, path: str, **query: str) -> str:
-        found.append((path, query))
+        calls.append((path, query))
         return "text\n\n"
 
     monkeypatch.setattr(PageClient, "text", text)
     monkeypatch.setattr(PageClient, "get", lambda _, page: ["/debug/a", "/debug/b"])
-    return found
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -279,46 +277,50 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         ("x?empty=&a=b%20c", "debug/x", {"empty": "", "a": "b c"}),
     ],
 )
-def test_a_page_is_asked_for_with_its_query(
-    asked: Asked, capsys: pytest.CaptureFixture[str], page: str, path: str, query: dict[str, str]
+def test_page_request_keeps_its_query(
+    requests: Calls, capsys: pytest.CaptureFixture[str], page: str, path: str, query: dict[str, str]
 ) -> None:
     assert main(["internal-debug", page]) == 0
-    assert (capsys.readouterr().out, asked) == ("text\n", [(path, query)])
+    assert (capsys.readouterr().out, requests) == ("text\n", [(path, query)])
 
 
-def test_without_a_page_there_is_the_list_which_a_shell_completes_from(
-    asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_pages_are_listed_and_completed(
+    requests: Calls, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def completed(incomplete: str) -> list[str]:
-        found: list[CompletionItem] = ShellComplete(pilotctl, {}, "pilotctl", "X").get_completions(
+    def completions(incomplete: str) -> list[str]:
+        items: list[CompletionItem] = ShellComplete(pilotctl, {}, "pilotctl", "X").get_completions(
             ["internal-debug"], incomplete
         )
-        return [item.value for item in found]
+        return [item.value for item in items]
 
     assert main(["internal-debug"]) == 0
-    assert (capsys.readouterr().out, asked) == ("/debug/a\n/debug/b\n", [])
-    assert (completed("/debug/"), completed("/debug/b"), completed("x")) == (["/debug/a", "/debug/b"], ["/debug/b"], [])
+    assert (capsys.readouterr().out, requests) == ("/debug/a\n/debug/b\n", [])
+    assert (completions("/debug/"), completions("/debug/b"), completions("x")) == (
+        ["/debug/a", "/debug/b"],
+        ["/debug/b"],
+        [],
+    )
 
-    def nobody(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise CommandError("nobody answers")
 
-    monkeypatch.setattr(PageClient, "get", nobody)
-    assert completed("") == []
+    monkeypatch.setattr(PageClient, "get", fail)
+    assert completions("") == []
 
 
-def test_a_difference_has_seven_lines_around_it_and_members_in_order() -> None:
+def test_difference_has_seven_context_lines() -> None:
     ours = [{"name": "b", "@type": "x", "list": list(range(20)), "text": "é"}, {"name": "a", "n": 1.0}]
     theirs = [{"n": 1, "name": "a"}, {"name": "b", "list": [*range(10), 99, *range(11, 20)], "text": "é", "@type": "y"}]
     lines = proxy_status._difference("Routes", ours, theirs)
-    around = [[f"       {n}," for n in numbers] for numbers in (range(3, 10), range(11, 18))]
+    context = [[f"       {n}," for n in numbers] for numbers in (range(3, 10), range(11, 18))]
     assert lines == [
         "--- Istiod Routes",
         "+++ Envoy Routes",
         "@@ -11,15 +11,15 @@",
-        *around[0],
+        *context[0],
         "-      10,",
         "+      99,",
-        *around[1],
+        *context[1],
     ]
     assert proxy_status._lines(ours)[:5] == ["[", "  {", '    "n": 1,', '    "name": "a"', "  },"]
     assert '    "text": "é"' in proxy_status._lines(ours)

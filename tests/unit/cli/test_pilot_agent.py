@@ -105,7 +105,7 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_start_failure_is_one_sentence(environ: dict[str, str], text: str, tmp_path: pathlib.Path) -> None:
-    root, port = str(pathlib.Path(__file__).parents[4]), str(free_port())
+    root, port = str(pathlib.Path(__file__).parents[3]), str(free_port())
     environ = {name: value.replace("PORT", port) for name, value in environ.items()}
     command = [sys.executable, "-m", "pilot.cli.pilot_agent", "proxy", "sidecar", "--log_output_level", "all:none"]
     result = subprocess.run(

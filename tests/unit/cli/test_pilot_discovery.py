@@ -1,4 +1,4 @@
-"""The process: how it starts, what it says when it cannot, and how it ends."""
+"""The pilot-discovery process: start, errors and end."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsA
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
-    """A port that somebody else listens on."""
+def occupied_port() -> Iterator[int]:
+    """A port that another socket listens on."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         yield other.getsockname()[1]
 
 
-def flags(folder: pathlib.Path, **changed: str) -> list[str]:
-    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **changed}
-    return [f"--{name}={value}" for name, value in given.items()]
+def flags(folder: pathlib.Path, **overrides: str) -> list[str]:
+    values = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **overrides}
+    return [f"--{name}={value}" for name, value in values.items()]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("overrides", "text"),
     [
         ({"configDir": "/nowhere/at/all"}, "--configDir: /nowhere/at/all: No such file or directory"),
         ({"configDir": ""}, "--configDir is required"),
@@ -70,71 +70,71 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ({"log_output_level": "loud"}, "logging: 'loud' is not a log level"),
     ],
 )
-def test_what_keeps_it_from_starting(
-    changed: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+def test_start_errors(
+    overrides: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["discovery", *flags(tmp_path, **changed)]) == 1
+    assert main(["discovery", *flags(tmp_path, **overrides)]) == 1
     assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ADDRESSES)
-def test_a_port_that_is_in_use(flag: str, taken: int, tmp_path: pathlib.Path) -> None:
-    ended = run("discovery", *flags(tmp_path, **{flag: f"127.0.0.1:{taken}"}))
-    assert ended.returncode == 1
-    assert ended.stderr.strip().splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{taken}")
+def test_occupied_port_aborts_the_start(flag: str, occupied_port: int, tmp_path: pathlib.Path) -> None:
+    result = run("discovery", *flags(tmp_path, **{flag: f"127.0.0.1:{occupied_port}"}))
+    assert result.returncode == 1
+    assert result.stderr.strip().splitlines()[-1].startswith(f"Error: cannot listen on 127.0.0.1:{occupied_port}")
 
 
-def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -> None:
+def test_process_logs_flags_serves_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
     http = free_port()
-    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0")
-    process = subprocess.Popen([PROGRAM, "discovery", *given], stdout=subprocess.PIPE, text=True)
+    arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0")
+    process = subprocess.Popen([PROGRAM, "discovery", *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
         lines.append(line)
         if "ready" in line:
             break
-    (told,) = (line for line in lines if "\tinfo\tFLAG: " in line)
-    assert f' --httpAddr="127.0.0.1:{http}"' in told
-    assert "--domain" not in told  # it has its default
+    (flag_line,) = (line for line in lines if "\tinfo\tFLAG: " in line)
+    assert f' --httpAddr="127.0.0.1:{http}"' in flag_line
+    assert "--domain" not in flag_line  # defaults are not logged
     assert any("--plugins is not known and has no effect" in line for line in lines)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0
 
 
-def test_a_reader_of_the_log_who_stops_stops_no_process_and_what_is_lost_is_counted(tmp_path: pathlib.Path) -> None:
+def test_blocked_log_reader_does_not_block_the_process(tmp_path: pathlib.Path) -> None:
     http, monitoring = free_port(), free_port()
     entry = {
         "apiVersion": "networking.istio.io/v1",
         "kind": "ServiceEntry",
         "metadata": {"name": "wrong", "namespace": "shop"},
     }
-    for file in range(180):  # lines of 1 KB: more than the pipe, what waits and what is being written can hold
+    for file in range(180):  # lines of 1 KB, more than the pipe and the queue can hold
         fields = {f"field-{number}-{'x' * 1000}": 1 for number in range(100)}
         (tmp_path / f"{file}.json").write_text(json.dumps({**entry, "spec": fields}))
-    given = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", monitoringAddr=f"127.0.0.1:{monitoring}")
-    process = subprocess.Popen([PROGRAM, "discovery", *given], stdout=subprocess.PIPE)
+    arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", monitoringAddr=f"127.0.0.1:{monitoring}")
+    process = subprocess.Popen([PROGRAM, "discovery", *arguments], stdout=subprocess.PIPE)
 
     def ready() -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{http}/ready") as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"http://127.0.0.1:{http}/ready") as response:
+            return bool(response.status == 200)
 
     try:
-        eventually(ready, 120, "ready although nobody reads its log")
-        with urllib.request.urlopen(f"http://127.0.0.1:{monitoring}/metrics") as answer:
-            counted = re.search(r"^pilot_log_lines_dropped (\S+)$", answer.read().decode(), re.MULTILINE)
+        eventually(ready, 120, "ready while its log is not read")
+        with urllib.request.urlopen(f"http://127.0.0.1:{monitoring}/metrics") as response:
+            metric = re.search(r"^pilot_log_lines_dropped (\S+)$", response.read().decode(), re.MULTILINE)
     finally:
         process.terminate()
         log, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert counted is not None
-    told = sum(int(count) for count in re.findall(rb"dropped (\d+) log lines", log))
-    assert told >= int(counted[1]) > 100
-    assert told + len(re.findall(rb"unknown-field", log)) == 180 * 100
+    assert metric is not None
+    dropped = sum(int(count) for count in re.findall(rb"dropped (\d+) log lines", log))
+    assert dropped >= int(metric[1]) > 100
+    assert dropped + len(re.findall(rb"unknown-field", log)) == 180 * 100
 
 
-def where(plane: ControlPlane, port: str) -> str:
+def address_of(plane: ControlPlane, port: str) -> str:
     return f"127.0.0.1:{plane.ports[port].number}"
 
 
@@ -145,44 +145,46 @@ async def status(address: str, path: str) -> int:
         return response.status
 
 
-async def test_ready_only_when_everything_is_loaded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loading, go_on = asyncio.Event(), threading.Event()
+async def test_readiness_waits_for_the_initial_load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loading, resume = asyncio.Event(), threading.Event()
     loop, load_initial = asyncio.get_running_loop(), FileSource.load_initial
 
-    def slow(source: FileSource) -> int:
+    def load_slowly(source: FileSource) -> int:
         loop.call_soon_threadsafe(loading.set)
-        assert go_on.wait(30)
+        assert resume.wait(30)
         return load_initial(source)
 
-    monkeypatch.setattr(FileSource, "load_initial", slow)
+    monkeypatch.setattr(FileSource, "load_initial", load_slowly)
     plane = ControlPlane(load(flags(tmp_path), {}).settings)
     running = asyncio.create_task(plane.run())
     await loading.wait()
-    assert await status(where(plane, "HTTP"), "/ready") == 503
+    assert await status(address_of(plane, "HTTP"), "/ready") == 503
     with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", plane.ports["xDS"].number)), "xDS listens when it is ready"
-    go_on.set()
+        assert probe.connect_ex(("127.0.0.1", plane.ports["xDS"].number)), (
+            "the xDS port opens when the process is ready"
+        )
+    resume.set()
     async with asyncio.timeout(30):
-        while await status(where(plane, "HTTP"), "/ready") != 200:
+        while await status(address_of(plane, "HTTP"), "/ready") != 200:
             await asyncio.sleep(0.01)
-    assert await status(where(plane, "monitoring"), "/metrics") == 200
-    assert await status(where(plane, "monitoring"), "/version") == 200
-    assert await status(where(plane, "HTTP"), "/debug/adsz") == 200
-    assert await status(where(plane, "monitoring"), "/ready") == 404
+    assert await status(address_of(plane, "monitoring"), "/metrics") == 200
+    assert await status(address_of(plane, "monitoring"), "/version") == 200
+    assert await status(address_of(plane, "HTTP"), "/debug/adsz") == 200
+    assert await status(address_of(plane, "monitoring"), "/ready") == 404
     plane.end()
     async with asyncio.timeout(30):
         await running
     with pytest.raises(OSError, match="onnect"):
-        await status(where(plane, "HTTP"), "/ready")
+        await status(address_of(plane, "HTTP"), "/ready")
 
 
-async def test_one_port_for_all_of_http(tmp_path: pathlib.Path) -> None:
+async def test_http_port_serves_metrics_and_debug_pages(tmp_path: pathlib.Path) -> None:
     plane = ControlPlane(load(flags(tmp_path, monitoringAddr="", grpcAddr=""), {}).settings)
     running = asyncio.create_task(plane.run())
     async with asyncio.timeout(30):
         while not plane.ready:
             await asyncio.sleep(0.01)
-    assert [await status(where(plane, "HTTP"), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [
+    assert [await status(address_of(plane, "HTTP"), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [
         200,
         200,
         200,
@@ -205,35 +207,35 @@ def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("path", ["debug/with a blank", "debug/caf\udce9", "debug/\nHost: other"])
-def test_a_request_that_makes_no_sense_is_one_sentence(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_request_is_one_sentence(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["request", "GET", path]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("lower", "sentence"),
+    ("limit", "sentence"),
     [
         ("ulimit -n 20", "only 20 files may be open at once"),
         ("ulimit -n 8", "only 8 files may be open at once"),
         ("ulimit -v 204800", "the address space is limited to 200 MB"),
     ],
 )
-def test_too_little_at_start_is_one_sentence(lower: str, sentence: str, tmp_path: pathlib.Path) -> None:
+def test_low_resource_limit_is_one_sentence(limit: str, sentence: str, tmp_path: pathlib.Path) -> None:
     # Lowered by a shell: code of Python's between fork and exec would wake the gRPC of this process in the child.
-    command = ["/bin/sh", "-c", f'{lower}; exec "$0" "$@"', PROGRAM, "discovery", *flags(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
-    assert ended.stderr.startswith(f"Error: {sentence}")
+    command = ["/bin/sh", "-c", f'{limit}; exec "$0" "$@"', PROGRAM, "discovery", *flags(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1), result.stderr
+    assert result.stderr.startswith(f"Error: {sentence}")
 
 
-def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_open_file_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
     monkeypatch.setattr(
-        resource, "getrlimit", lambda which: (100, 5000) if which == resource.RLIMIT_NOFILE else (-1, -1)
+        resource, "getrlimit", lambda limit: (100, 5000) if limit == resource.RLIMIT_NOFILE else (-1, -1)
     )
-    monkeypatch.setattr(resource, "setrlimit", lambda which, pair: asked.append((which, pair)))
+    monkeypatch.setattr(resource, "setrlimit", lambda limit, values: calls.append((limit, values)))
     claim_resources()
-    assert asked == [(resource.RLIMIT_NOFILE, (5000, 5000))]
+    assert calls == [(resource.RLIMIT_NOFILE, (5000, 5000))]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatc
         (RuntimeError("can't start new thread"), "Error: cannot start: can't start new thread\n"),
     ],
 )
-def test_what_the_system_does_not_grant_is_one_sentence(
+def test_system_error_at_start_is_one_sentence(
     error: Exception,
     sentence: str,
     tmp_path: pathlib.Path,
@@ -259,21 +261,21 @@ def test_what_the_system_does_not_grant_is_one_sentence(
     assert capsys.readouterr().err == sentence
 
 
-def test_a_bug_is_no_sentence(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_raised(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "run", lambda settings: {}["bug"])
     with pytest.raises(KeyError):
         main(["discovery", *flags(tmp_path)])
 
 
-def test_without_a_command_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_prints_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 2
-    assert "pilot-discovery discovery --configDir=DIR" in shown.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 2
+    assert "pilot-discovery discovery --configDir=DIR" in captured.err
 
 
-def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_point_to_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve\n"]) == 1
     assert (
         capsys.readouterr().err
@@ -292,16 +294,18 @@ def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: py
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_lists_the_flags_by_section(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_flags_by_section(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["discovery", "--domain=x", word]) == 0
     sections = {part.partition("\n")[0]: part for part in capsys.readouterr().out.split("\n\n")}
-    for s in declared(Settings()):
-        shown = [
+    for declaration in declared(Settings()):
+        matches = [
             title
             for title, text in sections.items()
-            if f"--{s.flag} " in text or f"--{s.flag}," in text or f"--{s.flag}\n" in text
+            if f"--{declaration.flag} " in text or f"--{declaration.flag}," in text or f"--{declaration.flag}\n" in text
         ]
-        assert shown == ([s.title] if s.flag else []) or s.flag == "configDir", s.flag
+        assert matches == ([declaration.title] if declaration.flag else []) or declaration.flag == "configDir", (
+            declaration.flag
+        )
     assert (
         "--namespace, -n TEXT\n        Namespace of the control plane. (default istio-system;"
         in sections["Services and workloads"]

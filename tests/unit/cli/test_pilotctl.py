@@ -1,4 +1,4 @@
-"""What pilotctl prints, word for word, from answers of a small server."""
+"""Exact output of pilotctl, from the responses of a small server."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ SYNCZ = [
     },
     {"cluster_id": "Kubernetes", "proxy": "gate.edge", "proxy_type": "router"},
 ]
-EXPLAINED = {
+EXPLANATION = {
     "proxy": "tea-1.shop",
     "resource": TEA,
     "explanations": [
@@ -237,7 +237,7 @@ PROBLEMS = [
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """Answers of the debug pages; `empty` servers know of nothing."""
+    """Responses of the debug pages. `empty` servers have no proxies."""
 
     empty = False
 
@@ -245,29 +245,29 @@ class Pages(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         page = url.path.removeprefix("/debug/")
-        if url.path == "/config_dump":  # of an Envoy, which spells names its own way
+        if url.path == "/config_dump":  # Envoy uses snake case
             entry = {
                 "name": "default",
                 "secret": {"tls_certificate": {"certificate_chain": SECRETS[1]["tlsCertificate"]["certificateChain"]}},
             }
             dump = {"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": [entry]}
-            return self.answer(200, json.dumps({"configs": [] if self.empty else [dump]}).encode())
+            return self.respond(200, json.dumps({"configs": [] if self.empty else [dump]}).encode())
         if "proxyID" in query and query["proxyID"] not in "tea-1.shop-3":
-            return self.answer(404, NOT_CONNECTED.encode())
+            return self.respond(404, NOT_CONNECTED.encode())
         if query.get("resource", TEA) != TEA:
-            return self.answer(404, b"tea-1.shop has no resource 'x'\n")
-        found: dict[str, Any] = {
+            return self.respond(404, b"tea-1.shop has no resource 'x'\n")
+        pages: dict[str, Any] = {
             "connections": {"totalClients": 1, "clients": [{"connectionId": "tea-1.shop-3"}]}
             if not self.empty
             else {"totalClients": 0},
             "syncz": [] if self.empty else SYNCZ,
             "config_dump": {"configs": DUMPS[query["types"]]} if "types" in query and not self.empty else {},
-            "explain": EXPLAINED,
+            "explain": EXPLANATION,
             "problemz": [] if self.empty or query.get("namespace") == "calm" else PROBLEMS,
         }
-        return self.answer(200, json.dumps(found[page]).encode())
+        return self.respond(200, json.dumps(pages[page]).encode())
 
-    def answer(self, status: int, body: bytes) -> None:
+    def respond(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body)
@@ -282,7 +282,7 @@ class EmptyPages(Pages):
 
 class ClosedPages(Pages):
     def do_GET(self) -> None:
-        self.answer(401, b"")
+        self.respond(401, b"")
 
 
 def serve(handler: type[Pages]) -> Iterator[str]:
@@ -322,9 +322,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 def fail(capsys: pytest.CaptureFixture[str]) -> Any:
     def fail(address: str, *words: str) -> str:
         assert main(["--address", address, *words]) == 1
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        return printed.err.replace(address, "HERE")
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err.replace(address, "HERE")
 
     return fail
 
@@ -338,7 +338,7 @@ def test_proxy_status(run: Any, address: str) -> None:
     )
 
 
-def test_proxy_status_of_nobody(run: Any, empty: str) -> None:
+def test_proxy_status_without_proxies(run: Any, empty: str) -> None:
     assert run(empty, "ps") == f"No proxy is connected to http://{empty}.\n"
 
 
@@ -392,7 +392,7 @@ def test_endpoints(run: Any, address: str) -> None:
     )
 
 
-def test_a_proxy_without_anything(run: Any, empty: str) -> None:
+def test_proxy_without_resources(run: Any, empty: str) -> None:
     assert run(empty, "proxy-config", "routes", "tea") == "None.\n"
 
 
@@ -401,7 +401,7 @@ def test_a_proxy_without_anything(run: Any, empty: str) -> None:
     [
         (("proxy-status",), SYNCZ),
         (("proxy-config", "clusters", "tea"), CLUSTERS),
-        (("explain", "tea", TEA), EXPLAINED),
+        (("explain", "tea", TEA), EXPLANATION),
         (("problems",), PROBLEMS),
     ],
 )
@@ -411,11 +411,11 @@ def test_json_and_yaml(run: Any, address: str, words: tuple[str, ...], expected:
 
 
 def test_secrets(run: Any, address: str) -> None:
-    head, *found = run(address, "proxy-config", "secret", "tea").splitlines()
+    head, *rows = run(address, "proxy-config", "secret", "tea").splitlines()
     assert head.split("   ")[0] == "NAME"
-    cells = [[cell.strip() for cell in re.split(r"\s{3,}", line)] for line in found]
+    cells = [[cell.strip() for cell in re.split(r"\s{3,}", line)] for line in rows]
     serials = [f"{c.serial_number:x}" for c in (LEAF, ROOT.certificate)]
-    begins = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    not_before = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert cells == [
         ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "contains no certificate"],
         [
@@ -424,25 +424,25 @@ def test_secrets(run: Any, address: str) -> None:
             cells[1][2],
             serials[0],
             "2026-01-03T03:04:05Z",
-            begins,
+            not_before,
             f"{certificates.IDENTITY},tea.example",
         ],
-        ["kubernetes://tea-cacert", "CA", cells[2][2], serials[1], "2026-04-12T03:04:05Z", begins, "O=domain-0"],
+        ["kubernetes://tea-cacert", "CA", cells[2][2], serials[1], "2026-04-12T03:04:05Z", not_before, "O=domain-0"],
     ]
 
 
 @pytest.mark.parametrize(("days", "valid"), [(-1, "not yet"), (0, "yes"), (2, "no")])
-def test_a_certificate_is_valid_in_its_time(days: int, valid: str) -> None:
+def test_certificate_validity(days: int, valid: str) -> None:
     assert secrets.rows(SECRETS[1:2], certificates.NOW + days * certificates.DAY)[0][2] == valid
 
 
 def test_secrets_of_an_envoy(run: Any, address: str) -> None:
     assert "default" in run(address, "proxy-config", "secrets", "--envoy", address)
-    found = json.loads(run(address, "proxy-config", "secrets", "--envoy", f"http://{address}/", "-o", "json"))
-    assert [secret["name"] for secret in found] == ["default"]
+    secret_list = json.loads(run(address, "proxy-config", "secrets", "--envoy", f"http://{address}/", "-o", "json"))
+    assert [secret["name"] for secret in secret_list] == ["default"]
 
 
-def test_secrets_of_nobody(run: Any, fail: Any, empty: str) -> None:
+def test_missing_secrets(run: Any, fail: Any, empty: str) -> None:
     assert run(empty, "proxy-config", "secrets", "tea").startswith(
         "None. Only the agent and Envoy have a workload's certificate"
     )
@@ -472,35 +472,35 @@ def test_problems(run: Any, address: str) -> None:
     assert run(address, "problems", "-n", "calm") == "No problems.\n"
 
 
-def test_an_unknown_proxy(fail: Any, address: str, empty: str) -> None:
+def test_unknown_proxy(fail: Any, address: str, empty: str) -> None:
     sentence = "Error: no connected proxy matches 'milk' at http://HERE"
     assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected proxies: tea-1.shop\n"
     assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; no proxies are connected\n"
 
 
-def test_an_unknown_resource(fail: Any, address: str) -> None:
+def test_unknown_resource(fail: Any, address: str) -> None:
     assert fail(address, "explain", "tea", "x") == "Error: tea-1.shop has no resource 'x'\n"
 
 
-def test_nobody_is_there(fail: Any) -> None:
+def test_unreachable_server(fail: Any) -> None:
     text = fail("127.0.0.1:1", "proxy-status")
     assert text.startswith("Error: cannot reach http://HERE: ")
     assert text.endswith("; is pilot-discovery running there? (--address sets the address)\n")
     assert text.count("\n") == 1
 
 
-def test_it_is_not_for_us(fail: Any, closed: str) -> None:
+def test_remote_access_is_denied(fail: Any, closed: str) -> None:
     assert fail(closed, "problems") == (
         "Error: http://HERE accepts local connections only: use its loopback address, for example through a port-forward\n"
     )
 
 
-def test_a_strange_address(fail: Any) -> None:
+def test_invalid_address(fail: Any) -> None:
     assert "cannot reach" in fail("http://[nonsense", "problems")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["proxy-config", "clusters"], "specify PROXY, --envoy URL"),
         (["proxy-config", "cats", "tea"], "No such command 'cats'"),
@@ -508,19 +508,19 @@ def test_a_strange_address(fail: Any) -> None:
         (["problems", "-o", "xml"], "'xml' is not one of 'table', 'json', 'yaml'"),
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert main(words) == 2
-    printed = capsys.readouterr()
-    assert said in printed.err
-    assert "--help' for help" in printed.err
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "--help' for help" in captured.err
 
 
-def test_without_a_command_it_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_lists_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "proxy-status, ps" in capsys.readouterr().err
 
 
-def test_the_address_may_stand_after_the_command_too(capsys: pytest.CaptureFixture[str], address: str) -> None:
+def test_address_flag_may_follow_the_command(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert main(["problems", "--address", address]) == 0
     assert "bad-regex" in capsys.readouterr().out
 
@@ -531,26 +531,26 @@ def test_completion(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     assert "_PILOTCTL_COMPLETE" in capsys.readouterr().out
 
 
-def test_names_that_are_no_text_are_asked_for_and_shown(fail: Any, address: str) -> None:
+def test_undecodable_names_are_escaped(fail: Any, address: str) -> None:
     assert "no connected proxy matches 'mil\\udcff'" in fail(address, "proxy-config", "routes", os.fsdecode(b"mil\xff"))
 
 
-def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:
+def test_table_cells_escape_control_characters() -> None:
     assert table(("A", "B"), [("x\ny\x1b[2J", os.fsdecode(b"\xe9"))]) == "A             B\nx\\ny\\x1b[2J   \\xe9"
 
 
-def test_a_problem_stays_on_its_line(run: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problem_messages_stay_on_one_line(run: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forged = [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: forged)
     assert run(address, "problems") == "error: a\\nb.yaml: error: forged [bad]\n"
 
 
-def test_on_a_terminal_states_have_colours_and_nothing_is_cut() -> None:
+def test_terminal_table_keeps_long_cells() -> None:
     screen = io.StringIO()
     console = Console(force_terminal=True, color_system="standard", width=40, file=screen)
     console.print(render(TextTable(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
-    drawn = screen.getvalue()
-    assert "\x1b[32mSYNCED" in drawn
-    assert "\x1b[1;31mERROR" in drawn
-    assert drawn.count("x") - drawn.count("\\x") == 50
-    assert "\x1b[2J" not in drawn
+    output = screen.getvalue()
+    assert "\x1b[32mSYNCED" in output
+    assert "\x1b[1;31mERROR" in output
+    assert output.count("x") - output.count("\\x") == 50
+    assert "\x1b[2J" not in output

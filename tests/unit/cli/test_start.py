@@ -1,4 +1,4 @@
-"""What programs make of their flags before they begin: levels of logs, warnings, and the settings that they run with."""
+"""Flags, log levels and settings of the programs at their start."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ PROGRAMS: dict[str, tuple[Main, str, str]] = {
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"WATCH_NAMESPACE": "one", "HOME": "/nowhere"})
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The settings that programs ran with."""
-    found: list[Any] = []
+def program_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Settings of the programs that ran."""
+    runs: list[Any] = []
 
     def run(settings: Any, *_: Any) -> int:
-        found.append(settings)
+        runs.append(settings)
         return 0
 
     for _, module, _ in PROGRAMS.values():
         monkeypatch.setattr(import_module(module), "run", run)
-    return found
+    return runs
 
 
-def logged(path: pathlib.Path) -> list[list[str]]:
-    """The level and the text of each line of a log."""
+def log_lines(path: pathlib.Path) -> list[list[str]]:
+    """Return the level and text of each line of a log."""
     for handler in log.scope("default").handlers:
         handler.flush()
     return [line.split("\t")[1:] for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("command", PROGRAMS)
-def test_the_log_is_opened_before_a_wrong_variable_is_warned_of(
+def test_log_opens_before_variable_warnings(
     command: str,
-    ran: list[Any],
+    program_runs: list[Any],
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,18 +69,18 @@ def test_the_log_is_opened_before_a_wrong_variable_is_warned_of(
         capsys.readouterr().err
     )
     assert log.scope("default").getEffectiveLevel() == logging.DEBUG
-    (warning,) = [text for level, text in logged(tmp_path / "log") if level == "warn"]
+    (warning,) = [text for level, text in log_lines(tmp_path / "log") if level == "warn"]
     assert warning.startswith(f"environment variable {variable} is ignored: ")
-    assert len(ran) == 1
+    assert len(program_runs) == 1
     assert main([command, "--log_output_level=loud"]) == 1
     assert "logging: 'loud' is not a log level" in capsys.readouterr().err
-    assert len(ran) == 1
+    assert len(program_runs) == 1
 
 
-def test_rules_are_put_or_taken_away(ran: list[Any]) -> None:
-    always = ["--reconcile", "--force-apply=true", "-p", "15002"]
-    assert [pilot_agent([command, *always]) for command in ("istio-iptables", "istio-clean-iptables")] == [0, 0]
-    assert [(settings.operation.clean, settings.proxy.outbound_port) for settings in ran] == [
+def test_iptables_commands_set_or_remove_rules(program_runs: list[Any]) -> None:
+    arguments = ["--reconcile", "--force-apply=true", "-p", "15002"]
+    assert [pilot_agent([command, *arguments]) for command in ("istio-iptables", "istio-clean-iptables")] == [0, 0]
+    assert [(settings.operation.clean, settings.proxy.outbound_port) for settings in program_runs] == [
         (False, 15002),
         (True, 15002),
     ]
@@ -88,41 +88,39 @@ def test_rules_are_put_or_taken_away(ran: list[Any]) -> None:
 
 @pytest.mark.parametrize("word", ["--help", "-h"])
 @pytest.mark.parametrize("command", PROGRAMS)
-def test_help_runs_nothing(command: str, word: str, ran: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert PROGRAMS[command][0]([command, word]) == 0
-    shown = capsys.readouterr()
-    assert (ran, shown.err, "--log_output_level" in shown.out) == ([], "", True)
-    assert shown.out.endswith("\n")
-
-
-def test_discovery_logs_all_flags_where_asked_and_those_that_were_given_always(
-    ran: list[Any], tmp_path: pathlib.Path
+def test_help_does_not_run_the_program(
+    command: str, word: str, program_runs: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [
+    assert PROGRAMS[command][0]([command, word]) == 0
+    captured = capsys.readouterr()
+    assert (program_runs, captured.err, "--log_output_level" in captured.out) == ([], "", True)
+    assert captured.out.endswith("\n")
+
+
+def test_discovery_logs_its_flags(program_runs: list[Any], tmp_path: pathlib.Path) -> None:
+    arguments = [
         f"--configDir={tmp_path}",
         "--domain=mesh.example",
         "--log_output_level=default:debug",
         f"--log_target={tmp_path}/log",
     ]
-    assert pilot_discovery(["discovery", *given]) == 0
-    flags = load(given, {}).flags
-    said = logged(tmp_path / "log")
-    assert said[: len(flags)] == [["debug", f'FLAG: --{name}="{value}"'] for name, value in flags.items()]
-    shown = f'FLAG: --configDir="{tmp_path}" --domain="mesh.example" --log_output_level="default:debug" --log_target="{tmp_path}/log"'
-    assert said[len(flags) :] == [["info", shown]]
+    assert pilot_discovery(["discovery", *arguments]) == 0
+    flags = load(arguments, {}).flags
+    lines = log_lines(tmp_path / "log")
+    assert lines[: len(flags)] == [["debug", f'FLAG: --{name}="{value}"'] for name, value in flags.items()]
+    flags_line = f'FLAG: --configDir="{tmp_path}" --domain="mesh.example" --log_output_level="default:debug" --log_target="{tmp_path}/log"'
+    assert lines[len(flags) :] == [["info", flags_line]]
     assert os.environ["GRPC_EXPERIMENTS"] == "-event_engine_listener"
-    assert len(ran) == 1
+    assert len(program_runs) == 1
 
 
-def test_what_the_user_says_of_experiments_of_grpc_stays(ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grpc_experiments_variable_is_kept(program_runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "GRPC_EXPERIMENTS", "mine")
     assert pilot_discovery(["discovery"]) == 0
-    assert (os.environ["GRPC_EXPERIMENTS"], len(ran)) == ("mine", 1)
+    assert (os.environ["GRPC_EXPERIMENTS"], len(program_runs)) == ("mine", 1)
 
 
-def test_an_operator_that_the_system_grants_too_little_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_operator_reports_system_errors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*_: Any) -> None:
         raise OSError(24, "Too many open files")
 
@@ -132,7 +130,7 @@ def test_an_operator_that_the_system_grants_too_little_says_so(
 
 
 @pytest.mark.parametrize(
-    ("files", "space", "why"),
+    ("files", "space", "message"),
     [
         (64, resource.RLIM_INFINITY, ""),
         (
@@ -144,13 +142,13 @@ def test_an_operator_that_the_system_grants_too_little_says_so(
         (1000, (512 << 20) - 1, "the address space is limited to 511 MB: allow at least 512 MB (ulimit -v)"),
     ],
 )
-def test_what_the_system_must_grant(files: int, space: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimum_resource_limits(files: int, space: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {resource.RLIMIT_NOFILE: (files, files), resource.RLIMIT_AS: (space, space)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("nothing is to be raised"))
-    if why:
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("no limit is to be raised"))
+    if message:
         with pytest.raises(StartError) as raised:
             claim_resources()
-        assert str(raised.value) == why
+        assert str(raised.value) == message
     else:
         claim_resources()

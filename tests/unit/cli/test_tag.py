@@ -1,4 +1,4 @@
-"""What pilotctl tag prints and changes, word for word, where three revisions and a foreign injector are installed."""
+"""Exact output of pilotctl tag, with three revisions and a foreign injector."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from testing.kube.installations import state_of
 from tests.unit.cli.test_install import Shell
 
 PREFIX = "MutatingWebhookConfiguration/"
-TWICE = "! {} and {} (revision {}) would both inject pods without injection labels in namespaces labelled {}\n"
-FOLLOW = "! these namespaces use the tag and will no longer be injected: {}\n"
+DUPLICATE_WARNING = (
+    "! {} and {} (revision {}) would both inject pods without injection labels in namespaces labelled {}\n"
+)
+NAMESPACES_WARNING = "! these namespaces use the tag and will no longer be injected: {}\n"
 
 
 def injector(name: str, revision: str, selected: str = "") -> dict[str, Any]:
@@ -65,23 +67,23 @@ async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
     await server.stop()
 
 
-async def said(shell: Shell, *words: str, answer: str | None = None) -> tuple[int, str, str]:
-    """The exit status, standard output and standard error of `pilotctl tag`."""
-    done = await shell("tag", *words, answer=answer)
-    return done.exit_code, done.stdout, done.stderr
+async def run_tag(shell: Shell, *words: str, stdin: str | None = None) -> tuple[int, str, str]:
+    """Return the exit status, standard output and standard error of `pilotctl tag`."""
+    result = await shell("tag", *words, stdin=stdin)
+    return result.exit_code, result.stdout, result.stderr
 
 
-async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
-    how = "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
-    assert await said(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod points to revision r1.\n{how}", "")
-    refused = "Error: tag prod already points to revision r1; use --overwrite to change it\n"
-    assert await said(shell, "set", "prod", "-r", "r2") == (1, "", refused)
-    assert await said(shell, "set", "prod", "-r", "r2", "--overwrite") == (
+async def test_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
+    hint = "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
+    assert await run_tag(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod points to revision r1.\n{hint}", "")
+    error = "Error: tag prod already points to revision r1; use --overwrite to change it\n"
+    assert await run_tag(shell, "set", "prod", "-r", "r2") == (1, "", error)
+    assert await run_tag(shell, "set", "prod", "-r", "r2", "--overwrite") == (
         0,
-        f"✔ The tag prod points to revision r2.\n{how}",
+        f"✔ The tag prod points to revision r2.\n{hint}",
         "",
     )
-    assert await said(shell, "set", "canary", "-r", "r1", "--webhook-name", "mine") == (
+    assert await run_tag(shell, "set", "canary", "-r", "r1", "--webhook-name", "mine") == (
         0,
         (
             "✔ The tag canary points to revision r1.\n"
@@ -89,59 +91,59 @@ async def test_a_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
         ),
         "",
     )
-    assert await said(shell, "list") == (
+    assert await run_tag(shell, "list") == (
         0,
         "TAG      REVISION   NAMESPACES\ncanary   r1\nprod     r2         milk, tea\n",
         "",
     )
-    listed = [
+    tags = [
         {"tag": "canary", "revision": "r1", "namespaces": []},
         {"tag": "prod", "revision": "r2", "namespaces": ["milk", "tea"]},
     ]
-    assert json.loads((await said(shell, "list", "-o", "json"))[1]) == listed
+    assert json.loads((await run_tag(shell, "list", "-o", "json"))[1]) == tags
     injectors = {name.removeprefix(PREFIX) for name in state_of(shell.server) if name.startswith(PREFIX)}
     assert injectors == {"injector-default", "injector-r1", "injector-r2", "istio-revision-tag-prod", "mine"}
-    follow = FOLLOW.format("milk, tea")
-    unanswered = "Continue? [y/N]: Error: cannot prompt for confirmation: use --skip-confirmation (-y)\n"
-    assert await said(shell, "remove", "prod") == (1, "", follow + unanswered)
-    assert await said(shell, "remove", "prod", answer="n\n") == (
+    warning = NAMESPACES_WARNING.format("milk, tea")
+    prompt = "Continue? [y/N]: Error: cannot prompt for confirmation: use --skip-confirmation (-y)\n"
+    assert await run_tag(shell, "remove", "prod") == (1, "", warning + prompt)
+    assert await run_tag(shell, "remove", "prod", stdin="n\n") == (
         1,
         "",
-        f"{follow}Continue? [y/N]: n\nError: aborted, nothing was changed\n",
+        f"{warning}Continue? [y/N]: n\nError: aborted, nothing was changed\n",
     )
-    deleted = "deleted MutatingWebhookConfiguration {}\n"
-    assert await said(shell, "remove", "prod", answer="y\n") == (
+    message = "deleted MutatingWebhookConfiguration {}\n"
+    assert await run_tag(shell, "remove", "prod", stdin="y\n") == (
         0,
-        deleted.format("istio-revision-tag-prod"),
-        f"{follow}Continue? [y/N]: y\n",
+        message.format("istio-revision-tag-prod"),
+        f"{warning}Continue? [y/N]: y\n",
     )
-    assert await said(shell, "remove", "prod", "-y") == (1, "", f"{follow}Error: tag prod does not exist\n")
-    assert await said(shell, "remove", "canary") == (0, deleted.format("mine"), "")
-    assert await said(shell, "list") == (0, "TAG   REVISION   NAMESPACES\n", "")
+    assert await run_tag(shell, "remove", "prod", "-y") == (1, "", f"{warning}Error: tag prod does not exist\n")
+    assert await run_tag(shell, "remove", "canary") == (0, message.format("mine"), "")
+    assert await run_tag(shell, "list") == (0, "TAG   REVISION   NAMESPACES\n", "")
 
 
-async def test_what_no_tag_can_be_is_refused(shell: Shell) -> None:
-    for name, revision, why in (
+async def test_invalid_tag_is_rejected(shell: Shell) -> None:
+    for name, revision, message in (
         ("x_y", "r1", "x_y is not a valid tag: it must be a DNS label of lower case letters, digits and -"),
         ("prod", "r7", "revision r7 is not installed; installed revisions: default, r1, r2"),
         ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),
     ):
-        assert await said(shell, "set", name, "-r", revision) == (1, "", f"Error: {why}\n")
-        assert await said(shell, "generate", name, "-r", revision) == (1, "", f"Error: {why}\n")
-    assert (await said(shell, "set", "prod"))[0] == 2, "a revision must be said"
+        assert await run_tag(shell, "set", name, "-r", revision) == (1, "", f"Error: {message}\n")
+        assert await run_tag(shell, "generate", name, "-r", revision) == (1, "", f"Error: {message}\n")
+    assert (await run_tag(shell, "set", "prod"))[0] == 2, "--revision is required"
 
 
-async def test_pods_are_not_injected_twice_without_a_question(shell: Shell) -> None:
+async def test_duplicate_injection_requires_confirmation(shell: Shell) -> None:
     shell.server.put(injector("foreign", "r9", "prod"))
-    warning = TWICE.format("istio-revision-tag-prod", "foreign", "r9", "istio.io/rev=prod")
+    warning = DUPLICATE_WARNING.format("istio-revision-tag-prod", "foreign", "r9", "istio.io/rev=prod")
     question = "Pods would be injected twice. Continue? [y/N]: "
-    assert await said(shell, "set", "prod", "-r", "r1", answer="n\n") == (
+    assert await run_tag(shell, "set", "prod", "-r", "r1", stdin="n\n") == (
         1,
         "",
         f"{warning}{question}n\nError: aborted, nothing was changed\n",
     )
     assert f"{PREFIX}istio-revision-tag-prod" not in state_of(shell.server)
-    assert await said(shell, "set", "prod", "-r", "r1", "-y") == (
+    assert await run_tag(shell, "set", "prod", "-r", "r1", "-y") == (
         0,
         (
             "✔ The tag prod points to revision r1.\n"
@@ -150,7 +152,7 @@ async def test_pods_are_not_injected_twice_without_a_question(shell: Shell) -> N
         warning,
     )
     assert f"{PREFIX}istio-revision-tag-prod" in state_of(shell.server)
-    assert await said(shell, "set", "prod", "-r", "r1", "-y", "--overwrite") == (
+    assert await run_tag(shell, "set", "prod", "-r", "r1", "-y", "--overwrite") == (
         0,
         (
             "✔ The tag prod points to revision r1.\n"
@@ -160,40 +162,40 @@ async def test_pods_are_not_injected_twice_without_a_question(shell: Shell) -> N
     )
 
 
-async def test_the_tag_default_takes_the_place_of_the_revision_default(shell: Shell) -> None:
+async def test_default_tag_replaces_the_default_revision(shell: Shell) -> None:
     shell.server.delete(injector("injector-r1", "r1"))
     shell.server.put(injector("injector-r1", "r1", "nobody"))
     foreign = injector("foreign", "r9")
     foreign["webhooks"][0]["namespaceSelector"] = {"matchLabels": {"istio-injection": "enabled"}}
     shell.server.put(foreign)
-    status, printed, warned = await said(shell, "set", "default", "-r", "r1", "-y")
-    assert (status, printed) == (0, "✔ The tag default points to revision r1.\n")
-    assert sorted(re.findall(r"and (\S+) \(revision", warned)) == ["foreign", "injector-r1", "injector-r2"], (
-        "those of the revision default end"
+    status, stdout, stderr = await run_tag(shell, "set", "default", "-r", "r1", "-y")
+    assert (status, stdout) == (0, "✔ The tag default points to revision r1.\n")
+    assert sorted(re.findall(r"and (\S+) \(revision", stderr)) == ["foreign", "injector-r1", "injector-r2"], (
+        "the injector of revision default is deactivated"
     )
-    assert TWICE.format("istio-revision-tag-default", "foreign", "r9", "istio-injection=enabled") in warned
+    assert DUPLICATE_WARNING.format("istio-revision-tag-default", "foreign", "r9", "istio-injection=enabled") in stderr
     state = state_of(shell.server)
-    (ended,) = state[f"{PREFIX}injector-default"]["webhooks"]
+    (webhook,) = state[f"{PREFIX}injector-default"]["webhooks"]
     assert {
-        ended[field]["matchLabels"]["istio.io/deactivated"] for field in ("namespaceSelector", "objectSelector")
+        webhook[field]["matchLabels"]["istio.io/deactivated"] for field in ("namespaceSelector", "objectSelector")
     } == {"never-match"}
     assert (
         state["ValidatingWebhookConfiguration/istiod-default-validator"]["metadata"]["labels"]["istio.io/tag"]
         == "default"
     )
-    assert await said(shell, "list") == (0, "TAG       REVISION   NAMESPACES\ndefault   r1         sugar\n", "")
-    _, printed, _ = await said(shell, "remove", "default", "-y")
-    assert printed == (
+    assert await run_tag(shell, "list") == (0, "TAG       REVISION   NAMESPACES\ndefault   r1         sugar\n", "")
+    _, stdout, _ = await run_tag(shell, "remove", "default", "-y")
+    assert stdout == (
         "deleted MutatingWebhookConfiguration istio-revision-tag-default\ndeleted ValidatingWebhookConfiguration istiod-default-validator\n"
     )
 
 
-async def test_a_tag_is_printed_as_it_would_be_set(shell: Shell) -> None:
+async def test_generate_prints_the_tag(shell: Shell) -> None:
     async def generated(*words: str) -> list[Any]:
-        status, printed, wrong = await said(shell, "generate", *words)
-        assert (status, wrong) == (0, "")
-        assert printed.removesuffix("\n") == printed.rstrip("\n") != printed
-        return list(yaml.safe_load_all(printed))
+        status, stdout, stderr = await run_tag(shell, "generate", *words)
+        assert (status, stderr) == (0, "")
+        assert stdout.removesuffix("\n") == stdout.rstrip("\n") != stdout
+        return list(yaml.safe_load_all(stdout))
 
     (prod,) = await generated("prod", "-r", "r2")
     assert prod["metadata"] == {
@@ -215,18 +217,18 @@ async def test_a_tag_is_printed_as_it_would_be_set(shell: Shell) -> None:
         assert {field: webhook[field] for field in ("clientConfig", "rules", "sideEffects")} == {
             field: model[field] for field in ("clientConfig", "rules", "sideEffects")
         }
-    followed = [
+    expressions = [
         {"key": "istio.io/rev", "operator": "In", "values": ["prod"]},
         {"key": "istio-injection", "operator": "DoesNotExist"},
     ]
-    assert prod["webhooks"][0]["namespaceSelector"] == {"matchExpressions": followed}
+    assert prod["webhooks"][0]["namespaceSelector"] == {"matchExpressions": expressions}
     assert [o["metadata"]["name"] for o in await generated("prod", "-r", "r2", "-i", "control")] == [
         "istio-revision-tag-prod-control"
     ]
-    usual, everywhere = (
+    default_tag, everywhere = (
         await generated("default", "-r", "r2"),
         await generated("default", "-r", "r2", "--auto-inject-namespaces"),
     )
-    assert [o["kind"] for o in usual] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
-    assert [len(found[0]["webhooks"]) for found in (usual, everywhere)] == [4, 5]
+    assert [o["kind"] for o in default_tag] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    assert [len(objects[0]["webhooks"]) for objects in (default_tag, everywhere)] == [4, 5]
     assert not any("tag" in name for name in state_of(shell.server))

@@ -1,4 +1,4 @@
-"""What pilotctl says of statuses, versions, differences between manifests, and the progress of an installation, word for word."""
+"""Exact output of pilotctl for statuses, versions, manifest differences and installation progress."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the control plane answers, by the last part of the path; an error is raised."""
-    found: dict[str, Any] = {}
+    """Responses of the control plane by path. Exceptions are raised."""
+    responses: dict[str, Any] = {}
 
-    def answer(_: PageClient, path: str, **query: str) -> Any:
-        value = found[path]
+    def respond(_: PageClient, path: str, **query: str) -> Any:
+        value = responses[path]
         if isinstance(value, Exception):
             raise value
         return value
 
-    monkeypatch.setattr(PageClient, "get", answer)
-    monkeypatch.setattr(PageClient, "text", answer)
-    return found
+    monkeypatch.setattr(PageClient, "get", respond)
+    monkeypatch.setattr(PageClient, "text", respond)
+    return responses
 
 
-# -- statuses --------------------------------------------------------------------------------------------------------------
+# -- status ------------------------------------------------------------------------------------------------------------
 
 
 def condition(kind: str, status: str, reason: str = "R", message: str = "") -> dict[str, str]:
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-def test_a_gateway_has_a_row_for_itself_and_for_each_listener(run: Run, pages: dict[str, Any]) -> None:
+def test_gateway_has_a_row_per_listener(run: Run, pages: dict[str, Any]) -> None:
     pages["statusz"] = [
         {
             "kind": "Gateway",
@@ -93,7 +93,7 @@ def test_a_gateway_has_a_row_for_itself_and_for_each_listener(run: Run, pages: d
 
 
 @pytest.mark.parametrize(
-    ("status", "shown"),
+    ("status", "expected"),
     [
         (
             {
@@ -122,21 +122,21 @@ def test_a_gateway_has_a_row_for_itself_and_for_each_listener(run: Run, pages: d
         ({"loadBalancer": {"ingress": []}}, "no address"),
     ],
 )
-def test_what_an_object_is_attached_to(run: Run, pages: dict[str, Any], status: dict[str, Any], shown: str) -> None:
+def test_attachment_column(run: Run, pages: dict[str, Any], status: dict[str, Any], expected: str) -> None:
     pages["statusz"] = [{"kind": "X", "namespace": "", "name": "x", "status": status}]
     (line,) = run("status").splitlines()[1:]
-    assert " ".join(line.split()) == f"X x {shown}"
+    assert " ".join(line.split()) == f"X x {expected}"
 
 
-def test_without_objects_it_says_so(run: Run, pages: dict[str, Any]) -> None:
+def test_status_without_objects(run: Run, pages: dict[str, Any]) -> None:
     pages["statusz"] = []
     assert run("status", "-n", "shop") == "No objects.\n"
 
 
-# -- proxies and versions --------------------------------------------------------------------------------------------------
+# -- proxy-status and version ------------------------------------------------------------------------------------------
 
 
-def test_of_one_proxy_what_it_was_sent_and_refuses(run: Run, pages: dict[str, Any]) -> None:
+def test_proxy_status_of_one_proxy(run: Run, pages: dict[str, Any]) -> None:
     resources = {
         BY_SHORT_NAME["cds"]: {"sent": "b", "acked": "a", "sentTime": "T"},
         BY_SHORT_NAME["eds"]: {},
@@ -168,7 +168,7 @@ def test_of_one_proxy_what_it_was_sent_and_refuses(run: Run, pages: dict[str, An
         (["1.28.0", "1.27.1", "1.28.0"], "1.27.1 (1 proxy), 1.28.0 (2 proxies)"),
     ],
 )
-def test_versions_of_proxies_are_counted(run: Run, pages: dict[str, Any], proxies: list[str], line: str) -> None:
+def test_proxy_versions_are_counted(run: Run, pages: dict[str, Any], proxies: list[str], line: str) -> None:
     pages["version"] = "2\n"
     pages["syncz"] = [{"proxy": f"p{n}", "istio_version": version} for n, version in enumerate(proxies)]
     assert run("version").splitlines() == [
@@ -178,7 +178,7 @@ def test_versions_of_proxies_are_counted(run: Run, pages: dict[str, Any], proxie
     ]
 
 
-def test_the_version_of_a_control_plane_that_does_not_answer(run: Run, pages: dict[str, Any]) -> None:
+def test_version_of_an_unreachable_control_plane(run: Run, pages: dict[str, Any]) -> None:
     pages["version"] = CommandError("nobody answers")
     assert run("version").splitlines() == [
         f"client version: {build_info().version}",
@@ -186,7 +186,7 @@ def test_the_version_of_a_control_plane_that_does_not_answer(run: Run, pages: di
     ]
 
 
-def test_a_prefix_of_everything_has_a_length() -> None:
+def test_missing_prefix_length_is_zero() -> None:
     chains = [
         {
             "filterChainMatch": {
@@ -200,26 +200,26 @@ def test_a_prefix_of_everything_has_a_length() -> None:
     assert "address 0.0.0.0/0, ::1" in row
 
 
-# -- manifests and progress ------------------------------------------------------------------------------------------------
+# -- files and progress ------------------------------------------------------------------------------------------------
 
 
-def test_two_manifests_are_compared_object_by_object(run: Run, tmp_path: pathlib.Path) -> None:
-    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+def test_manifest_diff_compares_objects(run: Run, tmp_path: pathlib.Path) -> None:
+    first, second = tmp_path / "one.yaml", tmp_path / "other.yaml"
     common = "---\nkind: Namespace\nmetadata: {name: c}\n"
-    one.write_text(
+    first.write_text(
         f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{x: 1, y: 2}}\n---\nkind: Pod\nmetadata: {{name: p}}\n{common}"
     )
-    other.write_text(
+    second.write_text(
         f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{y: 2, x: 3}}\n---\nkind: Job\n{common}"
     )
-    lines = run("manifest", "diff", str(one), str(other), status=1).splitlines()
+    lines = run("manifest", "diff", str(first), str(second), status=1).splitlines()
     assert lines[:4] == ["only in the first: Pod p", "only in the second: Job ", "--- Service n/a", "+++ Service n/a"]
     assert [line for line in lines[5:] if line[0] in "+-"] == ["-  x: 1", "+  x: 3"]
     assert "Namespace" not in "\n".join(lines)
 
 
-def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_reporter() as told:
+def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_reporter() as report:
         for progress in (
             StepProgress("Base", 0, 3, "", 0.1),
             StepProgress("Base", 1, 3, "applying", 0.2),
@@ -230,7 +230,7 @@ def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.Ca
             StepProgress("Pilot", 1, 2, "istiod not found", 3.0),
             StepProgress("Pilot", 1, 2, "it takes too long", 125.0, failed=True),
         ):
-            told(progress)
+            report(progress)
     assert capsys.readouterr().out.splitlines() == [
         "- Base: 3 objects",
         "✔ Base, 0.3 s",
@@ -241,13 +241,13 @@ def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.Ca
     ]
 
 
-def test_a_part_of_a_profile_and_one_that_it_has_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_config_path(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("profile", "dump", "minimal", "--config-path", "profile") == "minimal\n"
     assert main(("profile", "dump", "minimal", "--config-path", "nobody.knows")) == 1
     assert "the path nobody.knows has no value" in capsys.readouterr().err
 
 
-def test_hidden_folders_are_not_read(tmp_path: pathlib.Path) -> None:
+def test_hidden_folders_are_skipped(tmp_path: pathlib.Path) -> None:
     for place in ("a.yaml", "b/c.yaml", ".d/e.yaml", "b/.f.yaml", "b/g.txt"):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text("x: 1")

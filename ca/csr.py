@@ -1,6 +1,6 @@
 """Certificate signing requests.
 
-Only the public key, which the signature proves, and the presence of a common name are used.
+Only the public key and the presence of a common name are used. The signature proves possession of the private key.
 """
 
 from __future__ import annotations

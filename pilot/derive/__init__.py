@@ -1,4 +1,7 @@
-"""The incremental core: tracked reads, early cutoff, watched roots. Standard library only."""
+"""The incremental core: derived functions, whose values are recomputed only if something that they read has changed.
+
+It uses only the standard library.
+"""
 
 from pilot.derive.collection import Collection
 from pilot.derive.derived import Derived, Gather, Lookup, derived, hub

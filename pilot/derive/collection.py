@@ -69,16 +69,18 @@ class Collection(Generic[K, R]):
     """The rows of a table merged with rows that are derived from other tables, with the table's indexes.
 
     `table_name` is the table's name in `Database.tables`. Sources are derived functions of the database whose value
-    maps keys to rows:
+    maps keys to rows::
 
         virtual_services = Collection("VirtualService", "networking.istio.io/VirtualService")
-        virtual_services.add_source(virtual_services_of_http_routes) virtual_services.get(db, key);
-        virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
+        virtual_services.add_source(virtual_services_of_http_routes)
+        virtual_services.get(db, key)
+        virtual_services.keys(db, "host", host)
+        virtual_services.all_keys(db)
 
     Reads are tracked like those of a table: a commit that changes one derived row reruns the readers of that row, and
     of the buckets that it entered or left. If a key has several rows, the table's row wins, then that of the first
     source. A collection without enabled sources reads the table directly and adds no nodes. The explanation of a
-    derived row goes on to what it was derived from.
+    derived row includes the rows that it was derived from.
     """
 
     def __init__(self, name: str, table_name: str) -> None:
@@ -110,7 +112,7 @@ class Collection(Generic[K, R]):
         return table
 
     def get(self, db: Database, key: K) -> R | None:
-        """Return the row, or None; an absent row is a read too."""
+        """Return the row, or None. Reading an absent row is tracked too."""
         row: R | None = db.tables[self.table_name].get(key)
         if row is None and self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
             return self._row(db, key)

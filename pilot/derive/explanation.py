@@ -50,9 +50,9 @@ def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
 
     Callers may pause between two steps. Absent rows are left out.
 
-    `part` is an object inside the node's value, to explain only that object. A node that got it from one of its inputs
-    is followed there and not to its other inputs. If that input is an item of a gather, the rows that its key names are
-    included too, because the list of keys was resolved from them.
+    `part` is an object inside the node's value. Only this object is then explained: if a node received it from one of
+    its inputs, the walk continues with this input and ignores the others. If the input is an item of a gather, the rows
+    to which its key refers are included too, because the list of keys was resolved from them.
     """
     tables = {table.row_reader: name for name, table in db.tables.items()}
     visited: set[Node] = set()

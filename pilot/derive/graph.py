@@ -376,7 +376,7 @@ class Database:
             self._orphans.append(dep)
 
     def hold(self, node: Node) -> None:
-        """Watch an existing node. It is refreshed only if it was parked."""
+        """Watch an existing node. It is refreshed only if it was waiting to be freed."""
         node.watchers += 1
         if node in self._parked:
             self.refresh(node)

@@ -38,7 +38,7 @@ _STYLES = {
 
 
 class TextTable(NamedTuple):
-    """Rows below a head of as many columns."""
+    """A table. Each row has as many columns as the head."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]

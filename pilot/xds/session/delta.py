@@ -67,7 +67,7 @@ class DeltaSession(Session):
         return subscription.owes_all or bool(subscription.owed)
 
     def _warm(self, type_url: str) -> None:
-        """Owe all endpoints after a request for clusters.
+        """Send all endpoints again after a request for clusters.
 
         Requested clusters may be warming in an Envoy that does not request their endpoints again.
         https://github.com/envoyproxy/envoy/issues/13009

@@ -80,7 +80,7 @@ class Session(abc.ABC):
         """Return the first response that the proxy lacks, in warming order, or None if it is up to date.
 
         `state_of` returns the current state of a type. If it returns None, the proxy keeps what it has. Call
-        `mark_sent` once the response is on its way.
+        `mark_sent` when the response is being written.
         """
         for subscription in self.subscriptions.values():
             state = state_of(subscription.type_url)
@@ -93,7 +93,7 @@ class Session(abc.ABC):
         return None
 
     def mark_sent(self, response: Response, nonce: str, now: float) -> None:
-        """Note that a response is on its way with a nonce, at Unix time `now`."""
+        """Record that a response with this nonce is being written, at Unix time `now`."""
         subscription = self.subscriptions[response.type_url]
         subscription.sent_state, subscription.sent_at = response.state, now
         if subscription.type.has_nonces:
@@ -116,7 +116,7 @@ class Session(abc.ABC):
         )
 
     def release(self) -> None:
-        """Owe the endpoints that were held."""
+        """Send the held endpoints with the next response of their type."""
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held_names:
             endpoints.owe(())
 
@@ -149,7 +149,7 @@ class Session(abc.ABC):
         return any(s.owes_all or s.owed for s in self.subscriptions.values())
 
     def owe_everything(self) -> None:
-        """Owe all resources of all types."""
+        """Send all resources of all types again."""
         for subscription in self.subscriptions.values():
             subscription.owes_all = True
 

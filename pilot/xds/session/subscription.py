@@ -18,7 +18,7 @@ class Subscription:
     """The subscription of a stream to one type.
 
     requested: Names that the proxy requests, in addition to everything if `wildcard` is set.
-    sent_state: State that the proxy was brought to.
+    sent_state: State of the type as of the last response.
     owes_all, owed: Resources to send although they did not change: all of them, or those with these names.
     held_names: Names that become owed when the proxy has acknowledged the clusters that wait for them.
     retained: Names that a reconnecting client still has, with their versions if the type has any.
@@ -78,7 +78,7 @@ class Subscription:
         return not (self.wildcard or self.requested.all or self.owes_all or self.owed or self.type.has_aliases)
 
     def owe(self, names: Iterable[str]) -> None:
-        """Owe these names and the held ones, as far as they are requested, whether or not they changed."""
+        """Add these names and the held ones to `owed`, except names that are not requested."""
         self.owed = self.requested.all.intersection(self.owed.union(names, self.held_names))
         self.held_names = NO_NAMES
 

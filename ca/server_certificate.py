@@ -22,7 +22,7 @@ class ServerCertificate(NamedTuple):
     key: bytes
 
     def __repr__(self) -> str:
-        """Return a text without the key."""
+        """Return a representation without the key."""
         return "ServerCertificate(…)"
 
 

@@ -32,7 +32,7 @@ _END = Token("end", "EOF", 0)
 
 
 def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[str, DefinitionNode]:
-    """Return the templates of a text by name: the text itself and those defined by `define` and `block`.
+    """Return the templates of a source by name: the source itself and those defined by `define` and `block`.
 
     `functions` are the names of the callable functions. Raises TemplateError for a syntax error.
     """

@@ -35,7 +35,8 @@ class Template:
         return sorted(self._compiled)
 
     def add(self, name: str, text: str) -> None:
-        """Add the templates of a text, replacing those with the same name. Raises TemplateError for a syntax error."""
+        """Add the templates of a source, replacing those with the same name. Raises TemplateError for a syntax
+        error."""
         try:
             definitions = parse_definitions(name, text, self._functions)
         except RecursionError:

@@ -19,7 +19,7 @@ class ChartError(Exception):
 class Chart(NamedTuple):
     """A chart.
 
-    `about` is its Chart.yaml, `values` its values.yaml. `templates` and `files` are texts by their paths in the folder.
+    `about` is its Chart.yaml, `values` its values.yaml. `templates` and `files` are contents by path in the folder.
     """
 
     name: str

@@ -58,7 +58,7 @@ def _compile(chart: Chart) -> Template:
 
 
 def _expand(find: Callable[[], Template]) -> Callable[[str, Any], str]:
-    """Return the function `tpl`, which executes a text as a template."""
+    """Return the function `tpl`, which executes a string as a template."""
 
     def expand(text: str, data: Any) -> str:
         try:

@@ -155,7 +155,7 @@ def _text(value: Any) -> str:
 
 
 def _parse_value(value: Any) -> Any:
-    """Return the mapping in a text with several lines, if it contains one, or else the value itself."""
+    """Return the mapping in a multi-line string, if it contains one, or else the value itself."""
     if isinstance(value, str) and "\n" in value.strip():
         try:
             documents = read_documents(value.encode(), "")

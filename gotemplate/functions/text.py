@@ -136,7 +136,7 @@ def split(separator: str, text: str, count: int = -1) -> StringMap:
 
 
 def split_list(separator: str, text: str, count: int = -1) -> StringList:
-    """Split a text into at most `count` parts, or into all if it is negative."""
+    """Split a string into at most `count` parts, or into all if it is negative."""
     if count == 0:
         return StringList()
     cuts = max(count, 0) - 1

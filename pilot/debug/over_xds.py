@@ -57,7 +57,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
 
 
 async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
-    """Return the body of a page as served over HTTP, including error texts."""
+    """Return the body of a page as served over HTTP, including error messages."""
     if not identities:
         raise Refused(401, "authentication required")
     if len(names) != 1:

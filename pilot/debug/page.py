@@ -20,7 +20,7 @@ NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected
 
 
 class Refused(Exception):
-    """The request is rejected with an HTTP status and a text for the caller."""
+    """The request is rejected with an HTTP status and a message for the caller."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

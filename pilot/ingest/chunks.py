@@ -1,7 +1,7 @@
-"""Splitting of a YAML text into chunks that can be parsed separately.
+"""Splits YAML into chunks that can be parsed separately.
 
-A line that begins with `---` always begins a document, so a text is split there. A text with directives (`%TAG`) or in
-another encoding than UTF-8 stays whole.
+A line that begins with `---` always begins a document, so the input is split there. Input with directives (`%TAG`) or
+in an encoding other than UTF-8 stays whole.
 """
 
 from __future__ import annotations

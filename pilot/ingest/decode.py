@@ -191,7 +191,9 @@ def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
     version, name = plain.get("apiVersion"), plain.get("kind")
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str) or not value:
-            return [error("not-an-object", field, f"expected text, got {'nothing' if value is None else repr(value)}")]
+            return [
+                error("not-an-object", field, f"expected a string, got {'nothing' if value is None else repr(value)}")
+            ]
     assert isinstance(version, str)
     group, _, number = version.rpartition("/")
     group_kind = GroupKind(group, str(name))
@@ -232,7 +234,7 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
         yield error(
             "bad-timestamp",
             "metadata.creationTimestamp",
-            f"{metadata.creation_timestamp!r} is not like 2026-01-01T00:00:00Z",
+            f"{metadata.creation_timestamp!r} is not a timestamp such as 2026-01-01T00:00:00Z",
         )
 
 

@@ -117,7 +117,7 @@ def _resolve_plain(text: str) -> Any:
 
 
 class _Builder:
-    """Builds the documents of a text in one pass over its events."""
+    """Builds the documents of a stream in one pass over its events."""
 
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines

@@ -20,9 +20,9 @@ from pilot.lib.duration import Duration, parse_duration
 _ONE_AT_A_TIME = threading.RLock()
 """Serialises msgspec's lazy inspection of types, because concurrent inspection has crashed the process."""
 _NAMES = {
-    str: "text",
+    str: "a string",
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     dict: "a mapping",
     list: "a list",
@@ -201,7 +201,7 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
             if not (checker.costly and _fits({key: item}, struct)) and (faults := checker.problems(item)):
                 problems.extend(below(key, faults))
         elif not isinstance(key, str):
-            problems.append(error("wrong-type", f"[{key}]", f"expected text as key, got {_name(key)}"))
+            problems.append(error("wrong-type", f"[{key}]", f"expected a string as key, got {_name(key)}"))
         elif checked.strict:
             problems.append(error("unknown-field", key, "unknown field"))
     for group in checked.groups:
@@ -229,9 +229,9 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
     for key, item in value.items():
         place = f"[{key}]"
         if numeric and not (isinstance(key, int) or (isinstance(key, str) and key.isascii() and key.isdecimal())):
-            problems.append(error("wrong-type", place, f"expected a whole number as key, got {_shown(key)}"))
+            problems.append(error("wrong-type", place, f"expected an integer as key, got {_shown(key)}"))
         elif not numeric and not isinstance(key, str):
-            problems.append(error("wrong-type", place, f"expected text as key, got {_name(key)}: quote it"))
+            problems.append(error("wrong-type", place, f"expected a string as key, got {_name(key)}: quote it"))
         problems.extend(below(place, check(item)))
     return problems
 
@@ -261,7 +261,7 @@ def _check_duration(value: Any) -> Sequence[Problem]:
 
 def _check_base64(value: Any) -> Sequence[Problem]:
     if not isinstance(value, str):
-        return _wrong("base64 text", value)
+        return _wrong("a base64 string", value)
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -282,7 +282,7 @@ def _check_scalar(python: type, value: Any) -> Sequence[Problem]:
 
 
 def _wrong(expected: str, value: Any) -> Sequence[Problem]:
-    hint = ": quote it" if expected == "text" and isinstance(value, (bool, int, float)) else ""
+    hint = ": quote it" if expected == "a string" and isinstance(value, (bool, int, float)) else ""
     return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
 
 

@@ -7,17 +7,17 @@ import socket
 
 
 def is_ipv4(text: str) -> bool:
-    """Return whether a text is an IPv4 address in dotted decimal notation."""
+    """Return whether a string is an IPv4 address in dotted decimal notation."""
     return _parses(socket.AF_INET, text)
 
 
 def is_ipv6(text: str) -> bool:
-    """Return whether a text is an IPv6 address without brackets and zone."""
+    """Return whether a string is an IPv6 address without brackets and zone."""
     return ":" in text and _parses(socket.AF_INET6, text)
 
 
 def is_ip(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address."""
+    """Return whether a string is an IPv4 or IPv6 address."""
     return is_ipv4(text) or is_ipv6(text)
 
 

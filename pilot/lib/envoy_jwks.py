@@ -17,7 +17,7 @@ _NUMBERS = {
 
 
 def has_keys(text: str) -> bool:
-    """Return whether a text is a key set with at least one complete key of a known type."""
+    """Return whether a string is a key set with at least one complete key of a known type."""
     try:
         key_set = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):  # RecursionError: many thousand nested brackets

@@ -124,7 +124,7 @@ def fields(**values: object) -> dict[str, object]:
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the fields of a record, with long texts truncated."""
+    """Return the fields of a record, with long strings truncated."""
     values: Mapping[str, object] = getattr(record, "fields", {})
     return {name: cut(value, ARGUMENT_LENGTH) if isinstance(value, str) else value for name, value in values.items()}
 

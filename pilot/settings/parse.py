@@ -1,6 +1,6 @@
 """Parse flags and environment variables into settings.
 
-A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a text
+A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a string
 is parsed: booleans, integers and durations have Go's syntax; a tuple has the comma-separated parts, or one value per
 use of a repeated flag.
 """
@@ -100,7 +100,7 @@ def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
 
 
 def read(text: str, default: Any) -> Any:
-    """Parse a text as a value of the type of `default`. Raises ValueError if it is invalid."""
+    """Parse a string as a value of the type of `default`. Raises ValueError if it is invalid."""
     if isinstance(default, bool):
         return flags.parse_bool(text)
     if isinstance(default, Duration):
@@ -115,7 +115,7 @@ def read(text: str, default: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """Format a value as a text that `read` accepts."""
+    """Format a value as a string that `read` accepts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Duration):

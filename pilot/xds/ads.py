@@ -68,7 +68,7 @@ _log, _delta_log = scope("ads"), scope("delta")
 
 
 class _StreamError(Exception):
-    """Ends a stream with a gRPC status and a text."""
+    """Ends a stream with a gRPC status and a message."""
 
     def __init__(self, status: grpc.StatusCode, text: str) -> None:
         super().__init__(status, text)

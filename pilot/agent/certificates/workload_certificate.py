@@ -70,7 +70,7 @@ def build_csr(key: PrivateKey, identity: str) -> bytes:
 
 
 def load_certificate(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
-    """Return the certificate that PEM texts contain.
+    """Return the certificate in PEM strings.
 
     Raises ValueError if the chain or the roots contain no certificate, or if the key does not belong to the leaf.
     """

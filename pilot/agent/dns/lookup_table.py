@@ -91,7 +91,7 @@ class LookupTable:
 
 
 def _parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Return the valid addresses among the texts."""
+    """Return the valid addresses among the strings."""
     addresses = []
     for text in texts:
         try:

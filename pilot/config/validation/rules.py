@@ -133,7 +133,7 @@ def check_server_name(path: str, name: str) -> Findings:
 
 
 def check_scoped_host(path: str, text: str, gateway: bool) -> Findings:
-    """Yield an error unless a text is `namespace/host`.
+    """Yield an error unless a string is `namespace/host`.
 
     The namespaces `*` and `.` are valid. `~` is valid for a Sidecar only; the namespace may be missing for a Gateway
     only.
@@ -170,7 +170,7 @@ def check_address(path: str, address: str) -> Findings:
 
 
 def check_subnet(path: str, subnet: str) -> Findings:
-    """Return an error unless a text is an IP address or a CIDR range."""
+    """Return an error unless a string is an IP address or a CIDR range."""
     address, slash, length = subnet.partition("/")
     if not slash:
         return check_address(path, subnet)

@@ -99,7 +99,7 @@ def _validate_tag(tag: SpanTag) -> Problems:
 
 def _check_text(path: str, text: str) -> Problems:
     if not text:
-        yield error("missing-field", path, "a text is required")
+        yield error("missing-field", path, "a non-empty string is required")
 
 
 # Metrics

@@ -27,9 +27,9 @@ def can_change(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) 
 
 
 def required_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
-    """Return a text that must occur in the name of a resource for the patch to change it.
+    """Return a string that must occur in the name of a resource for the patch to change it.
 
-    The text is "" if there is none. The result is None for a patch that can change all resources.
+    The string is "" if there is none. The result is None for a patch that can change all resources.
     """
     match = patch.match
     if type_url == CLUSTER:
@@ -133,7 +133,7 @@ def matches_host(patch: ParsedPatch, host: Any) -> bool:
 
 
 def host_texts(patch: ParsedPatch) -> tuple[bytes, ...]:
-    """Return texts that occur in every virtual host that a patch matches."""
+    """Return strings that occur in every virtual host that a patch matches."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 

@@ -215,7 +215,7 @@ def _takes_null(field: FieldDescriptor) -> bool:
 
 def _kind_of(value: Any) -> str:
     names: dict[type, str] = {
-        str: "text",
+        str: "a string",
         bool: "true or false",
         int: "a number",
         float: "a number",

@@ -288,7 +288,7 @@ def _dns_proxy(proxy: Proxy) -> str:
 
 
 def _duration(text: str) -> Duration | None:
-    """Return the duration in a text, or None if it is invalid or negative."""
+    """Return the duration in a string, or None if it is invalid or negative."""
     try:
         duration = parse_duration(text) if text else None
     except ValueError:
@@ -297,7 +297,7 @@ def _duration(text: str) -> Duration | None:
 
 
 def _port(text: str) -> int | None:
-    """Return the port in a text, or None if it is invalid. 0 disables the listener."""
+    """Return the port in a string, or None if it is invalid. 0 disables the listener."""
     return int(text) if _PORT.fullmatch(text) and int(text) <= 65535 else None
 
 

@@ -49,7 +49,7 @@ class CertificatePair(NamedTuple):
     key: bytes
 
     def __repr__(self) -> str:
-        """Return a text without the key."""
+        """Return a representation without the key."""
         return "Pair(…)"
 
 

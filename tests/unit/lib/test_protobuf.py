@@ -127,7 +127,7 @@ BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
     [
         ("nobody: 1", "nobody: envoy.config.cluster.v3.Cluster has no field nobody"),
         ("eds_cluster_config: []", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a list"),
-        ("eds_cluster_config: text", "eds_cluster_config: expected a mapping for EdsClusterConfig, got text"),
+        ("eds_cluster_config: text", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a string"),
         ("eds_cluster_config: true", "eds_cluster_config: expected a mapping for EdsClusterConfig, got true or false"),
         ("filters: {}", "filters: expected a list, got a mapping"),
         ("filters: 1.5", "filters: expected a list, got a number"),

@@ -64,7 +64,7 @@ class OutboundChainKey(NamedTuple):
 
 
 def _distinct(texts: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the texts without those that equal an earlier one in normal form."""
+    """Return the strings without those whose normal form equals that of an earlier one."""
     by_form: dict[str, str] = {}
     for text in texts:
         by_form.setdefault(normalize(text), text)

@@ -21,12 +21,12 @@ def problems_of(kind: str, spec: Any, version: str = "networking.istio.io/v1") -
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (80, "expected text, got a whole number (80): quote it"),
-        (1.5, "expected text, got a number (1.5): quote it"),
-        (True, "expected text, got true: quote it"),
-        (False, "expected text, got false: quote it"),
-        ([], "expected text, got a list"),
-        ({}, "expected text, got a mapping"),
+        (80, "expected a string, got an integer (80): quote it"),
+        (1.5, "expected a string, got a number (1.5): quote it"),
+        (True, "expected a string, got true: quote it"),
+        (False, "expected a string, got false: quote it"),
+        ([], "expected a string, got a list"),
+        ({}, "expected a string, got a mapping"),
     ],
 )
 def test_wrong_type_instead_of_text(value: Any, message: str) -> None:
@@ -34,7 +34,7 @@ def test_wrong_type_instead_of_text(value: Any, message: str) -> None:
 
 
 def test_text_instead_of_a_mapping() -> None:
-    assert problems_of("Sidecar", {"egress": ["x"]}) == [("spec.egress[0]", "expected a mapping, got text")]
+    assert problems_of("Sidecar", {"egress": ["x"]}) == [("spec.egress[0]", "expected a mapping, got a string")]
 
 
 def test_integer_is_accepted_for_a_float() -> None:
@@ -49,9 +49,9 @@ def test_integer_is_accepted_for_a_float() -> None:
 
 
 def test_keys_that_are_not_text() -> None:
-    assert problems_of("Sidecar", {1: 2}) == [("spec[1]", "expected text as key, got a whole number (1)")]
+    assert problems_of("Sidecar", {1: 2}) == [("spec[1]", "expected a string as key, got an integer (1)")]
     assert problems_of("Sidecar", {"workloadSelector": {"labels": {True: "x"}}}) == [
-        ("spec.workloadSelector.labels[True]", "expected text as key, got true: quote it")
+        ("spec.workloadSelector.labels[True]", "expected a string as key, got true: quote it")
     ]
 
 

@@ -275,7 +275,9 @@ METADATA_READ = {
 
 
 def test_every_annotation_and_label_has_a_case() -> None:
-    covered = {key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)}
+    case_keys = {
+        key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)
+    }
     assert [
-        prefix + name for prefix, names in METADATA_READ.items() for name in names if prefix + name not in covered
+        prefix + name for prefix, names in METADATA_READ.items() for name in names if prefix + name not in case_keys
     ] == []

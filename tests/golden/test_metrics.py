@@ -20,16 +20,16 @@ GOLDEN = pathlib.Path(__file__).with_name("metrics.txt")
 def metric_lines() -> list[str]:
     """Return a line for each metric of the catalogue, taken from the exposition."""
     metrics = Metrics(BuildInfo("1", "2", "3"))
-    for declared in CATALOGUE.values():
-        metrics._at(declared.name, *(f"the {label}" for label in declared.labels))
+    for metric in CATALOGUE.values():
+        metrics._at(metric.name, *(f"the {label}" for label in metric.labels))
     families = {family.name: family for family in text_string_to_metric_families(metrics.exposition().decode())}
     result = []
-    for declared in CATALOGUE.values():
-        family = families.get(declared.name) or families[declared.name.removesuffix("_total")]
+    for metric in CATALOGUE.values():
+        family = families.get(metric.name) or families[metric.name.removesuffix("_total")]
         labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
         bounds = dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
         names = dict.fromkeys(sample.name for sample in family.samples)
-        limits = [f"{declared.limit} of", *declared.foreign] if declared.foreign else []
+        limits = [f"{metric.limit} of", *metric.foreign] if metric.foreign else []
         result.append(
             " ".join(
                 [

@@ -18,7 +18,7 @@ import yaml
 from google.protobuf import any_pb2, json_format
 
 from testing.mesh.second_decoder import check_same_content
-from testing.mesh.world import World, proxy, read
+from testing.mesh.world import World, proxy, read_optional
 from tests.golden.yaml_text import load_yaml, to_yaml
 
 CASES = sorted(path.parent for path in pathlib.Path(__file__).parent.glob("cases/*/objects.yaml"))
@@ -30,9 +30,9 @@ Resources = dict[str, dict[str, dict[str, bytes]]]
 
 def connect(case: pathlib.Path) -> tuple[World, list[str]]:
     """Return the mesh of a case, and the node ids of its proxies."""
-    world = World(read(case / "mesh.yaml"), environ=yaml.safe_load(read(case / "env.yaml")))
-    world.apply(read(case / "objects.yaml"))
-    proxies = yaml.safe_load(read(case / "proxies.yaml"))
+    world = World(read_optional(case / "mesh.yaml"), environ=yaml.safe_load(read_optional(case / "env.yaml")))
+    world.apply(read_optional(case / "objects.yaml"))
+    proxies = yaml.safe_load(read_optional(case / "proxies.yaml"))
     return world, [world.connect(proxy(kind=spec.pop("type"), **spec)) for spec in proxies]
 
 

@@ -33,7 +33,7 @@ def to_yaml(value: dict[str, Any]) -> str:
 
 
 class _Document:
-    """Writes one document. `_count` is how often a block occurs, and `_anchors` has those that are written already."""
+    """Writes one document. `_count` is how often a block occurs, and `_anchors` has the blocks that are already written."""
 
     def __init__(self, value: Any) -> None:
         self._keys: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Random EnvoyFilter edits compared with a fresh start_mesh."""
+"""Random EnvoyFilter edits compared with a fresh mesh."""
 
 from __future__ import annotations
 

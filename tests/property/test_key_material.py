@@ -45,14 +45,14 @@ def mutate_pem(rng: random.Random, pem: bytes) -> bytes:
 def test_mutated_material_never_raises(seed: int, part: int) -> None:
     rng, flaws = random.Random(f"key material {seed} {part}"), set[str]()
     for _ in range(40):
-        issued = rng.choice(ISSUED)
-        chain, key = issued.chain, issued.private_key
+        credential = rng.choice(ISSUED)
+        chain, key = credential.chain, credential.private_key
         data = {
             "tls.crt": chain,
             "tls.key": key,
-            "tls.ocsp-staple": CA.staple(issued),
+            "tls.ocsp-staple": CA.staple(credential),
             "ca.crt": CA.pem,
-            "ca.crl": CA.crl(issued),
+            "ca.crl": CA.crl(credential),
         }
         for name in rng.sample(sorted(data), rng.randint(1, 2)):
             data[name] = mutate(rng, data[name]) if name == "tls.ocsp-staple" else mutate_pem(rng, data[name])

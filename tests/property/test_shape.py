@@ -1,4 +1,4 @@
-"""The slow walk that reports problems agrees with the fast conversion, for random data."""
+"""Agreement of the slow walk that reports problems with the fast conversion for random data."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_problems_agree_with_the_conversion(spec: type[msgspec.Struct], random: 
     plain, problems = shape.checked(value, spec, any_spelling=False)
     try:
         msgspec.convert(plain, spec, str_keys=True, dec_hook=shape.decode_extension)
-        fits = True
+        valid = True
     except msgspec.ValidationError:
-        fits = False
-    assert fits == (problems == [])
+        valid = False
+    assert valid == (problems == [])
     decoded, decode_problems = shape.decode(value, spec)
-    assert (decoded is not None, decode_problems) == (fits, problems)
+    assert (decoded is not None, decode_problems) == (valid, problems)
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])

@@ -151,8 +151,8 @@ def test_reconnect_sends_only_changes(seed: int) -> None:
         if peer.client.on_demand:
             peer.client.request("a/web.a.svc.cluster.local")
         peer.settle()
-        received = peer.client.received
+        received_before = peer.client.received
         peer.reconnect()
         peer.settle()
         policy_count = len(peer.client.resources[AUTHORIZATION])  # policies have no versions, as in Istio
-        assert peer.client.received - received == policy_count
+        assert peer.client.received - received_before == policy_count

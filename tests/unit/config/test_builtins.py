@@ -31,12 +31,12 @@ def test_enum_value_zero_is_omitted() -> None:
     plain = to_builtins(MeshConfig(access_log_encoding="TEXT"), with_defaults=True)
     assert "accessLogEncoding" not in plain
     assert plain["inboundTrafficPolicy"] == {}
-    other = MeshConfig(
+    mesh_config = MeshConfig(
         access_log_encoding="JSON",
         inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST"),
         outbound_traffic_policy=OutboundTrafficPolicy(mode="REGISTRY_ONLY"),
     )
-    plain = to_builtins(other, with_defaults=True)
+    plain = to_builtins(mesh_config, with_defaults=True)
     assert plain["accessLogEncoding"] == "JSON"
     assert plain["inboundTrafficPolicy"] == {"mode": "LOCALHOST"}
     assert plain["outboundTrafficPolicy"] == {}

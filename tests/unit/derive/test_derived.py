@@ -7,31 +7,31 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Lookup, derived, hub
-from testing.mesh.number_derivations import World, keys, number, numbers, sentence, sign
+from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers, sentence, sign
 
 
 @hub
-def any_positive(db: World) -> bool:
+def any_positive(db: NumberDatabase) -> bool:
     return any((number(db, key) or 0) > 0 for key in ("n00001", "n00002"))
 
 
 @derived
-def positive_text(db: World, key: str) -> str:
+def positive_text(db: NumberDatabase, key: str) -> str:
     return f"{key}: {any_positive(db)}"
 
 
 @derived
-def parities(db: World) -> tuple[int, ...]:
+def parities(db: NumberDatabase) -> tuple[int, ...]:
     return db.numbers.buckets("parity")
 
 
 @derived
-def odd(db: World) -> tuple[str, ...]:
+def odd(db: NumberDatabase) -> tuple[str, ...]:
     return db.numbers.keys("parity", 1)
 
 
 def test_equal_result_stops_propagation() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00002")
     assert node.value == "n00002 is +"
     assert db.set("n00002", 7) == [node]
@@ -41,7 +41,7 @@ def test_equal_result_stops_propagation() -> None:
 
 
 def test_equal_hub_value_does_not_reach_its_readers() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(positive_text, "n00002")
     assert db.set("n00001", 2) == []
     assert [run_names.partition("(")[0] for run_names in db.ran] == ["number", "number", "any_positive"]
@@ -52,20 +52,20 @@ def test_equal_hub_value_does_not_reach_its_readers() -> None:
 
 
 def test_unrelated_row_reaches_nothing() -> None:
-    db = World()
+    db = NumberDatabase()
     db.watch(sentence, "n00002")
     assert db.set("n00001", 5) == []
     assert db.ran == []
 
 
 def test_equal_row_is_no_change() -> None:
-    db = World()
+    db = NumberDatabase()
     db.watch(sentence, "n00002")
     assert db.set("n00002", 2) == []
 
 
 def test_missing_row_is_a_dependency() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "later")
     assert db.set("later", 5) == [node]
     db.refresh(node)
@@ -73,7 +73,7 @@ def test_missing_row_is_a_dependency() -> None:
 
 
 def test_index_bucket_changes_only_with_its_members() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(odd)
     assert db.set("n00001", 3) == []
     assert db.set("n00001", 4) == [node]
@@ -82,20 +82,20 @@ def test_index_bucket_changes_only_with_its_members() -> None:
 
 
 def test_index_buckets_change_with_first_and_last_row() -> None:
-    db = World(0)
-    watched = db.watch(parities)
+    db = NumberDatabase(0)
+    node = db.watch(parities)
     assert parities(db) == ()
-    assert db.set("a", 1) == [watched]
+    assert db.set("a", 1) == [node]
     assert parities(db) == (1,)
     assert db.set("b", 3) == []
     assert db.numbers.peek_keys("parity", 1) == {"a", "b"}
     assert db.set("a", None) == []
-    assert db.set("b", 4) == [watched]
+    assert db.set("b", 4) == [node]
     assert parities(db) == (0,)
 
 
 def test_gather_reruns_only_the_changed_item() -> None:
-    db = World(10_000)
+    db = NumberDatabase(10_000)
     node = db.watch(numbers)
     before = node.value
     db.set("n00077", 5)
@@ -107,7 +107,7 @@ def test_gather_reruns_only_the_changed_item() -> None:
 
 
 def test_gather_with_equal_items_does_not_change() -> None:
-    db = World()
+    db = NumberDatabase()
     signs = Gather("signs", keys, sign)
     node = db.watch(signs)
     before = node.value
@@ -117,7 +117,7 @@ def test_gather_with_equal_items_does_not_change() -> None:
 
 
 def test_gather_keeps_key_order() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(numbers)
     db.set("n000005", 9)
     db.refresh(node)
@@ -126,11 +126,11 @@ def test_gather_keeps_key_order() -> None:
 
 def test_keyword_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match="keyword argument"):
-        sentence(World(), key="n00001")
+        sentence(NumberDatabase(), key="n00001")
 
 
 def test_unwatched_reads_are_freed() -> None:
-    db = World()
+    db = NumberDatabase()
     assert sentence(db, "n00001") == "n00001 is +"
     assert numbers(db) == {"n00000": 0, "n00001": 1, "n00002": 2}
     assert db.collect() == len(db.ran)
@@ -138,8 +138,8 @@ def test_unwatched_reads_are_freed() -> None:
 
 
 def test_reads_and_commits_between_collection_steps() -> None:
-    db = World()
-    watched = db.watch(sentence, "n00001")
+    db = NumberDatabase()
+    node = db.watch(sentence, "n00001")
     numbers(db)
     sentence(db, "n00002")
     initial_size, steps = len(db), 0
@@ -149,9 +149,9 @@ def test_reads_and_commits_between_collection_steps() -> None:
             assert sentence(db, "n00002") == "n00002 is +"
         if steps == 5:
             db.set("n00001", -1)
-            db.refresh(watched)
+            db.refresh(node)
     assert steps > 6
-    assert watched.value == "n00001 is -"
+    assert node.value == "n00001 is -"
     assert len(db) < initial_size
     assert db.collect() == 0
     assert numbers(db) == {"n00000": 0, "n00001": -1, "n00002": 2}
@@ -159,7 +159,7 @@ def test_reads_and_commits_between_collection_steps() -> None:
 
 
 def test_removed_gather_item_is_freed() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(numbers)
     db.set("n00001", None)
     db.refresh(node)
@@ -168,7 +168,7 @@ def test_removed_gather_item_is_freed() -> None:
 
 
 def test_node_is_registered_once_as_reader() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00001")
     for value in (-1, 1, -1):
         db.set("n00001", value)
@@ -177,34 +177,34 @@ def test_node_is_registered_once_as_reader() -> None:
 
 
 @hub
-def total(db: World) -> int:
+def total(db: NumberDatabase) -> int:
     return sum(number(db, key) or 0 for key in db.numbers.all_keys())
 
 
 @derived
-def total_or_sign(db: World) -> str:
+def total_or_sign(db: NumberDatabase) -> str:
     return f"total {total(db)}" if number(db, "n00000") == 0 else sign(db, "n00001")
 
 
-def run_names(db: World) -> list[str]:
+def run_names(db: NumberDatabase) -> list[str]:
     return [run.partition("(")[0] for run in db.ran]
 
 
 def test_unread_hub_is_not_refreshed() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(total_or_sign)
     db.set("n00000", 1)
     db.refresh(node)
     assert node.value == "+"
     db.set("n00002", 7)
     assert db.ran == []
-    freed = db.collect()
-    assert freed == 4  # the hub, the list of keys, one number and its row
+    node_count = db.collect()
+    assert node_count == 4  # the hub, the list of keys, one number and its row
     assert db.collect() == 0
 
 
 def test_hub_is_refreshed_before_its_reader() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(total_or_sign)
     assert db.commit([(db.numbers, "n00000", 1), (db.numbers, "n00001", 0)]) == [node]
     db.refresh(node)
@@ -212,7 +212,7 @@ def test_hub_is_refreshed_before_its_reader() -> None:
 
 
 def test_node_reread_before_collection_is_verified_without_a_run() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(total_or_sign)
     db.set("n00000", 1)
     db.refresh(node)
@@ -233,7 +233,7 @@ def test_node_reread_before_collection_is_verified_without_a_run() -> None:
 
 
 def test_unwatched_value_survives_unrelated_changes() -> None:
-    db = World()
+    db = NumberDatabase()
     assert sentence(db, "n00001") == "n00001 is +"
     db.set("n00002", 9)
     assert sentence(db, "n00001") == "n00001 is +"
@@ -244,7 +244,7 @@ def test_unwatched_value_survives_unrelated_changes() -> None:
 
 
 def test_unwatched_gather_reruns_changed_items() -> None:
-    db = World()
+    db = NumberDatabase()
     assert numbers(db) == {"n00000": 0, "n00001": 1, "n00002": 2}
     db.commit([(db.numbers, "n00001", 5), (db.numbers, "n00002", None)])
     db.ran.clear()
@@ -253,7 +253,7 @@ def test_unwatched_gather_reruns_changed_items() -> None:
 
 
 def test_held_node_survives_its_watcher() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00001")
     db.hold(node)
     db.unwatch(node)
@@ -264,7 +264,7 @@ def test_held_node_survives_its_watcher() -> None:
 
 
 def test_node_pending_collection_can_be_held_again() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00001")
     db.unwatch(node)
     db.set("n00001", -1)
@@ -275,7 +275,7 @@ def test_node_pending_collection_can_be_held_again() -> None:
 
 
 def test_deleted_row_leaves_every_key_list() -> None:
-    db = World()
+    db = NumberDatabase()
     key_list, odds = db.watch(keys), db.watch(odd)
     assert set(db.set("n00001", None)) == {key_list, odds}
     for node in (key_list, odds):
@@ -285,7 +285,7 @@ def test_deleted_row_leaves_every_key_list() -> None:
 
 
 @derived
-def falling(db: World) -> tuple[str, ...]:
+def falling(db: NumberDatabase) -> tuple[str, ...]:
     return tuple(sorted(db.numbers.all_keys(), key=lambda key: -(db.numbers.get(key) or 0)))
 
 
@@ -293,7 +293,7 @@ by_size: Gather[str, [], str] = Gather("by_size", falling, sign)
 
 
 def test_gather_key_order_is_part_of_its_value() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(by_size)
     before = node.value
     assert list(before) == ["n00002", "n00001", "n00000"]
@@ -305,7 +305,7 @@ def test_gather_key_order_is_part_of_its_value() -> None:
 
 
 def test_watched_node_is_reported_once_until_refreshed() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00001")
     assert db.set("n00001", 4) == [node]
     assert db.set("n00001", 5) == []
@@ -315,10 +315,10 @@ def test_watched_node_is_reported_once_until_refreshed() -> None:
 
 def test_derivation_cannot_write() -> None:
     @derived
-    def writes(db: World) -> list[Any]:
+    def writes(db: NumberDatabase) -> list[Any]:
         return db.commit([])
 
-    db = World()
+    db = NumberDatabase()
     with pytest.raises(RuntimeError, match="must not write"):
         writes(db)
 
@@ -327,7 +327,7 @@ number_lookup: Lookup[str, [frozenset[str]], int] = Lookup("looked_up", number)
 
 
 def test_lookups_share_items_of_common_keys() -> None:
-    world = World()
+    world = NumberDatabase()
     world.ran.clear()
     first, second = (
         world.watch(number_lookup, frozenset({"n00000", "n00001"})),
@@ -350,18 +350,18 @@ def test_lookups_share_items_of_common_keys() -> None:
 
 
 @derived
-def ranks(db: World) -> dict[str, int]:
+def ranks(db: NumberDatabase) -> dict[str, int]:
     values = {key: number(db, key) or 0 for key in db.numbers.all_keys()}
     return dict.fromkeys(sorted(values, key=lambda key: values[key]), 0)
 
 
 @derived
-def ordered_keys(db: World) -> str:
+def ordered_keys(db: NumberDatabase) -> str:
     return " ".join(ranks(db))
 
 
 def test_mapping_order_is_part_of_its_value() -> None:
-    world = World()
+    world = NumberDatabase()
     node = world.watch(ordered_keys)
     assert world.set("n00000", 9) == [node]
     assert ordered_keys(world) == "n00001 n00002 n00000"

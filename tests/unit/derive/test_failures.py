@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pilot.derive import UNSET, CycleError, Gather, derived, hub
-from testing.mesh.number_derivations import World, keys, number, numbers, sentence, sign
+from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers, sentence, sign
 
 
 def test_failing_item_keeps_its_last_good_value() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(numbers)
     db.commit([(db.numbers, "n00001", 13), (db.numbers, "n00002", 4), (db.numbers, "n00003", 13)])
     db.refresh(node)
@@ -21,7 +21,7 @@ def test_failing_item_keeps_its_last_good_value() -> None:
 
 
 def test_failure_is_memoised_and_the_root_keeps_its_value() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00002")
     db.set("n00002", 13)
     db.refresh(node)
@@ -38,7 +38,7 @@ def test_failure_is_memoised_and_the_root_keeps_its_value() -> None:
 
 
 def test_repeated_reads_of_a_failure_do_not_grow_its_traceback() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(sentence, "n00002")
     db.set("n00002", 13)
     db.refresh(node)
@@ -51,7 +51,7 @@ def test_repeated_reads_of_a_failure_do_not_grow_its_traceback() -> None:
 
 
 def test_root_can_fail_on_its_first_run() -> None:
-    db = World()
+    db = NumberDatabase()
     db.set("n00001", 13)
     node = db.watch(number, "n00001")
     assert node.value is UNSET
@@ -59,17 +59,17 @@ def test_root_can_fail_on_its_first_run() -> None:
 
 
 @derived
-def ping(db: World, key: str) -> int:
+def ping(db: NumberDatabase, key: str) -> int:
     return pong(db, key) if number(db, key) else 0
 
 
 @derived
-def pong(db: World, key: str) -> int:
+def pong(db: NumberDatabase, key: str) -> int:
     return ping(db, key) + 1
 
 
 def test_cycle_is_an_error_that_can_recover() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(ping, "n00001")
     assert isinstance(node.error, CycleError)
     assert db.set("n00001", 0) == [node]
@@ -84,7 +84,7 @@ def test_cycle_is_an_error_that_can_recover() -> None:
 
 
 def test_dependencies_of_a_cycle_are_freed() -> None:
-    db = World()
+    db = NumberDatabase()
     cycle, dependency = db.watch(ping, "n00001"), db.watch(number, "n00001")
     db.unwatch(cycle)
     db.collect()
@@ -95,17 +95,17 @@ def test_dependencies_of_a_cycle_are_freed() -> None:
 
 
 @derived
-def cycle_start(db: World, key: str) -> str:
+def cycle_start(db: NumberDatabase, key: str) -> str:
     return cycle_end(db, key)
 
 
 @derived
-def cycle_end(db: World, key: str) -> str:
+def cycle_end(db: NumberDatabase, key: str) -> str:
     return sign(db, key) + cycle_start(db, key)
 
 
 def test_cycle_persists_when_its_inputs_stay_equal() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(cycle_start, "n00001")
     db.set("n00001", 2)
     db.refresh(node)
@@ -113,7 +113,7 @@ def test_cycle_persists_when_its_inputs_stay_equal() -> None:
 
 
 @derived
-def lucky_keys(db: World) -> tuple[str, ...]:
+def lucky_keys(db: NumberDatabase) -> tuple[str, ...]:
     if db.numbers.get("n00000") == 13:
         raise ValueError("unlucky")
     return keys(db)
@@ -123,7 +123,7 @@ signs_of_lucky: Gather[str, [], str] = Gather("signs of lucky", lucky_keys, sign
 
 
 def test_gather_recovers_from_initially_failing_keys() -> None:
-    db = World()
+    db = NumberDatabase()
     db.set("n00000", 13)
     db.watch(sign, "n00001")
     node = db.watch(signs_of_lucky)
@@ -134,24 +134,24 @@ def test_gather_recovers_from_initially_failing_keys() -> None:
 
 
 @hub
-def first_failure(db: World) -> int:
+def first_failure(db: NumberDatabase) -> int:
     return any_failing(db) + second_failure(db)
 
 
 @hub
-def any_failing(db: World) -> int:
+def any_failing(db: NumberDatabase) -> int:
     return number(db, "n00001") or 0
 
 
 @hub
-def second_failure(db: World) -> int:
+def second_failure(db: NumberDatabase) -> int:
     if any_failing(db) == 7:
         raise ValueError("seven")
     return any_failing(db)
 
 
 def test_failure_is_counted_once() -> None:
-    db = World()
+    db = NumberDatabase()
     db.watch(first_failure)
     db.set("n00001", 7)
     assert sorted(db.reports) == ["first_failure: seven", "second_failure: seven"]
@@ -161,17 +161,17 @@ def test_failure_is_counted_once() -> None:
 
 
 @hub
-def last(db: World) -> str:
+def last(db: NumberDatabase) -> str:
     return max(db.numbers.all_keys())
 
 
 @derived
-def position(db: World) -> str:
+def position(db: NumberDatabase) -> str:
     return last(db)
 
 
 @hub
-def last_number(db: World) -> int:
+def last_number(db: NumberDatabase) -> int:
     """A commit that deletes the last row reaches this hub first, before `position` is refreshed."""
     value = db.numbers.get(position(db))
     if value is None or value == 7:
@@ -180,7 +180,7 @@ def last_number(db: World) -> int:
 
 
 def test_transient_failure_within_a_commit_is_not_reported() -> None:
-    db = World()
+    db = NumberDatabase()
     node = db.watch(last_number)
     db.set("n00004", 4)
     db.refresh(node)
@@ -194,7 +194,7 @@ def test_transient_failure_within_a_commit_is_not_reported() -> None:
 
 
 def test_only_the_final_failure_of_a_commit_is_reported() -> None:
-    db = World()
+    db = NumberDatabase()
     db.watch(last_number)
     db.commit([(db.numbers, "n00002", 7), (db.numbers, "n00004", 4)])
     assert db.reports == []
@@ -204,18 +204,18 @@ def test_only_the_final_failure_of_a_commit_is_reported() -> None:
 
 
 @derived
-def optional_cycle(db: World) -> int:
+def optional_cycle(db: NumberDatabase) -> int:
     return cycle_partner(db) if db.numbers.get("n00001") == 7 else 0
 
 
 @derived
-def cycle_partner(db: World) -> int:
+def cycle_partner(db: NumberDatabase) -> int:
     return optional_cycle(db) + 1
 
 
 def test_new_cycle_is_an_error_of_all_its_nodes() -> None:
-    """The second node is read while the first runs, which must verify it."""
-    db = World()
+    """The first node reads and verifies the second while it runs."""
+    db = NumberDatabase()
     first, second = db.watch(optional_cycle), db.watch(cycle_partner)
     assert (first.value, second.value) == (0, 1)
     db.set("n00001", 7)

@@ -137,11 +137,11 @@ def test_user_cannot_set_the_pull_secret_variable() -> None:
     assert variables(wasm_config(env)) == {SECRET_VARIABLE: ""}
 
 
-@pytest.mark.parametrize(("by", "expected"), [(IDENTIFIED, '{"auths": {}}'), (WEB, ""), (STRANGER, "")])
-def test_pull_secret_needs_a_verified_namespace(by: Proxy, expected: str) -> None:
+@pytest.mark.parametrize(("client", "expected"), [(IDENTIFIED, '{"auths": {}}'), (WEB, ""), (STRANGER, "")])
+def test_pull_secret_needs_a_verified_namespace(client: Proxy, expected: str) -> None:
     secret = data_secret("s", {".dockerconfigjson": b'{"auths": {}}'}, "a") | {"type": DOCKER}
-    elsewhere = data_secret("s", {".dockerconfigjson": b"other"}, "b") | {"type": DOCKER}
-    assert variables(wasm_config("imagePullSecret: s", by, "r.example.com/x", secret, elsewhere)) == {
+    remote_secret = data_secret("s", {".dockerconfigjson": b"other"}, "b") | {"type": DOCKER}
+    assert variables(wasm_config("imagePullSecret: s", client, "r.example.com/x", secret, remote_secret)) == {
         SECRET_VARIABLE: expected
     }
 

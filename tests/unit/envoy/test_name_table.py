@@ -128,11 +128,11 @@ def test_service_entries(spec: str, expected: dict[str, list[str]]) -> None:
 
 
 def test_allocated_addresses_need_dns_auto_allocate() -> None:
-    allocated = entry("x", "hosts: [x.com], resolution: DNS") | {
+    service_entry = entry("x", "hosts: [x.com], resolution: DNS") | {
         "status": {"addresses": [{"host": "x.com", "value": "240.240.0.9"}]}
     }
-    assert name_table(allocated, DNS_AUTO_ALLOCATE="true") == {"x.com": ["240.240.0.9"]}
-    assert name_table(allocated, environ={"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}) == {}
+    assert name_table(service_entry, DNS_AUTO_ALLOCATE="true") == {"x.com": ["240.240.0.9"]}
+    assert name_table(service_entry, environ={"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}) == {}
 
 
 def test_external_name_services_have_no_address() -> None:

@@ -1,4 +1,4 @@
-"""The template language: whitespace, control flow, variables and errors."""
+"""Template language: whitespace, control flow, variables and errors."""
 
 from __future__ import annotations
 

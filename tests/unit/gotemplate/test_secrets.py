@@ -112,7 +112,7 @@ WITHOUT_NAMES = {"critical": [True, True, False], "names": []}
 def test_certificate_fields(text: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         secrets, "_new_key", {"": ec.generate_private_key(ec.SECP256R1())}.__getitem__
-    )  # an RSA key takes long
+    )  # generating an RSA key is slow
     cert = certificate(text)
     assert certificate_fields(cert) == expected
     assert abs(datetime.datetime.now(datetime.UTC) - cert.not_valid_before_utc) < datetime.timedelta(minutes=5)
@@ -172,5 +172,5 @@ def test_key_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_encryption_uses_32_bytes_of_the_password() -> None:
     password = "0123456789" * 4
-    again = f'range list "{password[:32]}" "{password[:33]}" }}}}{{{{ decryptAES . $e }}}},{{{{ end'
-    assert render(f'{{{{ $e := encryptAES "{password}" "the text" }}}}{{{{ {again} }}}}') == "the text,the text,"
+    decryption = f'range list "{password[:32]}" "{password[:33]}" }}}}{{{{ decryptAES . $e }}}},{{{{ end'
+    assert render(f'{{{{ $e := encryptAES "{password}" "the text" }}}}{{{{ {decryption} }}}}') == "the text,the text,"

@@ -85,9 +85,9 @@ def test_each_algorithm_needs_its_key_type(algorithm: str, curve: ec.EllipticCur
 def test_public_key_is_not_an_hmac_secret() -> None:
     public = rsa_key().public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     unsigned = compact({"alg": "HS256", "kid": "one"}, CLAIMS).rpartition(".")[0]
-    forged = f"{unsigned}.{base64url(hmac.digest(public, unsigned.encode(), 'sha256'))}"
+    token = f"{unsigned}.{base64url(hmac.digest(public, unsigned.encode(), 'sha256'))}"
     with pytest.raises(TokenError, match="no key of the set"):
-        verify_token(forged, KEYS, NOW)
+        verify_token(token, KEYS, NOW)
 
 
 def test_token_without_key_id_matches_any_suitable_key() -> None:
@@ -161,10 +161,10 @@ def test_audiences(claims: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert audiences_of(claims) == expected
 
 
-@pytest.mark.parametrize("wrong", [7, ["a", 7], {"a": "b"}])
-def test_invalid_audiences(wrong: Any) -> None:
+@pytest.mark.parametrize("audience", [7, ["a", 7], {"a": "b"}])
+def test_invalid_audiences(audience: Any) -> None:
     with pytest.raises(TokenError, match="aud"):
-        audiences_of({"aud": wrong})
+        audiences_of({"aud": audience})
 
 
 def test_unsuitable_keys_are_omitted() -> None:
@@ -235,18 +235,18 @@ def test_private_key_in_a_set_is_read_as_its_public_key() -> None:
 
 
 def test_token_without_key_id_has_a_candidate_limit() -> None:
-    few = [Jwk(f"key-{number}", key.algorithms, key.public) for number in range(MOST_CANDIDATES) for key in KEYS]
-    assert verify_token(sign(CLAIMS, kid=None), few, NOW) == CLAIMS
+    candidates = [Jwk(f"key-{number}", key.algorithms, key.public) for number in range(MOST_CANDIDATES) for key in KEYS]
+    assert verify_token(sign(CLAIMS, kid=None), candidates, NOW) == CLAIMS
     with pytest.raises(TokenError, match="9 keys"):
-        verify_token(sign(CLAIMS, kid=None), (*few, KEYS[0]), NOW)
-    assert verify_token(sign(CLAIMS, kid="one"), (*few, KEYS[0]), NOW) == CLAIMS
+        verify_token(sign(CLAIMS, kid=None), (*candidates, KEYS[0]), NOW)
+    assert verify_token(sign(CLAIMS, kid="one"), (*candidates, KEYS[0]), NOW) == CLAIMS
 
 
 def test_recipient_needs_issuer_and_audience() -> None:
     claims = {"iss": "i", "aud": ["a", "b"]}
     check_recipient(claims, "i", ("b", "c"))
     check_recipient(claims, "", ("a",))
-    for wrong, issuer, reason in (
+    for other_claims, issuer, reason in (
         (claims, "j", "the issuer of the token is not j"),
         ({"aud": ["a"]}, "i", "the issuer of the token is not i"),
         ({"aud": "d"}, "", "the token is for d, not for b, c"),
@@ -254,11 +254,11 @@ def test_recipient_needs_issuer_and_audience() -> None:
         ({"aud": 7}, "", "the claim aud is neither"),
     ):
         with pytest.raises(TokenError, match=reason):
-            check_recipient(wrong, issuer, ("b", "c"))
+            check_recipient(other_claims, issuer, ("b", "c"))
 
 
 def test_own_claims_are_read_without_keys() -> None:
     assert own_claims(sign({"iss": "i", "exp": 1})) == {"iss": "i", "exp": 1}
-    for malformed in ("", "a.b.c", sign([1])):
+    for token in ("", "a.b.c", sign([1])):
         with pytest.raises(TokenError, match="invalid token"):
-            own_claims(malformed)
+            own_claims(token)

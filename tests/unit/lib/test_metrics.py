@@ -168,9 +168,9 @@ def test_exposition_is_valid_and_has_process_metrics(metrics: Metrics) -> None:
 
 
 def test_catalogue_is_consistent() -> None:
-    for declared in CATALOGUE.values():
-        assert list(declared.labels) == sorted(declared.labels), declared.name
-        assert bool(declared.buckets) == (declared.kind == "histogram"), declared.name
+    for metric in CATALOGUE.values():
+        assert list(metric.labels) == sorted(metric.labels), metric.name
+        assert bool(metric.buckets) == (metric.kind == "histogram"), metric.name
 
 
 @pytest.mark.slow
@@ -180,13 +180,13 @@ def test_client_values_create_a_bounded_number_of_series(metrics: Metrics) -> No
         metrics.sent(f"type.googleapis.com/invented.{number}", 1, 1, 1)
         metrics.expired_nonce(f"type.googleapis.com/invented.{number}")
         metrics.rejected(CDS, f"proxy {number}", number)
-    for name, declared in CATALOGUE.items():
+    for name, metric in CATALOGUE.items():
         series = {
             line.rpartition(" ")[0].partition(',le="')[0]
             for line in lines(metrics)
             if line.partition("{")[0] in (name, f"{name}_count")
         }
-        assert len(series) <= declared.limit + 1, name
+        assert len(series) <= metric.limit + 1, name
     versions = lines(metrics, "pilot_xds{")
     assert len(versions) == 101
     assert versions[0] == 'pilot_xds{version="other"} 900'

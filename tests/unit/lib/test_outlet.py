@@ -18,14 +18,14 @@ from pilot.lib.outlet import Outlet, open_target
 
 LINE = "x" * 999  # 1000 bytes with the newline
 DROPPED = re.compile(r"dropped (\d+) log lines: the log was not read fast enough")
-PIPE = 1 << 16  # bytes that a pipe takes without a reader
+PIPE = 1 << 16  # capacity of a pipe in bytes
 
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    reading, writing = os.pipe()
-    yield reading, writing
-    for descriptor in (reading, writing):
+    read_end, write_end = os.pipe()
+    yield read_end, write_end
+    for descriptor in (read_end, write_end):
         os.close(descriptor)
 
 
@@ -41,9 +41,9 @@ def read(descriptor: int, ending: bytes) -> bytes:
 
 
 def test_stalled_reader_blocks_no_writer_and_drops_are_counted(pipe: tuple[int, int]) -> None:
-    reading, writing = pipe
+    read_end, write_end = pipe
     metrics = Metrics()
-    outlet = Outlet(writing, 100_000, metrics.log_lines_dropped)
+    outlet = Outlet(write_end, 100_000, metrics.log_lines_dropped)
     count = 1000
     for _ in range(count):
         outlet.handle(record(LINE))  # would block forever if it waited for the reader
@@ -53,15 +53,15 @@ def test_stalled_reader_blocks_no_writer_and_drops_are_counted(pipe: tuple[int, 
     dropped = int(exposed.split()[1])
     capacity = (100_000 + 100_000 + PIPE) // 1000  # the queue, the write in progress, and the pipe
     assert count - capacity <= dropped < count
-    reported, written = 0, 0
-    while reported + written < count:
-        for line in read(reading, b"\n").decode().splitlines():
+    reported, line_count = 0, 0
+    while reported + line_count < count:
+        for line in read(read_end, b"\n").decode().splitlines():
             match = DROPPED.fullmatch(line)
             reported += int(match[1]) if match else 0
-            written += line == LINE
-    assert (reported, written) == (dropped, count - dropped), "every line is written or reported as dropped"
+            line_count += line == LINE
+    assert (reported, line_count) == (dropped, count - dropped), "every line is written or reported as dropped"
     outlet.handle(record("again"))
-    assert read(reading, b"again\n") == b"again\n"
+    assert read(read_end, b"again\n") == b"again\n"
     outlet.close()
 
 
@@ -76,13 +76,13 @@ def test_failed_writes_are_counted_as_dropped() -> None:
 
 
 def test_non_blocking_descriptor(pipe: tuple[int, int]) -> None:
-    reading, writing = pipe
-    os.set_blocking(writing, False)
-    outlet = Outlet(writing)
+    read_end, write_end = pipe
+    os.set_blocking(write_end, False)
+    outlet = Outlet(write_end)
     for _ in range(200):
         outlet.handle(record(LINE))
     outlet.handle(record("end"))
-    assert len(read(reading, b"end\n").splitlines()) == 201
+    assert len(read(read_end, b"end\n").splitlines()) == 201
     outlet.close()
 
 

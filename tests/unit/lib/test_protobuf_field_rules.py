@@ -151,10 +151,12 @@ def test_string_rules(rule: Plain, valid: list[str], invalid: list[str], text: s
 
 
 def test_header_value_rules() -> None:
-    value, loose = ({"string": {"wellKnownRegex": "HTTP_HEADER_VALUE", **more}} for more in ({}, {"strict": False}))
+    value, not_strict = (
+        {"string": {"wellKnownRegex": "HTTP_HEADER_VALUE", **more}} for more in ({}, {"strict": False})
+    )
     assert broken(value, "a\nb") == [r"'a\nb' does not match ^[^\x00-\x08\x0A-\x1F\x7F]*$"]
     assert broken(value, "a\x01b") == [r"'a\x01b' does not match ^[^\x00-\x08\x0A-\x1F\x7F]*$"]
-    assert (broken(loose, "a\x01b"), broken(loose, "a\rb")) == ([], [r"'a\rb' does not match ^[^\x00\n\r]*$"])
+    assert (broken(not_strict, "a\x01b"), broken(not_strict, "a\rb")) == ([], [r"'a\rb' does not match ^[^\x00\n\r]*$"])
     name = {"string": {"wellKnownRegex": "HTTP_HEADER_NAME", "strict": False}}
     assert broken(name, "a\nb") == [r"'a\nb' does not match ^[^\x00\n\r]*$"]
 
@@ -192,8 +194,8 @@ def test_list_and_map_rules() -> None:
         ["must have at least 2 items"],
     ]
     pairs = {"map": {"minPairs": 1, "maxPairs": 2}}
-    few, many = ["must have at least 1 entries"], ["must have at most 2 entries"]
-    assert [broken(pairs, dict.fromkeys(value)) for value in ("", "a", "ab", "abc")] == [few, [], [], many]
+    too_few, too_many = ["must have at least 1 entries"], ["must have at most 2 entries"]
+    assert [broken(pairs, dict.fromkeys(value)) for value in ("", "a", "ab", "abc")] == [too_few, [], [], too_many]
     assert [broken({"map": {"minPairs": 2, "ignoreEmpty": True}}, value) for value in ({}, {"a": 1})] == [
         [],
         ["must have at least 2 entries"],

@@ -137,7 +137,7 @@ async def test_ack_and_nack_versions() -> None:
     assert long_nack["errorDetail"]["message"] == "x" * NACK_LENGTH + "… (5 more characters)"
 
 
-async def test_a_new_stream_has_no_versions() -> None:
+async def test_new_stream_has_no_versions() -> None:
     server, receiver = ScriptedServer([response("1", "x")], [response("2", "y")]), Receiver([], ["no"])
     async with streaming(server, receiver):
         await until(lambda: len(server.requests) == 2 and len(server.requests[1]) == 3)

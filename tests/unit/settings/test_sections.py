@@ -70,13 +70,13 @@ def test_section_defaults_are_documented(title: str, section: Any) -> None:
 
 
 def test_sections_have_the_loaded_defaults() -> None:
-    whole = load([], {}).settings
-    assert whole.process == ProcessSettings()
-    assert whole.kubernetes == KubernetesSettings()
-    assert whole.authority == AuthoritySettings()
-    assert whole.webhook == WebhookSettings()
-    assert whole.mesh == MeshSettings()
-    assert whole.mesh.ambient == AmbientSettings()
+    settings = load([], {}).settings
+    assert settings.process == ProcessSettings()
+    assert settings.kubernetes == KubernetesSettings()
+    assert settings.authority == AuthoritySettings()
+    assert settings.webhook == WebhookSettings()
+    assert settings.mesh == MeshSettings()
+    assert settings.mesh.ambient == AmbientSettings()
 
 
 def sample(default: Any) -> tuple[str, Any]:

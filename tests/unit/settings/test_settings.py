@@ -118,11 +118,11 @@ def test_every_setting_is_documented_and_can_be_set() -> None:
 def test_boolean_variables_change_only_their_setting() -> None:
     for declaration in declared(Settings()):
         if isinstance(declaration.default, bool) and declaration.env:
-            changed = load([], {declaration.env: str(not declaration.default)}).settings
+            settings = load([], {declaration.env: str(not declaration.default)}).settings
             paths = [
                 other.path
                 for other in declared(Settings())
-                if attrgetter(".".join(other.path))(changed) != other.default
+                if attrgetter(".".join(other.path))(settings) != other.default
             ]
             assert paths == [declaration.path]
 

@@ -90,9 +90,9 @@ def test_weights_are_not_all_zero(weights: str, valid: bool) -> None:
 
 def test_route_sets_the_authority_once() -> None:
     route = "route: [{destination: {host: a}}], rewrite: {authority: b.com}"
-    twice = f"{route}, headers: {{request: {{set: {{':authority': c.com}}}}}}"
+    conflict = f"{route}, headers: {{request: {{set: {{':authority': c.com}}}}}}"
     assert codes("VirtualService", f"{{hosts: [a], http: [{{{route}}}]}}") == []
-    assert codes("VirtualService", f"{{hosts: [a], http: [{{{twice}}}]}}") != []
+    assert codes("VirtualService", f"{{hosts: [a], http: [{{{conflict}}}]}}") != []
 
 
 def test_tunnel_and_proxy_protocol_are_exclusive() -> None:
@@ -182,7 +182,7 @@ def test_http_limits_need_an_http_port(port: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later", "unreachable"),
+    ("first_match", "second_match", "unreachable"),
     [
         ("uri: {prefix: /a}", "uri: {prefix: /a/b}", True),
         ("uri: {prefix: /a/b}", "uri: {prefix: /a}", False),
@@ -192,8 +192,10 @@ def test_http_limits_need_an_http_port(port: str, expected: list[str]) -> None:
         ("uri: {prefix: /a}", "uri: {prefix: /a/b}, method: {exact: GET}", True),
     ],
 )
-def test_unreachable_prefix_is_reported(earlier: str, later: str, unreachable: bool) -> None:
-    routes = ", ".join(f"{{match: [{{{match}}}], route: [{{destination: {{host: a}}}}]}}" for match in (earlier, later))
+def test_unreachable_prefix_is_reported(first_match: str, second_match: str, unreachable: bool) -> None:
+    routes = ", ".join(
+        f"{{match: [{{{item}}}], route: [{{destination: {{host: a}}}}]}}" for item in (first_match, second_match)
+    )
     assert codes("VirtualService", f"{{hosts: [a], http: [{routes}]}}") == (
         ["unreachable-match"] if unreachable else []
     )

@@ -126,8 +126,8 @@ def test_rewrite_regex() -> None:
     ("size", "valid"), [(0, False), (1, False), (2, True), (5_000_011, False), (4_999_999, True), (65_536, False)]
 )
 def test_maglev_table_size_is_prime(size: int, valid: bool) -> None:
-    hashing = f"consistentHash: {{useSourceIp: true, maglev: {{tableSize: {size}}}}}"
-    messages = messages_for("DestinationRule", f"{{host: a, trafficPolicy: {{loadBalancer: {{{hashing}}}}}}}")
+    hash_settings = f"consistentHash: {{useSourceIp: true, maglev: {{tableSize: {size}}}}}"
+    messages = messages_for("DestinationRule", f"{{host: a, trafficPolicy: {{loadBalancer: {{{hash_settings}}}}}}}")
     place = "error spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize"
     assert messages == ([] if valid else [f"{place}: {size} is not a prime number below 5000011"])
 

@@ -38,7 +38,7 @@ def ingress(endpoint: str = "", number: int = 9090, more: str = "", protocol: st
 
 
 def inbound(objects: str = "", by: Any = API, **more: Any) -> dict[str, Any]:
-    return {n: c for n, c in clusters(objects, by=by, **more).items() if n.startswith("inbound|")}
+    return {n: c for n, c in clusters(objects, proxy=by, **more).items() if n.startswith("inbound|")}
 
 
 def test_one_cluster_per_workload_port() -> None:
@@ -118,7 +118,7 @@ def test_alt_stat_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "type_", "address", "bound"),
+    ("endpoint", "type_", "address", "has_bind_config"),
     [
         ("", "ORIGINAL_DST", None, True),
         (":19090", "ORIGINAL_DST", None, True),
@@ -127,14 +127,14 @@ def test_alt_stat_names() -> None:
         ("unix:///run/app.sock", "STATIC", {"pipe": {"path": "/run/app.sock"}}, True),
     ],
 )
-def test_default_endpoints(endpoint: str, type_: str, address: Any, bound: bool) -> None:
+def test_default_endpoints(endpoint: str, type_: str, address: Any, has_bind_config: bool) -> None:
     configs = inbound(ingress(endpoint))
     assert list(configs) == ["inbound|9090||"]
     config = configs["inbound|9090||"]
     assert config["type"] == type_
     if address is not None:
         assert config["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"] == address
-    assert ("upstreamBindConfig" in config) is bound
+    assert ("upstreamBindConfig" in config) is has_bind_config
     assert "metadata" not in config  # no service has the port
 
 
@@ -174,9 +174,9 @@ def test_merging_ingress_listeners_with_services() -> None:
 
 
 def test_without_interception_only_ingress_listeners_have_clusters() -> None:
-    by = replace(API, metadata={**API.metadata, "INTERCEPTION_MODE": "NONE"})
-    assert inbound(by=by) == {}
-    assert list(inbound(ingress("127.0.0.1:1"), by=by)) == ["inbound|9090||"]
+    client = replace(API, metadata={**API.metadata, "INTERCEPTION_MODE": "NONE"})
+    assert inbound(by=client) == {}
+    assert list(inbound(ingress("127.0.0.1:1"), by=client)) == ["inbound|9090||"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ ADDRESSES = ", endpoints: [{address: 1.2.3.4}]"
 )
 def test_cluster_types(resolution: str, more: str, type_: str, router_type: str) -> None:
     assert cluster(external(resolution, more), host=EXT)["type"] == type_
-    assert cluster(external(resolution, more), host=EXT, by=ROUTER)["type"] == router_type
+    assert cluster(external(resolution, more), host=EXT, proxy=ROUTER)["type"] == router_type
 
 
 def test_eds_cluster() -> None:
@@ -101,7 +101,7 @@ def test_passthrough_of_dns_service() -> None:
     ],
 )
 def test_dns_lookup_family(ips: tuple[str, ...], environ: dict[str, str], family: str) -> None:
-    config = cluster(external("DNS"), host=EXT, by=replace(CLIENT, ips=ips), environ=environ)
+    config = cluster(external("DNS"), host=EXT, proxy=replace(CLIENT, ips=ips), environ=environ)
     assert config.get("dnsLookupFamily", "AUTO") == family
 
 
@@ -214,7 +214,7 @@ def test_fixed_clusters_of_sidecars() -> None:
     assert "upstreamBindConfig" not in outbound
     assert "filters" not in inbound
     assert "AllowAnyDynamicDNSCluster" not in configs
-    assert "PassthroughCluster" not in clusters(by=ROUTER)
+    assert "PassthroughCluster" not in clusters(proxy=ROUTER)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_fixed_clusters_of_sidecars() -> None:
     [(("10.0.0.1",), ["127.0.0.6"]), (("2001:db8::1",), ["::6"]), (("10.0.0.1", "2001:db8::1"), ["127.0.0.6", "::6"])],
 )
 def test_inbound_passthrough_binds_both_families(ips: tuple[str, ...], addresses: list[str]) -> None:
-    bind = clusters(by=replace(CLIENT, ips=ips))["InboundPassthroughCluster"]["upstreamBindConfig"]
+    bind = clusters(proxy=replace(CLIENT, ips=ips))["InboundPassthroughCluster"]["upstreamBindConfig"]
     assert [
         bind["sourceAddress"]["address"],
         *(a["address"]["address"] for a in bind.get("extraSourceAddresses", ())),
@@ -235,7 +235,7 @@ def test_inbound_passthrough_binds_both_families(ips: tuple[str, ...], addresses
 def test_allow_any_dynamic_dns(tls: str, insecure: bool) -> None:
     mesh = f"outboundTrafficPolicy: {{mode: ALLOW_ANY_DYNAMIC_DNS{', ' + tls if tls else ''}}}"
     client = replace(CLIENT, metadata={**CLIENT.metadata, "DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "localhost:15053"})
-    result = clusters(mesh=mesh, by=client)["AllowAnyDynamicDNSCluster"]
+    result = clusters(mesh=mesh, proxy=client)["AllowAnyDynamicDNSCluster"]
     config = result["clusterType"]["typedConfig"]
     assert config.get("allowInsecureClusterOptions", False) is insecure
     assert config["dnsCacheConfig"]["maxHosts"] == 1024
@@ -256,7 +256,9 @@ spec: {selector: {app: ingress}, servers: [{port: {number: 15443, name: tls, pro
     policy = rule("{tls: {mode: SIMPLE}, connectionPool: {tcp: {maxConnections: 3}}}", "[{name: v1}]")
     inner = "inner.shop.internal"
     resolved = external("DNS", ENDPOINTS, host=inner).replace("MESH_EXTERNAL", "MESH_INTERNAL")
-    configs = clusters(gateway + policy + external("DNS") + resolved.replace("name: entry", "name: inner"), by=ROUTER)
+    configs = clusters(
+        gateway + policy + external("DNS") + resolved.replace("name: entry", "name: inner"), proxy=ROUTER
+    )
     assert "loadAssignment" in configs[f"outbound_.80_._.{inner}"]
     config = configs[f"outbound_.80_._.{HOST}"]
     assert (config["type"], "loadAssignment" in config) == ("EDS", False)
@@ -266,4 +268,4 @@ spec: {selector: {app: ingress}, servers: [{port: {number: 15443, name: tls, pro
     assert config["circuitBreakers"]["thresholds"][0]["maxConnections"] == 3
     assert f"outbound_.80_.v1_.{HOST}" in configs
     assert not [n for n in configs if n.startswith("outbound_.") and EXT in n]
-    assert not [n for n in clusters(by=ROUTER) if n.startswith("outbound_.")]
+    assert not [n for n in clusters(proxy=ROUTER) if n.startswith("outbound_.")]

@@ -81,7 +81,7 @@ class PatchedMesh:
         (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
         source: PatchedGroupKey = group.args[0]
         resources = [
-            resource for at, resource in patched_resources(db, source, group.args[1]).items() if at.key == "80"
+            resource for place, resource in patched_resources(db, source, group.args[1]).items() if place.key == "80"
         ]
         return {key for resource in resources for key in resource.applied}, {
             misfit for resource in resources for misfit in resource.misfits
@@ -172,8 +172,8 @@ def test_edit_rebuilds_only_its_piece() -> None:
     )
     after = mesh.routes()
     assert runs["_patched_piece"] == 1
-    same = [old is new for old, new in zip(before.message_pieces[1:], after.message_pieces[1:], strict=True)]
-    assert sorted(same) == [False, *[True] * (len(same) - 1)]
+    unchanged = [old is new for old, new in zip(before.message_pieces[1:], after.message_pieces[1:], strict=True)]
+    assert sorted(unchanged) == [False, *[True] * (len(unchanged) - 1)]
 
 
 @pytest.mark.parametrize(("name", "remaining"), [("main", []), ("nobody", ["main"])])

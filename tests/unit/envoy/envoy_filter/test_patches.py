@@ -112,7 +112,7 @@ def test_patch_match(more: str, match: str, applies: bool) -> None:
         ((envoy_filter("one", merge("1s"), namespace="b"),), "10s"),
     ],
 )
-def test_the_last_patch_wins(filters: tuple[Plain, ...], timeout: str) -> None:
+def test_last_patch_wins(filters: tuple[Plain, ...], timeout: str) -> None:
     assert FilteredMesh(*filters).timeout() == timeout
     assert FilteredMesh(*reversed(filters)).timeout() == timeout
 
@@ -200,8 +200,8 @@ def test_unpatched_resource_is_shared() -> None:
 
 
 def test_resources_with_equal_patches_are_equal() -> None:
-    everywhere = envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}"), namespace=MESH)
-    mesh = FilteredMesh(everywhere, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
+    mesh_filter = envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}"), namespace=MESH)
+    mesh = FilteredMesh(mesh_filter, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
     assert mesh.resources("a")[CLUSTER][CLUSTER_NAME].encoded == mesh.resources("b")[CLUSTER][CLUSTER_NAME].encoded
 
 

@@ -134,8 +134,8 @@ def test_extension_traffic_match(match: str, inbound: set[int], outbound: set[in
 
 
 def test_catch_all_chains_have_extensions_without_port_match() -> None:
-    some, every = plugin("some", "match: [{ports: [{number: 8080}]}]"), plugin("every")
-    inbound = listeners(WEB_SERVICE, WEB_POD, some, every)["virtualInbound"]
+    port_8080, unrestricted = plugin("some", "match: [{ports: [{number: 8080}]}]"), plugin("every")
+    inbound = listeners(WEB_SERVICE, WEB_POD, port_8080, unrestricted)["virtualInbound"]
     assert {c["name"] for c in chains(inbound) if c["name"].startswith("virtualInbound-catchall")} == {
         "virtualInbound-catchall-http"
     }
@@ -178,7 +178,7 @@ def test_gateway_extensions_match_as_client_by_listener_port() -> None:
         plugin("server", "match: [{mode: SERVER}]", "edge"),
         plugin("tcp", "type: NETWORK", "edge"),
     ]
-    result = listeners(gateway, *objects, by=edge)
+    result = listeners(gateway, *objects, proxy=edge)
     assert [http_extensions(result[f"0.0.0.0_{port}"]) for port in (80, 81)] == [[[]], [["client"]]]
     assert [extension_names(network_filters(c)) for c in chains(result["0.0.0.0_80"])] == [["tcp"]]
 
@@ -195,7 +195,7 @@ def test_wasm_uses_extension_discovery_and_lua_is_inline() -> None:
 @pytest.mark.parametrize(("strategy", "blocked"), [("FAIL_CLOSE", True), ("FAIL_RELOAD", True), ("FAIL_OPEN", False)])
 def test_without_wasm_support_traffic_is_denied_unless_fail_open(strategy: str, blocked: bool) -> None:
     modules = plugin("m", f"failStrategy: {strategy}"), plugin("n", f"type: NETWORK, failStrategy: {strategy}")
-    inbound = listeners(WEB_SERVICE, WEB_POD, *modules, by=STOCK)["virtualInbound"]
+    inbound = listeners(WEB_SERVICE, WEB_POD, *modules, proxy=STOCK)["virtualInbound"]
     assert http_extensions(inbound)[0] == (["m"] if blocked else [])
     assert network_extensions(inbound, 9001) == (["n"] if blocked else [])
     for chain in chains(inbound):

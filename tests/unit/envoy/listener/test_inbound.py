@@ -14,11 +14,11 @@ from testing.mesh.listeners import (
     WEB,
     WEB_POD,
     chains,
+    destinations,
     http,
     http_filters,
     inspectors,
-    last,
-    leads,
+    last_filter,
     listeners,
     network_filters,
     service,
@@ -70,17 +70,17 @@ def test_service_port_chains() -> None:
     assert [network_filters(c) for c in (tls, plain)] == [["istio.metadata_exchange", HCM]] * 2
     assert "transportSocket" in tls
     assert "transportSocket" not in plain
-    routes = last(plain)["routeConfig"]
+    routes = last_filter(plain)["routeConfig"]
     assert routes["name"] == "inbound|8080||"
     assert routes["virtualHosts"][0]["routes"][0]["decorator"] == {"operation": "web.a.svc.cluster.local:80/*"}
-    assert last(plain)["statPrefix"] == "inbound_0.0.0.0_8080;"
+    assert last_filter(plain)["statPrefix"] == "inbound_0.0.0.0_8080;"
 
 
 def test_oldest_service_of_a_port_wins() -> None:
     ports = ("[{name: tcp-a, port: 80, targetPort: 8080}]", "[{name: http, port: 81, targetPort: 8080}]")
-    young, old = (service("web", ports[0], day=2), service("web", ports[1], day=1))
-    young["metadata"]["name"] = "young"
-    port_chains = chains_of_port(listeners(young, old, WEB_POD)["virtualInbound"], 8080)
+    newer, older = (service("web", ports[0], day=2), service("web", ports[1], day=1))
+    newer["metadata"]["name"] = "young"
+    port_chains = chains_of_port(listeners(newer, older, WEB_POD)["virtualInbound"], 8080)
     assert {c["filters"][-1]["name"] for c in port_chains} == {HCM}
 
 
@@ -94,7 +94,11 @@ def test_undeclared_ports_pass_through() -> None:
         "virtualInbound",
         "virtualInbound",
     ]
-    assert set(leads(inbound)) == {"BlackHoleCluster", "routes InboundPassthroughCluster", "InboundPassthroughCluster"}
+    assert set(destinations(inbound)) == {
+        "BlackHoleCluster",
+        "routes InboundPassthroughCluster",
+        "InboundPassthroughCluster",
+    }
     assert chains(inbound)[0]["filterChainMatch"] == {"destinationPort": 15006}
 
 
@@ -138,8 +142,8 @@ def test_port_level_mtls() -> None:
     ]
     assert [c["filterChainMatch"]["transportProtocol"] for c in chains_of_port(inbound, 8080)] == ["raw_buffer"]
     assert [c["name"] for c in chains_of_port(inbound, 9999)] == ["virtualInbound-catchall-http", "virtualInbound"]
-    everything = [c for c in chains(inbound) if "destinationPort" not in c["filterChainMatch"]]
-    assert {c["filterChainMatch"]["transportProtocol"] for c in everything} == {"tls"}
+    catch_all_chains = [c for c in chains(inbound) if "destinationPort" not in c["filterChainMatch"]]
+    assert {c["filterChainMatch"]["transportProtocol"] for c in catch_all_chains} == {"tls"}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +184,9 @@ def test_inspectors_are_disabled_on_ports_without_inspection(
     ],
 )
 def test_interception_modes(mode: str, filters: list[str], transparent: bool | None) -> None:
-    inbound = listeners(WEB_POD, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode))[
-        "virtualInbound"
-    ]
+    inbound = listeners(
+        WEB_POD, proxy=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode)
+    )["virtualInbound"]
     assert inspectors(inbound) == filters
     assert inbound.get("transparent") == transparent
 
@@ -197,10 +201,10 @@ def test_ingress_listeners_replace_services() -> None:
     inbound = listeners(shop, WEB_POD, ingress(listener))["virtualInbound"]
     assert (len(chains_of_port(inbound, 7000)), len(chains_of_port(inbound, 8080))) == (3, 0)
     assert chains_of_port(inbound, 7000)[0]["metadata"]["filterMetadata"]["istio"]["config"].endswith("/sidecar/s")
-    merged = listeners(shop, WEB_POD, ingress(listener), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true")[
-        "virtualInbound"
-    ]
-    assert (len(chains_of_port(merged, 7000)), len(chains_of_port(merged, 8080))) == (3, 2)
+    merged_inbound = listeners(
+        shop, WEB_POD, ingress(listener), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true"
+    )["virtualInbound"]
+    assert (len(chains_of_port(merged_inbound, 7000)), len(chains_of_port(merged_inbound, 8080))) == (3, 2)
 
 
 def test_ingress_listener_without_capture_binds_the_pod_ip() -> None:
@@ -208,7 +212,7 @@ def test_ingress_listener_without_capture_binds_the_pod_ip() -> None:
     result = listeners(WEB_POD, ingress(listener))
     assert not chains_of_port(result["virtualInbound"], 7000)
     assert inspectors(result["10.1.0.1_7000"]) == ["tls_inspector"]
-    assert leads(result["10.1.0.1_7000"]) == ["routes inbound|7000||"] * 2
+    assert destinations(result["10.1.0.1_7000"]) == ["routes inbound|7000||"] * 2
 
 
 def test_ingress_listeners_cannot_use_proxy_ports() -> None:
@@ -262,8 +266,8 @@ def test_interception_mode_none_has_only_ingress_listeners() -> None:
     client = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE="NONE")
     shop = service("web", "[{name: http, port: 80, targetPort: 8080}]")
     sidecar = ingress("{port: {number: 7000, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:7001'}")
-    assert set(listeners(shop, WEB_POD, by=client)) == {"127.0.0.1_80"}
-    assert set(listeners(shop, WEB_POD, sidecar, by=client)) == {"127.0.0.1_80", "10.1.0.1_7000"}
+    assert set(listeners(shop, WEB_POD, proxy=client)) == {"127.0.0.1_80"}
+    assert set(listeners(shop, WEB_POD, sidecar, proxy=client)) == {"127.0.0.1_80", "10.1.0.1_7000"}
 
 
 def test_jwt_filter_follows_metadata_exchange() -> None:
@@ -281,7 +285,7 @@ def test_jwt_filter_follows_metadata_exchange() -> None:
 def test_span_tags_name_the_workload() -> None:
     tags = {
         t["tag"]: t["literal"]["value"]
-        for t in http(listeners(WEB_POD, by=WEB)["virtualInbound"])["tracing"]["customTags"]
+        for t in http(listeners(WEB_POD, proxy=WEB)["virtualInbound"])["tracing"]["customTags"]
         if "literal" in t
     }
     assert tags == {

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pilot.mesh.model.proxy import Proxy
-from testing.mesh.listeners import WEB, WEB_POD, chains, last, listeners, network_filters, service
+from testing.mesh.listeners import WEB, WEB_POD, chains, last_filter, listeners, network_filters, service
 from testing.mesh.objects import make
 from testing.mesh.world import proxy
 
@@ -36,7 +36,7 @@ def gateway(protocol: str) -> tuple[dict[str, object], dict[str, object]]:
 def filter_names(side: str, protocol: str, extensions: frozenset[str] | None) -> list[str]:
     """Return the short names of the network filters of the chain for a protocol."""
     client: Proxy = msgspec.structs.replace(ROUTER if side == "router" else WEB, extensions=extensions)
-    result = listeners(DB, WEB_SERVICE, WEB_POD, *gateway(protocol), by=client, **FILTERS)
+    result = listeners(DB, WEB_SERVICE, WEB_POD, *gateway(protocol), proxy=client, **FILTERS)
     port = PORTS[protocol]
     if side == "inbound":
         candidates = (c for c in chains(result["virtualInbound"]) if c.get("name") == f"0.0.0.0_{port}")
@@ -80,8 +80,8 @@ def test_local_namespace_wins_for_a_host_then_the_oldest(second_namespace: str, 
         gateway("MONGO")[0],
         make("VirtualService", "db", rule),
     )
-    (chain,) = chains(listeners(*objects, by=ROUTER)["0.0.0.0_27017"])
-    assert last(chain)["cluster"] == cluster
+    (chain,) = chains(listeners(*objects, proxy=ROUTER)["0.0.0.0_27017"])
+    assert last_filter(chain)["cluster"] == cluster
 
 
 SOURCE_IP_HASH = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
@@ -128,8 +128,8 @@ def test_subset_policy_decides_the_hash_policy(side: str, subsets: str, destinat
             "a",
         ),
     )
-    listener = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)[
+    listener = listeners(WEB_POD, *objects, proxy=ROUTER if side == "router" else WEB)[
         "0.0.0.0_9000" if side == "router" else "10.9.9.9_9000"
     ]
-    proxies = [last(chain) for chain in chains(listener) if "BlackHole" not in str(last(chain))]
+    proxies = [last_filter(chain) for chain in chains(listener) if "BlackHole" not in str(last_filter(chain))]
     assert [("hashPolicy" in tcp_proxy) for tcp_proxy in proxies] == [hashed]

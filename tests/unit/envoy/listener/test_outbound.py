@@ -12,12 +12,12 @@ from testing.mesh.listeners import (
     WEB,
     chains,
     conditions,
+    destinations,
     entry,
     http,
     http_filters,
     inspectors,
-    last,
-    leads,
+    last_filter,
     listeners,
     network_filters,
     service,
@@ -55,7 +55,7 @@ def test_listeners_by_protocol(port: str, name: str, inspector_names: list[str],
     result = listeners(service("x", f"[{port}]"))
     assert set(result) == {name, "virtualInbound", "virtualOutbound"}
     assert inspectors(result[name]) == inspector_names
-    assert leads(result[name]) == targets
+    assert destinations(result[name]) == targets
     assert result[name]["bindToPort"] is False
 
 
@@ -95,7 +95,7 @@ def test_services_sharing_an_address(first: str, second: str, targets: list[str]
         )
 
     result = listeners(wildcard_entry("x.com", first, 1), wildcard_entry("y.com", second, 2))
-    assert sorted(leads(result["0.0.0.0_90"])) == sorted(targets)
+    assert sorted(destinations(result["0.0.0.0_90"])) == sorted(targets)
 
 
 def test_sni_separates_hosts_without_addresses() -> None:
@@ -119,7 +119,7 @@ def test_cidr_addresses_become_prefix_ranges() -> None:
     spec = "hosts: [x.com], addresses: [10.9.0.0/16, 10.8.0.1/32], resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
     result = listeners(entry(spec))
     assert conditions(result["0.0.0.0_90"])[0] == {"prefixRanges": [{"addressPrefix": "10.9.0.0", "prefixLen": 16}]}
-    assert leads(result["10.8.0.1_90"]) == ["outbound|90||x.com"]
+    assert destinations(result["10.8.0.1_90"]) == ["outbound|90||x.com"]
 
 
 # -- conflicts that Envoy rejects --------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_duplicate_server_name_goes_to_the_first_chain() -> None:
         "10.96.0.1_443"
     ]
     assert [c.get("serverNames") for c in conditions(listener)] == [["q.com", "r.com"], ["s.com"], None]
-    assert leads(listener) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
+    assert destinations(listener) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
 
 
 def test_duplicate_prefix_range_goes_to_the_first_chain() -> None:
@@ -159,9 +159,9 @@ def test_ipv4_wildcard_listener_of_dual_stack_proxy() -> None:
         entry(
             "hosts: [x.com], resolution: NONE, ports: [{number: 90, name: a}, {number: 443, name: tls, protocol: TLS}]"
         ),
-        by=client,
+        proxy=client,
     )
-    assert leads(result["0.0.0.0_90"])[0] == "routes 90"
+    assert destinations(result["0.0.0.0_90"])[0] == "routes 90"
     assert [c.get("serverNames") for c in conditions(result["0.0.0.0_443"])] == [["x.com"], None]
 
 
@@ -182,7 +182,7 @@ def test_equal_ipv6_spellings_share_a_listener() -> None:
     result = listeners(
         first,
         entry(f"hosts: [y.com], addresses: ['2001:DB8::1'], {tcp}", "b", day=2),
-        by=replace(WEB, ips=("fd00::1",)),
+        proxy=replace(WEB, ips=("fd00::1",)),
     )
     assert [name for name in result if name.endswith("_90")] == ["2001:db8:0::1_90"]
 
@@ -200,10 +200,10 @@ def test_additional_address_yields_to_a_primary_address() -> None:
         "Service", "x", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::2'], ports: [{name: tcp, port: 90}]}"
     )
     result = listeners(
-        dual_stack, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), by=client, ISTIO_DUAL_STACK="true"
+        dual_stack, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), proxy=client, ISTIO_DUAL_STACK="true"
     )
     assert "additionalAddresses" not in result["10.96.0.1_90"]
-    assert leads(result["fd00::2_90"]) == [f"outbound|90||{Y}"]
+    assert destinations(result["fd00::2_90"]) == [f"outbound|90||{Y}"]
 
 
 # -- headless services -------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_headless_service_has_a_listener_per_remote_pod() -> None:
     result = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"))
     assert {n for n in result if n.startswith("10.")} == {"10.1.0.2_90", "10.1.0.3_90"}
     assert "0.0.0.0_80" in result
-    assert leads(result["10.1.0.2_90"]) == [f"outbound|90||{X}"]
+    assert destinations(result["10.1.0.2_90"]) == [f"outbound|90||{X}"]
 
 
 def test_explicit_entry_for_the_local_address_has_a_listener() -> None:
@@ -273,7 +273,7 @@ TCP_X, TCP_Y = service("x", "[{name: tcp-a, port: 90}]"), service("y", "[{name: 
     ],
 )
 def test_tcp_rules(rules: str, targets: list[str]) -> None:
-    assert leads(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], {rules}"))["10.96.0.1_90"]) == targets
+    assert destinations(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], {rules}"))["10.96.0.1_90"]) == targets
 
 
 def test_tls_rules() -> None:
@@ -283,7 +283,7 @@ def test_tls_rules() -> None:
     )
     services = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
     listener = listeners(*services, virtual_service(f"hosts: [x, q.com, '*.q.com'], {rules}"))["10.96.0.1_443"]
-    assert leads(listener) == [f"outbound|443||{Y}", f"outbound|443||{X}", PASS]
+    assert destinations(listener) == [f"outbound|443||{Y}", f"outbound|443||{X}", PASS]
     assert conditions(listener)[:2] == [
         {"serverNames": ["q.com"]},
         {"serverNames": ["r.q.com"], "prefixRanges": [{"addressPrefix": "10.2.0.0", "prefixLen": 16}]},
@@ -308,7 +308,7 @@ def test_tls_rules() -> None:
 )
 def test_tcp_traffic_policy(policy: str, field: str, value: Any) -> None:
     rule = make("DestinationRule", "d", f"{{host: x, trafficPolicy: {policy}}}")
-    assert last(chains(listeners(TCP_X, rule)["10.96.0.1_90"])[0])[field] == value
+    assert last_filter(chains(listeners(TCP_X, rule)["10.96.0.1_90"])[0])[field] == value
 
 
 def test_subset_load_balancer_overrides_hash_policy() -> None:
@@ -319,7 +319,7 @@ def test_subset_load_balancer_overrides_hash_policy() -> None:
         f"{{host: x, {hash_policy}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}",
     )
     to_subset = virtual_service("hosts: [x], tcp: [{route: [{destination: {host: x, subset: v1}}]}]")
-    assert "hashPolicy" not in last(chains(listeners(TCP_X, rule, to_subset)["10.96.0.1_90"])[0])
+    assert "hashPolicy" not in last_filter(chains(listeners(TCP_X, rule, to_subset)["10.96.0.1_90"])[0])
 
 
 # -- egress listeners of a Sidecar -------------------------------------------------------------------------------------------
@@ -359,13 +359,13 @@ def test_egress_listeners(egress: str, names: set[str]) -> None:
 def test_port_of_an_egress_listener_excludes_other_services() -> None:
     egress = "[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['b/*']}, {hosts: ['*/*']}]"
     result = listeners(*BOTH, sidecar(f"egress: {egress}"))
-    assert leads(result["0.0.0.0_80"]) == ["routes 80", PASS]
+    assert destinations(result["0.0.0.0_80"]) == ["routes 80", PASS]
     assert "10.96.0.1_90" in result
 
 
 def test_interception_mode_none_binds_localhost() -> None:
     client = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE")
-    result = listeners(*BOTH, by=client)
+    result = listeners(*BOTH, proxy=client)
     assert set(result) == {"127.0.0.1_90", "127.0.0.1_80"}
     assert all(
         listener["maxConnectionsToAcceptPerSocketEvent"] == 1 and "bindToPort" not in listener
@@ -386,12 +386,12 @@ def test_interception_mode_none_binds_localhost() -> None:
 )
 def test_reserved_ports(metadata: dict[str, Any], port: int, listens: bool) -> None:
     client = proxy("sidecar", "web-0", "a", "10.1.0.1", **metadata)
-    assert (f"0.0.0.0_{port}" in listeners(service("x", f"[{{name: http, port: {port}}}]"), by=client)) is listens
+    assert (f"0.0.0.0_{port}" in listeners(service("x", f"[{{name: http, port: {port}}}]"), proxy=client)) is listens
 
 
 def test_unprivileged_pod_has_no_low_ports() -> None:
     client = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE", UNPRIVILEGED_POD="true")
-    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=client)) == {
+    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), proxy=client)) == {
         "127.0.0.1_8080"
     }
 
@@ -415,15 +415,15 @@ def test_unprivileged_pod_has_no_low_ports() -> None:
 )
 def test_outbound_traffic_policy(mesh: str, policy: str, cluster: str) -> None:
     result = listeners(service("x", "[{name: http, port: 80}]"), *([sidecar(policy)] if policy else []), mesh=mesh)
-    assert leads(result["virtualOutbound"]) == ["BlackHoleCluster", cluster]
-    assert leads(result["0.0.0.0_80"]) == ["routes 80", cluster]
+    assert destinations(result["virtualOutbound"]) == ["BlackHoleCluster", cluster]
+    assert destinations(result["0.0.0.0_80"]) == ["routes 80", cluster]
 
 
 def test_allow_any_dynamic_dns() -> None:
     result = listeners(
         service("x", "[{name: http, port: 80}]"), mesh="outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}"
     )
-    assert leads(result["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
+    assert destinations(result["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
     assert http_filters(result["0.0.0.0_80"])[-2:] == [
         "envoy.filters.http.dynamic_forward_proxy",
         "envoy.filters.http.router",
@@ -435,7 +435,8 @@ def test_allow_any_dynamic_dns() -> None:
 
 def test_stock_envoy_gets_only_supported_filters() -> None:
     result = listeners(
-        service("web", "[{name: http, port: 80}]"), by=replace(WEB, extensions=frozenset({"envoy.filters.http.router"}))
+        service("web", "[{name: http, port: 80}]"),
+        proxy=replace(WEB, extensions=frozenset({"envoy.filters.http.router"})),
     )
     assert http_filters(result["0.0.0.0_80"]) == [
         f"envoy.filters.http.{n}" for n in ("grpc_stats", "fault", "cors", "router")
@@ -456,19 +457,21 @@ def test_filters_by_protocol() -> None:
 
 def test_http_proxy_port() -> None:
     listener = listeners(service("x", "[{name: http, port: 80}]"), mesh="proxyHttpPort: 15002")["127.0.0.1_15002"]
-    assert leads(listener) == ["routes http_proxy"]
+    assert destinations(listener) == ["routes http_proxy"]
     assert http(listener)["httpProtocolOptions"] == {"allowAbsoluteUrl": True}
 
 
 def test_http_proxy_filters_follow_the_last_service() -> None:
     egress = sidecar("egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]")
-    wild = entry(
+    wildcard_entry = entry(
         "hosts: ['*.wild.com'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DYNAMIC_DNS", day=2
     )
     resolver = "envoy.filters.http.dynamic_forward_proxy"
     for day, resolves in ((1, True), (3, False)):
-        listener = listeners(service("x", "[{name: http, port: 80}]", day=day), wild, egress)["127.0.0.1_3128"]
-        assert leads(listener) == ["routes 3128"]
+        listener = listeners(service("x", "[{name: http, port: 80}]", day=day), wildcard_entry, egress)[
+            "127.0.0.1_3128"
+        ]
+        assert destinations(listener) == ["routes 3128"]
         assert (resolver in http_filters(listener)) is resolves
 
 
@@ -476,7 +479,7 @@ def test_dual_stack_listeners() -> None:
     client = proxy("sidecar", "web-0", "a", "10.1.0.1")
     result = listeners(
         service("x", "[{name: http, port: 80}]"),
-        by=replace(client, ips=("10.1.0.1", "fd00::1")),
+        proxy=replace(client, ips=("10.1.0.1", "fd00::1")),
         ISTIO_DUAL_STACK="true",
     )
     for name in ("0.0.0.0_80", "virtualOutbound", "virtualInbound"):
@@ -486,7 +489,7 @@ def test_dual_stack_listeners() -> None:
 def test_ipv6_only_proxy() -> None:
     client = proxy("sidecar", "web-0", "a", "fd00::1")
     result = listeners(
-        entry("hosts: [x.com], resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"), by=client
+        entry("hosts: [x.com], resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"), proxy=client
     )
     assert "::_90" in result
     assert result["virtualOutbound"]["address"]["socketAddress"]["address"] == "::"
@@ -494,7 +497,7 @@ def test_ipv6_only_proxy() -> None:
 
 def test_stat_prefix_pattern() -> None:
     listener = listeners(TCP_X, mesh="outboundClusterStatName: '%SERVICE%_%SERVICE_PORT%'")["10.96.0.1_90"]
-    assert last(chains(listener)[0])["statPrefix"] == "x.a_90"
+    assert last_filter(chains(listener)[0])["statPrefix"] == "x.a_90"
 
 
 def test_route_without_port_uses_the_only_service_port() -> None:
@@ -502,4 +505,4 @@ def test_route_without_port_uses_the_only_service_port() -> None:
         service("y", "[{name: tcp, port: 7000}]", "10.96.0.2"),
         virtual_service("hosts: [x], tcp: [{route: [{destination: {host: y}}]}]"),
     )
-    assert leads(listeners(TCP_X, *objects)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"
+    assert destinations(listeners(TCP_X, *objects)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"

@@ -14,7 +14,7 @@ from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.telemetry_features import TELEMETRY_REQUIREMENTS, unsupported_telemetry
-from testing.mesh.listeners import WEB, WEB_POD, chains, http, http_filters, last, listeners, service
+from testing.mesh.listeners import WEB, WEB_POD, chains, http, http_filters, last_filter, listeners, service
 from testing.mesh.objects import Plain, make
 from testing.mesh.world import World, proxy
 
@@ -35,7 +35,7 @@ def tracing(provider: str, fields: str = "", by: Proxy = WEB, side: str = "0.0.0
     """Return the tracing settings of a listener with that provider, or {} if there are none."""
     mesh = f"extensionProviders: [{{name: p, {provider}}}]"
     spec = telemetry(f"tracing: [{{providers: [{{name: p}}]{', ' + fields if fields else ''}}}]")
-    config: dict[str, Any] = http(listeners(SHOP, COLLECTOR, WEB_POD, spec, *more, by=by, mesh=mesh)[side]).get(
+    config: dict[str, Any] = http(listeners(SHOP, COLLECTOR, WEB_POD, spec, *more, proxy=by, mesh=mesh)[side]).get(
         "tracing", {}
     )
     return config
@@ -51,15 +51,18 @@ def tracer(provider: str, **more: Any) -> dict[str, Any]:
 
 def test_zipkin_collector_service_and_cluster_for_old_proxies() -> None:
     provider = f"zipkin: {{{HTTP_COLLECTOR}, path: /x, timeout: 2s, traceContextOption: USE_B3_WITH_W3C_PROPAGATION, enable64bitTraceId: true}}"
-    new = tracer(provider)
-    assert new["collectorService"]["httpUri"] == {
+    service_tracer = tracer(provider)
+    assert service_tracer["collectorService"]["httpUri"] == {
         **HTTP_URI,
         "uri": "http://obs.obs.svc.cluster.local/x",
         "timeout": "2s",
     }
-    assert (new["traceContextOption"], new.get("traceId128bit", False)) == ("USE_B3_WITH_W3C_PROPAGATION", False)
-    for old in (replace(WEB, version="1.27.3"), replace(WEB, version="", envoy=(1, 34))):
-        config = tracer(provider, by=old)
+    assert (service_tracer["traceContextOption"], service_tracer.get("traceId128bit", False)) == (
+        "USE_B3_WITH_W3C_PROPAGATION",
+        False,
+    )
+    for client in (replace(WEB, version="1.27.3"), replace(WEB, version="", envoy=(1, 34))):
+        config = tracer(provider, by=client)
         assert (config["collectorCluster"], config["collectorEndpoint"]) == (HTTP_URI["cluster"], "/x")
         assert "collectorService" not in config
         assert "traceContextOption" not in config
@@ -82,7 +85,7 @@ def test_otel_semantic_conventions_add_the_environment_detector() -> None:
     config = tracer(provider, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, WORKLOAD_NAME="web-v1"))
     assert config["serviceName"] == "web-v1"
     assert [d["name"].rpartition(".")[2] for d in config["resourceDetectors"]] == ["environment"]
-    annotated = proxy(
+    client = proxy(
         "sidecar",
         "web-0",
         "a",
@@ -90,7 +93,7 @@ def test_otel_semantic_conventions_add_the_environment_detector() -> None:
         {"app": "web"},
         ANNOTATIONS={"resource.opentelemetry.io/service.name": "shop"},
     )
-    assert tracer(provider, by=annotated)["serviceName"] == "shop"
+    assert tracer(provider, by=client)["serviceName"] == "shop"
 
 
 def test_node_cluster_is_the_service_name() -> None:
@@ -114,11 +117,11 @@ def test_initial_metadata_from_the_control_plane_environment() -> None:
 
 @pytest.mark.parametrize("provider", [f"zipkin: {{{HTTP_COLLECTOR}}}", f"datadog: {{{HTTP_COLLECTOR}}}"])
 def test_hidden_collector_disables_tracing(provider: str) -> None:
-    hidden = make("Sidecar", "s", "{egress: [{hosts: ['./*']}]}")
-    assert tracing(provider, "", WEB, "0.0.0.0_80", hidden) == {}
-    assert tracing(provider, "", WEB, "virtualInbound", hidden) == {}
-    visible = make("Sidecar", "s", "{egress: [{hosts: ['./*', 'obs/*']}]}")
-    assert "provider" in tracing(provider, "", WEB, "virtualInbound", visible)
+    hiding_sidecar = make("Sidecar", "s", "{egress: [{hosts: ['./*']}]}")
+    assert tracing(provider, "", WEB, "0.0.0.0_80", hiding_sidecar) == {}
+    assert tracing(provider, "", WEB, "virtualInbound", hiding_sidecar) == {}
+    importing_sidecar = make("Sidecar", "s", "{egress: [{hosts: ['./*', 'obs/*']}]}")
+    assert "provider" in tracing(provider, "", WEB, "virtualInbound", importing_sidecar)
 
 
 def test_build_without_tracer_has_no_tracing() -> None:
@@ -152,7 +155,7 @@ def test_collector_urls(path: str, url: str) -> None:
 
 
 def stats(by: Proxy = WEB) -> dict[str, list[str]]:
-    result = listeners(SHOP, WEB_POD, telemetry("metrics: [{providers: [{name: prometheus}]}]"), by=by)
+    result = listeners(SHOP, WEB_POD, telemetry("metrics: [{providers: [{name: prometheus}]}]"), proxy=by)
     return {
         "http": http_filters(result["0.0.0.0_80"]),
         "tcp": [f["name"] for f in chains(result["10.96.0.1_81"])[0]["filters"]],
@@ -176,18 +179,18 @@ def test_stock_envoy_has_no_stats_filter() -> None:
 
 def test_access_log_with_unsupported_filter_is_omitted() -> None:
     spec = telemetry("accessLogging: [{providers: [{name: envoy}], filter: {expression: 'response.code > 400'}}]")
-    (log,) = last(chains(listeners(SHOP, WEB_POD, spec)["10.96.0.1_81"])[0])["accessLog"]
+    (log,) = last_filter(chains(listeners(SHOP, WEB_POD, spec)["10.96.0.1_81"])[0])["accessLog"]
     assert log["filter"]["extensionFilter"]["typedConfig"]["expression"] == "response.code > 400"
-    without = replace(WEB, extensions=frozenset(("envoy.access_loggers.file",)))
-    assert "accessLog" not in last(chains(listeners(SHOP, WEB_POD, spec, by=without)["10.96.0.1_81"])[0])
+    client = replace(WEB, extensions=frozenset(("envoy.access_loggers.file",)))
+    assert "accessLog" not in last_filter(chains(listeners(SHOP, WEB_POD, spec, proxy=client)["10.96.0.1_81"])[0])
 
 
 def test_mesh_access_log_applies_if_no_provider_is_reachable() -> None:
     mesh = f"{{accessLogFile: /mesh, extensionProviders: [{{name: als, envoyTcpAls: {{{GRPC_COLLECTOR}}}}}]}}"
     spec = telemetry("accessLogging: [{providers: [{name: als}]}]")
-    (log,) = last(chains(listeners(SHOP, WEB_POD, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
+    (log,) = last_filter(chains(listeners(SHOP, WEB_POD, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
     assert log["typedConfig"]["path"] == "/mesh"
-    (log,) = last(chains(listeners(SHOP, WEB_POD, COLLECTOR, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
+    (log,) = last_filter(chains(listeners(SHOP, WEB_POD, COLLECTOR, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
     assert (
         log["typedConfig"]["commonConfig"]["grpcService"]["envoyGrpc"]["clusterName"]
         == "outbound|4317||obs.obs.svc.cluster.local"

@@ -16,7 +16,7 @@ from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tr
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
-from testing.mesh.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
+from testing.mesh.listeners import WEB_POD, chains, http, http_filters, last_filter, listeners, service
 from testing.mesh.second_decoder import check_same_content
 from testing.mesh.world import proxy
 
@@ -28,7 +28,7 @@ def manager(side: str, mesh: str = "", config: Any = None, **environ: str) -> di
     metadata = {"PROXY_CONFIG": config} if config is not None else {}
     client = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, **metadata)
     return http(
-        listeners(SHOP, WEB_POD, by=client, mesh=mesh, **environ)[
+        listeners(SHOP, WEB_POD, proxy=client, mesh=mesh, **environ)[
             "virtualInbound" if side == "inbound" else "0.0.0.0_80"
         ]
     )
@@ -190,10 +190,10 @@ def test_access_log_placement() -> None:
     assert file["filter"] == als["filter"] == {"responseFlagFilter": {"flags": ["NR"]}}
     assert "accessLog" not in result["0.0.0.0_80"]
     black_hole, passthrough = chains(result["virtualOutbound"])
-    assert "accessLog" not in last(black_hole)
-    assert len(last(passthrough)["accessLog"]) == 2
-    quiet = listeners(SHOP, mesh="accessLogFile: /dev/stdout\ndisableEnvoyListenerLog: true")
-    assert "accessLog" not in quiet["virtualOutbound"]
+    assert "accessLog" not in last_filter(black_hole)
+    assert len(last_filter(passthrough)["accessLog"]) == 2
+    without_listener_log = listeners(SHOP, mesh="accessLogFile: /dev/stdout\ndisableEnvoyListenerLog: true")
+    assert "accessLog" not in without_listener_log["virtualOutbound"]
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------------

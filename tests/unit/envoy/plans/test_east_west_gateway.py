@@ -28,7 +28,7 @@ CART, WAYPOINT = "inbound-vip|80|tcp|cart.a.svc.cluster.local", "inbound-vip|150
 
 def cart(labels: str = GLOBAL) -> tuple[Plain, ...]:
     annotations = {"ambient.istio.io/redirection": "enabled"}
-    far = "{app: cart, topology.istio.io/network: there}"
+    remote_labels = "{app: cart, topology.istio.io/network: there}"
     spec = "{clusterIP: 10.96.0.1, selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 8080}]}"
     return (
         make("Service", "cart", spec, "a", labels=f"{{{labels}}}"),
@@ -40,7 +40,7 @@ def cart(labels: str = GLOBAL) -> tuple[Plain, ...]:
             ports="[{name: http, port: 8080}]",
         ),
         pod("cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart}", annotations=annotations),
-        pod("cart-1", "10.2.0.1", "a", "{serviceAccountName: cart}", far, annotations=annotations),
+        pod("cart-1", "10.2.0.1", "a", "{serviceAccountName: cart}", remote_labels, annotations=annotations),
     )
 
 

@@ -126,21 +126,23 @@ def test_headless_services_use_eds(host: str) -> None:
 
 
 def test_subset_policy_and_endpoints() -> None:
-    hashing = "{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: user, minimumRingSize: 64}}}}"
+    ring_hash_subset = "{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: user, minimumRingSize: 64}}}}"
     limits = "{connectionPool: {http: {http2MaxRequests: 7}}, loadBalancer: {simple: LEAST_REQUEST}}"
     world = echo_world(
-        rule(f"{{host: echo, trafficPolicy: {limits}, subsets: [{hashing}, {{name: v2, labels: {{version: v2}}}}]}}")
+        rule(
+            f"{{host: echo, trafficPolicy: {limits}, subsets: [{ring_hash_subset}, {{name: v2, labels: {{version: v2}}}}]}}"
+        )
     )
-    one, two = f"outbound|70|v1|{HOST}", f"outbound|70|v2|{HOST}"
-    clusters = grpc_resources(world, CLUSTER, NAME, one, two)
-    assert (clusters[one].lb_policy, clusters[one].ring_hash_lb_config.minimum_ring_size.value) == (
+    v1, v2 = f"outbound|70|v1|{HOST}", f"outbound|70|v2|{HOST}"
+    clusters = grpc_resources(world, CLUSTER, NAME, v1, v2)
+    assert (clusters[v1].lb_policy, clusters[v1].ring_hash_lb_config.minimum_ring_size.value) == (
         cluster_pb2.Cluster.RING_HASH,
         64,
     )
-    assert clusters[NAME].lb_policy == clusters[two].lb_policy == cluster_pb2.Cluster.LEAST_REQUEST
+    assert clusters[NAME].lb_policy == clusters[v2].lb_policy == cluster_pb2.Cluster.LEAST_REQUEST
     assert [c.circuit_breakers.thresholds[0].max_requests.value for c in clusters.values()] == [7, 7, 7]
-    endpoints = grpc_resources(world, ENDPOINT, one, two)
-    assert (len(endpoints[one].endpoints), len(endpoints[two].endpoints)) == (1, 0)
+    endpoints = grpc_resources(world, ENDPOINT, v1, v2)
+    assert (len(endpoints[v1].endpoints), len(endpoints[v2].endpoints)) == (1, 0)
 
 
 def test_mutual_tls_uses_certificate_provider_instances() -> None:

@@ -166,7 +166,7 @@ def test_waypoint_traffic_types(traffic: str, service: int, direct: int) -> None
 
 
 @pytest.mark.parametrize(
-    "declared",
+    "workload",
     [
         make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {istio.io/use-waypoint: w}}", "a"),
         make("WorkloadEntry", "vm", "{address: 10.9.0.1}", "a", labels="{istio.io/use-waypoint: w}"),
@@ -179,9 +179,9 @@ def test_waypoint_traffic_types(traffic: str, service: int, direct: int) -> None
         ),
     ],
 )
-def test_declared_workloads_can_use_a_waypoint(declared: Plain) -> None:
-    assert "10.9.0.1" in str(main_listener(proxy_resources(*waypoint("workload"), declared))["filterChainMatcher"])
-    assert "10.9.0.1" not in str(main_listener(proxy_resources(*waypoint("service"), declared))["filterChainMatcher"])
+def test_declared_workloads_can_use_a_waypoint(workload: Plain) -> None:
+    assert "10.9.0.1" in str(main_listener(proxy_resources(*waypoint("workload"), workload))["filterChainMatcher"])
+    assert "10.9.0.1" not in str(main_listener(proxy_resources(*waypoint("service"), workload))["filterChainMatcher"])
 
 
 def test_waypoint_without_services_forwards_nothing() -> None:
@@ -321,11 +321,11 @@ def test_telemetry_of_a_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "name"),
+    ("client", "name"),
     [(WAYPOINT, VIP_HTTP), (SIDECAR, f"outbound|80||{CART}"), (ROUTER, f"outbound|80||{CART}")],
 )
-def test_hbone_workloads_are_reached_through_tunnels(by: Proxy, name: str) -> None:
-    hbone, plain = (proxy_resources(*waypoint(), *cart(captured=captured), by=by) for captured in (True, False))
+def test_hbone_workloads_are_reached_through_tunnels(client: Proxy, name: str) -> None:
+    hbone, plain = (proxy_resources(*waypoint(), *cart(captured=captured), by=client) for captured in (True, False))
     assert tunnel_metadata(hbone[ENDPOINT][name]) == [{"local": "10.1.0.1:8080"}]
     (member,) = members(hbone[ENDPOINT][name])
     assert member.endpoint.address.envoy_internal_address.server_listener_name == "connect_originate"
@@ -333,14 +333,14 @@ def test_hbone_workloads_are_reached_through_tunnels(by: Proxy, name: str) -> No
     assert tunnel_metadata(plain[ENDPOINT][name]) == [{}]
 
 
-@pytest.mark.parametrize("by", [SIDECAR, ROUTER])
+@pytest.mark.parametrize("base", [SIDECAR, ROUTER])
 @pytest.mark.parametrize("disabled_by", ["metadata", "setting", "build"])
-def test_clients_without_hbone_send_plaintext(by: Proxy, disabled_by: str) -> None:
+def test_clients_without_hbone_send_plaintext(base: Proxy, disabled_by: str) -> None:
     more = {"DISABLE_HBONE_SEND": "true"} if disabled_by == "metadata" else {}
-    extensions = frozenset({"envoy.filters.network.tcp_proxy"}) if disabled_by == "build" else by.extensions
-    client = by.__class__(
-        **{f: getattr(by, f) for f in by.__struct_fields__}
-        | {"metadata": {**by.metadata, **more}, "extensions": extensions}
+    extensions = frozenset({"envoy.filters.network.tcp_proxy"}) if disabled_by == "build" else base.extensions
+    client = base.__class__(
+        **{f: getattr(base, f) for f in base.__struct_fields__}
+        | {"metadata": {**base.metadata, **more}, "extensions": extensions}
     )
     result = proxy_resources(
         *waypoint(), *cart(), by=client, PILOT_ENABLE_SENDING_HBONE=str(disabled_by != "setting").lower()

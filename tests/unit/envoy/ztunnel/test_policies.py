@@ -212,10 +212,10 @@ def test_custom_policy_denies() -> None:
 
 
 def test_dry_run_targeted_and_audit_policies_are_not_sent() -> None:
-    dry_run = policy("{action: DENY, rules: [{}]}", "counted", annotations="{istio.io/dry-run: 'true'}")
-    targeted = policy("{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: x}]}", "targeted")
-    audited = policy("{action: AUDIT, rules: [{}]}", "audited")
-    objects = captured_pod(), dry_run, targeted, audited
+    dry_run_policy = policy("{action: DENY, rules: [{}]}", "counted", annotations="{istio.io/dry-run: 'true'}")
+    targeted_policy = policy("{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: x}]}", "targeted")
+    audit_policy = policy("{action: AUDIT, rules: [{}]}", "audited")
+    objects = captured_pod(), dry_run_policy, targeted_policy, audit_policy
     assert messages(ambient(*objects), AUTHORIZATION) == {}
     policies = messages(ambient(*objects, AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY="true"), AUTHORIZATION)
     assert {name: message.dry_run for name, message in policies.items()} == {"a/counted": True}

@@ -207,7 +207,9 @@ def test_pod_in_two_slices_appears_once() -> None:
     service = make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80, targetPort: 8080}]}")
     other = make("Service", "other", "{clusterIP: 10.96.0.2, ports: [{name: http, port: 81, targetPort: 8081}]}")
     slices = [
-        endpoint_slice(of, at("10.1.0.1", "p"), name=f"{of}-{number}") for of in ("web", "other") for number in range(2)
+        endpoint_slice(service_name, at("10.1.0.1", "p"), name=f"{service_name}-{number}")
+        for service_name in ("web", "other")
+        for number in range(2)
     ]
     world = ambient(service, other, pod("p", "10.1.0.1"), *slices)
     key = RegistryKey("Kubernetes", "a", "p")
@@ -340,8 +342,8 @@ def test_load_balancing_of_services() -> None:
         ["NETWORK", "REGION", "ZONE", "SUBZONE", "NODE"],
         False,
     )
-    annotated = "{networking.istio.io/traffic-distribution: PreferClose}"
-    assert summary(load_balancing("type: ClusterIP", annotations=annotated)) == (
+    annotations = "{networking.istio.io/traffic-distribution: PreferClose}"
+    assert summary(load_balancing("type: ClusterIP", annotations=annotations)) == (
         "FAILOVER",
         ["NETWORK", "REGION", "ZONE"],
         False,

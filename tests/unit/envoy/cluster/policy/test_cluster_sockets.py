@@ -76,7 +76,7 @@ def test_auto_mtls_is_selected_per_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "mesh", "secured"),
+    ("objects", "mesh", "expected"),
     [
         ("", "enableAutoMtls: false", False),
         (peer_authentication("DISABLE"), "", False),
@@ -86,9 +86,9 @@ def test_auto_mtls_is_selected_per_endpoint() -> None:
         (rule("{tls: {mode: DISABLE}}"), "", False),
     ],
 )
-def test_auto_mtls_conditions(objects: str, mesh: str, secured: bool) -> None:
+def test_auto_mtls_conditions(objects: str, mesh: str, expected: bool) -> None:
     config = cluster(objects, mesh=mesh)
-    assert ("transportSocketMatches" in config) is secured
+    assert ("transportSocketMatches" in config) is expected
     assert "transportSocket" not in config
 
 
@@ -109,7 +109,7 @@ def test_headless_services_use_one_transport_socket() -> None:
     assert config["transportSocket"]["name"] == "envoy.transport_sockets.tls"
     assert "transportSocketMatches" not in config
     assert "transportSocket" not in cluster(headless.replace(", security.istio.io/tlsMode: istio", ""))
-    assert "transportSocketMatches" in cluster(headless, by=ROUTER)
+    assert "transportSocketMatches" in cluster(headless, proxy=ROUTER)
 
 
 # -- TLS settings of rules -------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ SELECTOR = "workloadSelector: {matchLabels: {app: web}}"
     ],
 )
 def test_credential_name(mode: str, client: Any, more: str, certificate: list[str], roots: str) -> None:
-    result = cluster(rule(f"{{tls: {{mode: {mode}, credentialName: web}}}}", more=more), by=client)
+    result = cluster(rule(f"{{tls: {{mode: {mode}, credentialName: web}}}}", more=more), proxy=client)
     assert certificate_names(result) == certificate
     assert validation(result) == (roots, [])
     assert bool(tls_context(result)) is bool(roots)
@@ -238,17 +238,17 @@ def test_credential_name(mode: str, client: Any, more: str, certificate: list[st
 
 def test_credentials_from_external_sds() -> None:
     client = replace(ROUTER, metadata={**ROUTER.metadata, "credential": "true"})
-    configs = clusters(rule("{tls: {mode: MUTUAL, credentialName: 'sds://web'}}"), by=client)
+    configs = clusters(rule("{tls: {mode: MUTUAL, credentialName: 'sds://web'}}"), proxy=client)
     assert certificate_names(configs[f"outbound|80||{HOST}"]) == ["sds://web"]
     assert configs["sds-external"]["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"]["pipe"][
         "path"
     ].endswith("/socket")
-    assert "sds-external" not in clusters(by=ROUTER)
+    assert "sds-external" not in clusters(proxy=ROUTER)
 
 
 def test_files_from_external_sds() -> None:
     config = cluster(
-        rule("{tls: {mode: SIMPLE, caCertificates: /ca}}"), by=with_metadata(**{"file-credential": "true"})
+        rule("{tls: {mode: SIMPLE, caCertificates: /ca}}"), proxy=with_metadata(**{"file-credential": "true"})
     )
     secret = tls_context(config)["commonTlsContext"]["combinedValidationContext"]["validationContextSdsSecretConfig"]
     assert secret["sdsConfig"]["apiConfigSource"]["grpcServices"][0]["envoyGrpc"]["clusterName"] == "sds-files-grpc"
@@ -284,7 +284,7 @@ def test_files_from_external_sds() -> None:
 def test_client_certificate_files(
     objects: str, host: str, certificate: str, roots: str, alt_names: list[str], sni: str | None
 ) -> None:
-    config = cluster(objects, host=host, by=with_metadata(**FILES))
+    config = cluster(objects, host=host, proxy=with_metadata(**FILES))
     assert "transportSocketMatches" not in config
     assert certificate_names(config) == [certificate]
     assert validation(config) == (roots, alt_names)
@@ -295,7 +295,7 @@ def test_rule_overrides_certificate_files_for_external_services() -> None:
     objects = entry(EXTERNAL + ", subjectAltNames: [peer]") + rule(
         "{tls: {mode: ISTIO_MUTUAL}}", host="ext.example.com"
     )
-    config = cluster(objects, host="ext.example.com", by=with_metadata(**FILES))
+    config = cluster(objects, host="ext.example.com", proxy=with_metadata(**FILES))
     assert certificate_names(config) == ["default"]
     assert validation(config) == ("ROOTCA", [])
     assert tls_context(config)["sni"] == "outbound|80||ext.example.com"
@@ -307,7 +307,7 @@ def test_certificate_files_override_rule_when_configured() -> None:
         "{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y}}", host="ext.example.com"
     )
     environ = {"PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES": "false"}
-    config = cluster(objects, host="ext.example.com", by=with_metadata(**FILES), environ=environ)
+    config = cluster(objects, host="ext.example.com", proxy=with_metadata(**FILES), environ=environ)
     assert certificate_names(config) == ["file-cert:/c.pem~/k.pem"]
 
 
@@ -361,17 +361,17 @@ def test_proxy_protocol_wraps_every_transport_socket() -> None:
         ("upstream_proxy_protocol", "V2", "tls"),
         ("upstream_proxy_protocol", "V2", "raw_buffer"),
     ]
-    secured = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: SIMPLE}}"))
-    assert proxy_protocol(secured["transportSocket"]) == ("upstream_proxy_protocol", "V1", "tls")
-    plain = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: DISABLE}}"))
-    assert proxy_protocol(plain["transportSocket"]) == ("upstream_proxy_protocol", "V1", "raw_buffer")
+    tls_config = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: SIMPLE}}"))
+    assert proxy_protocol(tls_config["transportSocket"]) == ("upstream_proxy_protocol", "V1", "tls")
+    plaintext_config = cluster(rule("{proxyProtocol: {version: V1}, tls: {mode: DISABLE}}"))
+    assert proxy_protocol(plaintext_config["transportSocket"]) == ("upstream_proxy_protocol", "V1", "raw_buffer")
 
 
 def test_rule_with_workload_selector() -> None:
     other = proxy("sidecar", "db-0", "shop", "10.0.0.3", {"app": "db"})
     objects = rule("{tls: {mode: SIMPLE}}", more=SELECTOR)
     assert "transportSocket" in cluster(objects)
-    assert "transportSocket" not in cluster(objects, by=other)
+    assert "transportSocket" not in cluster(objects, proxy=other)
 
 
 @pytest.mark.parametrize(

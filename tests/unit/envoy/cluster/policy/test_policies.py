@@ -128,10 +128,10 @@ def test_zone_awareness_can_be_disabled() -> None:
 
 def test_traffic_distribution_enables_locality_weights() -> None:
     annotation = "annotations: {networking.istio.io/traffic-distribution: PreferClose}"
-    near = SERVICE.replace(
+    service = SERVICE.replace(
         "{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {annotation}, creation"
     )
-    config = cluster("---" + near + rule("{outlierDetection: {minHealthPercent: 50}}"))
+    config = cluster("---" + service + rule("{outlierDetection: {minHealthPercent: 50}}"))
     assert config["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
 
 
@@ -265,7 +265,7 @@ def test_http_protocols(port: int, settings: str, mesh: str, expected: dict[str,
 
 
 def test_router_does_not_use_the_downstream_protocol() -> None:
-    assert http_options(cluster(port=70, by=ROUTER)) == {}
+    assert http_options(cluster(port=70, proxy=ROUTER)) == {}
 
 
 def test_header_case_is_preserved() -> None:
@@ -344,20 +344,20 @@ def test_panic_thresholds() -> None:
         "healthyPanicThreshold": {"value": 1.0}
     }
     assert cluster(environ={"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"})["commonLbConfig"] == {}
-    always = cluster(
+    unhealthy_allowed = cluster(
         rule("{outlierDetection: {minHealthPercent: 40}}"), environ={"PILOT_SEND_UNHEALTHY_ENDPOINTS": "true"}
     )
-    assert always["commonLbConfig"] == {"healthyPanicThreshold": {}}
+    assert unhealthy_allowed["commonLbConfig"] == {"healthyPanicThreshold": {}}
 
 
 def test_outlier_detection_error_codes() -> None:
     def status(code: str) -> dict[str, Any]:
         return {"httpResponseHeadersMatch": {"headers": [{"name": ":status", "stringMatch": {"exact": code}}]}}
 
-    one = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503]}}")))
-    assert one["outlierDetection"] == {"errorMatcher": status("503")}
-    two = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503, 429]}}")))
-    assert two["outlierDetection"] == {"errorMatcher": {"orMatch": {"rules": [status("503"), status("429")]}}}
+    single_code = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503]}}")))
+    assert single_code["outlierDetection"] == {"errorMatcher": status("503")}
+    several_codes = http_options(cluster(rule("{outlierDetection: {outlierDetectionHttpErrorCodes: [503, 429]}}")))
+    assert several_codes["outlierDetection"] == {"errorMatcher": {"orMatch": {"rules": [status("503"), status("429")]}}}
 
 
 # -- precedence ------------------------------------------------------------------------------------------------------------
@@ -430,11 +430,13 @@ def test_metadata() -> None:
     config = "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/the-rule"
     assert cluster()["metadata"]["filterMetadata"] == {"istio": {"services": services}}
     configs = clusters(rule("{tls: {mode: SIMPLE}}", "[{name: v1, trafficPolicy: {tls: {mode: DISABLE}}}]"))
-    whole, subset = configs[f"outbound|80||{HOST}"], configs[f"outbound|80|v1|{HOST}"]
-    assert whole["metadata"]["filterMetadata"] == {
+    rule_config, subset_config = configs[f"outbound|80||{HOST}"], configs[f"outbound|80|v1|{HOST}"]
+    assert rule_config["metadata"]["filterMetadata"] == {
         "istio": {"services": services, "config": config, "alpn_override": "false"}
     }
-    assert subset["metadata"]["filterMetadata"] == {"istio": {"services": services, "config": config, "subset": "v1"}}
+    assert subset_config["metadata"]["filterMetadata"] == {
+        "istio": {"services": services, "config": config, "subset": "v1"}
+    }
     external = entry(
         "hosts: [ext.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{name: http, number: 80, protocol: HTTP}]"
     )
@@ -460,7 +462,7 @@ def test_upstream_filters_need_proxy_support() -> None:
     assert "filters" not in cluster(environ={"PILOT_ENABLE_METADATA_EXCHANGE": "false"})
     labelled = cluster(environ={"PILOT_MX_ADDITIONAL_LABELS": "tier, team"})
     assert labelled["filters"][0]["typedConfig"]["value"]["additional_labels"] == ["team", "tier"]
-    config = cluster(by=replace(CLIENT, extensions=frozenset()))
+    config = cluster(proxy=replace(CLIENT, extensions=frozenset()))
     assert "filters" not in config
     assert "istio-peer-exchange" not in str(config)
 

@@ -18,7 +18,7 @@ def test_quic_chains_have_no_network_extensions() -> None:
         endpoint_slice("edge", at("10.1.0.9"), namespace="edge", ports=PORTS),
         make("Gateway", "gw", f"{{selector: {{app: edge}}, servers: {servers}}}", "edge"),
         make("WasmPlugin", "w", "{selector: {matchLabels: {app: edge}}, type: NETWORK, url: 'oci://x/y:v1'}", "edge"),
-        by=EDGE,
+        proxy=EDGE,
         PILOT_ENABLE_QUIC_LISTENERS="true",
     )
     filter_counts = {

@@ -129,7 +129,7 @@ class Simulation:
 @pytest.mark.parametrize(
     "more",
     [{}, MULTI_NETWORK, {"PILOT_AUTO_ALLOW_WAYPOINT_POLICY": "true"}],
-    ids=["one network", "networks", "waypoints let in"],
+    ids=["single-network", "multi-network", "auto-allow-waypoint"],
 )
 def test_long_lived_ztunnel_equals_a_new_one(more: dict[str, str], seed: int) -> None:
     simulation = Simulation(random.Random(seed), {**AMBIENT, **more})

@@ -94,7 +94,7 @@ def test_human_size(size: int, expected: str) -> None:
         ("a" * 1025, "must be at most 1024 characters"),
         ("\ud800", "it contains characters that UTF-8 cannot encode"),
     ],
-    ids=["right", "open", "long", "too-long", "surrogate"],
+    ids=["valid", "unclosed", "long", "too-long", "surrogate"],
 )
 def test_regex_faults(pattern: str, fault: str) -> None:
     assert find_fault(pattern) == fault

@@ -162,7 +162,7 @@ def test_dynamic_dns_with_tls(tls: str, options: Any, insecure: bool) -> None:
     assert config["clusterType"]["typedConfig"].get("allowInsecureClusterOptions", False) is insecure
 
 
-# -- others ----------------------------------------------------------------------------------------------------------------
+# -- other clusters --------------------------------------------------------------------------------------------------------
 
 
 def test_external_name_services_have_no_cluster() -> None:

@@ -359,7 +359,7 @@ def test_selector_without_workloads_is_reported() -> None:
     assert mesh.problems("one") == [("selector-without-workloads", "spec.workloadSelector")]
 
 
-# -- explanation and metrics------------------------------------------------------------------------------------------------
+# -- explanation and metrics -----------------------------------------------------------------------------------------------
 
 
 def test_patches_of_a_resource() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import pathlib
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -21,7 +20,6 @@ import pytest
 from pilot import bootstrap as app
 from pilot.bootstrap import ControlPlane
 from pilot.cli.pilot_discovery import main
-from pilot.cli.resources import claim_resources
 from pilot.ingest.file_source import FileSource
 from pilot.lib.build_info import build_info
 from pilot.settings import Settings
@@ -226,16 +224,6 @@ def test_low_resource_limit_is_one_sentence(limit: str, sentence: str, tmp_path:
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr.count("\n")) == (1, 1), result.stderr
     assert result.stderr.startswith(f"Error: {sentence}")
-
-
-def test_open_file_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(
-        resource, "getrlimit", lambda limit: (100, 5000) if limit == resource.RLIMIT_NOFILE else (-1, -1)
-    )
-    monkeypatch.setattr(resource, "setrlimit", lambda limit, values: calls.append((limit, values)))
-    claim_resources()
-    assert calls == [(resource.RLIMIT_NOFILE, (5000, 5000))]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime
 import http.server
-import io
 import json
 import os
 import re
@@ -16,12 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.output import TextTable, render, table
 from pilot.cli.ctl.tables import secrets
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -535,22 +532,7 @@ def test_undecodable_names_are_escaped(fail: Any, address: str) -> None:
     assert "no connected proxy matches 'mil\\udcff'" in fail(address, "proxy-config", "routes", os.fsdecode(b"mil\xff"))
 
 
-def test_table_cells_escape_control_characters() -> None:
-    assert table(("A", "B"), [("x\ny\x1b[2J", os.fsdecode(b"\xe9"))]) == "A             B\nx\\ny\\x1b[2J   \\xe9"
-
-
 def test_problem_messages_stay_on_one_line(run: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forged = [{"severity": "error", "message": "a\nb.yaml: error: forged", "code": "bad"}]
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: forged)
     assert run(address, "problems") == "error: a\\nb.yaml: error: forged [bad]\n"
-
-
-def test_terminal_table_keeps_long_cells() -> None:
-    screen = io.StringIO()
-    console = Console(force_terminal=True, color_system="standard", width=40, file=screen)
-    console.print(render(TextTable(("NAME", "CDS"), [("x" * 50, "SYNCED"), ("y\x1b[2J", "ERROR")])))
-    output = screen.getvalue()
-    assert "\x1b[32mSYNCED" in output
-    assert "\x1b[1;31mERROR" in output
-    assert output.count("x") - output.count("\\x") == 50
-    assert "\x1b[2J" not in output

@@ -13,7 +13,7 @@ import pytest
 
 from pilot.cli.ctl import bug_report, proxy_config
 from pilot.cli.ctl.client import CommandError, PageClient
-from pilot.cli.ctl.envoy import read_dump
+from pilot.cli.ctl.envoy import EnvoyDump, read_dump
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
 
@@ -204,3 +204,73 @@ def test_bug_report_skips_failed_pages_and_secrets(
     assert not any("adsz" in name for name in files)  # this page triggers a push
     assert "MIIB" not in "".join(files.values())
     assert "abcdefgh" not in "".join(files.values())
+
+
+@pytest.mark.parametrize(
+    ("short_type", "envelope", "entries", "dynamic_names", "all_names"),
+    [
+        (
+            "cds",
+            "Clusters",
+            {"dynamicActiveClusters": [{"cluster": {"name": "a"}}], "staticClusters": [{"cluster": {"name": "s"}}]},
+            "a",
+            "as",
+        ),
+        (
+            "lds",
+            "Listeners",
+            {
+                "dynamicListeners": [{"name": "a", "activeState": {"listener": {"x": 1}}}, {"name": "warming"}],
+                "staticListeners": [{"listener": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
+        (
+            "rds",
+            "Routes",
+            {
+                "dynamicRouteConfigs": [{"routeConfig": {"name": "a"}}],
+                "staticRouteConfigs": [{"routeConfig": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
+        (
+            "eds",
+            "Endpoints",
+            {
+                "dynamicEndpointConfigs": [{"endpointConfig": {"name": "a"}}],
+                "staticEndpointConfigs": [{"endpointConfig": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
+        ("ecds", "Ecds", {"ecdsFilters": [{"ecdsFilter": {"name": "a"}}]}, "a", "a"),
+        (
+            "sds",
+            "Secrets",
+            {
+                "dynamicActiveSecrets": [{"name": "a", "secret": {"x": 1}}],
+                "dynamicWarmingSecrets": [{"name": "w"}],
+                "staticSecrets": [{"name": "s"}],
+            },
+            "aw",
+            "aws",
+        ),
+    ],
+)
+def test_resources_of_a_dump(
+    short_type: str, envelope: str, entries: dict[str, Any], dynamic_names: str, all_names: str
+) -> None:
+    dump = EnvoyDump(
+        {
+            "configs": [
+                {"@type": f"type.googleapis.com/envoy.admin.v3.{envelope}ConfigDump", **entries},
+                {"@type": "other"},
+                "broken",
+            ]
+        }
+    )
+    assert "".join(resource["name"] for resource in dump.resources(short_type, dynamic=True)) == dynamic_names
+    assert "".join(resource["name"] for resource in dump.resources(short_type)) == all_names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import pathlib
-import resource
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -15,9 +14,7 @@ import pytest
 from pilot.cli.pilot_agent import main as pilot_agent
 from pilot.cli.pilot_discovery import main as pilot_discovery
 from pilot.cli.pilot_operator import main as pilot_operator
-from pilot.cli.resources import claim_resources
 from pilot.lib import log
-from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 
 Main = Callable[[list[str]], int]
@@ -118,37 +115,3 @@ def test_grpc_experiments_variable_is_kept(program_runs: list[Any], monkeypatch:
     monkeypatch.setitem(os.environ, "GRPC_EXPERIMENTS", "mine")
     assert pilot_discovery(["discovery"]) == 0
     assert (os.environ["GRPC_EXPERIMENTS"], len(program_runs)) == ("mine", 1)
-
-
-def test_operator_reports_system_errors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(*_: Any) -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(import_module("pilot.operator.operator_process"), "run", run)
-    assert pilot_operator(["server"]) == 1
-    assert capsys.readouterr().err == "Error: cannot start: Too many open files\n"
-
-
-@pytest.mark.parametrize(
-    ("files", "space", "message"),
-    [
-        (64, resource.RLIM_INFINITY, ""),
-        (
-            63,
-            resource.RLIM_INFINITY,
-            "only 63 files may be open at once, and each proxy needs one: allow at least 64 (ulimit -n)",
-        ),
-        (resource.RLIM_INFINITY, 512 << 20, ""),
-        (1000, (512 << 20) - 1, "the address space is limited to 511 MB: allow at least 512 MB (ulimit -v)"),
-    ],
-)
-def test_minimum_resource_limits(files: int, space: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {resource.RLIMIT_NOFILE: (files, files), resource.RLIMIT_AS: (space, space)}
-    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("no limit is to be raised"))
-    if message:
-        with pytest.raises(StartError) as raised:
-            claim_resources()
-        assert str(raised.value) == message
-    else:
-        claim_resources()

@@ -6,17 +6,22 @@ import asyncio
 import json
 import pathlib
 from collections.abc import AsyncIterator
+from importlib import import_module
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.pilotctl import pilotctl
+from pilot.install.installer import InstallOutcome, StepFailure
+from pilot.kube.object_client import ResourceKey, VersionedKind
 from testing.apiserver.discovery import VERSION
 from testing.apiserver.server import ApiServer
 from testing.kube.controllers import Controllers
 from testing.kube.installations import SYSTEM, excluded_crds, state_of
 from testing.kube.kube_access import write_kubeconfig
+from tests.unit.cli.ctl.test_manifest import run_command
 
 LIGHT = [
     word
@@ -207,3 +212,49 @@ async def test_missing_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
         CliRunner().invoke, pilotctl, ["tag", "list", "--kubeconfig", str(tmp_path / "none")]
     )
     assert (result.exit_code, "no such file" in result.stderr) == (1, True), result.stderr
+
+
+install = import_module("pilot.cli.ctl.install")  # shadowed by the command of the same name
+
+
+SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")
+
+
+@pytest.mark.parametrize(
+    ("dry_run", "printed"),
+    [
+        (False, "- deleted Service istio-system/old, which is no longer part of the installation\n✔ Installed.\n"),
+        (
+            True,
+            "- would delete Service istio-system/old, which is no longer part of the installation\nNothing was changed. The API server accepts all objects.\n",
+        ),
+    ],
+)
+def test_outcome_lists_pruned_objects_and_warnings(
+    capsys: pytest.CaptureFixture[str], dry_run: bool, printed: str
+) -> None:
+    install._print_outcome(InstallOutcome((), (SERVICE,), ("the tag default is not set: why",)), dry_run)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (printed, "! the tag default is not set: why\n")
+
+
+def test_outcome_lists_failed_components_with_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    failures = (
+        StepFailure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")),
+        StepFailure("Cni", "refused", ()),
+    )
+    with pytest.raises(
+        CommandError, match="the installation is incomplete; fix the cause and run the same command again"
+    ):
+        install._print_outcome(InstallOutcome(failures, (SERVICE,), ("never shown",)), False)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        "",
+        "✘ Pilot: not ready after 5 s\n    Pod a: no image\n    Pod b: no node\n✘ Cni: refused\n",
+    )
+
+
+def test_invalid_timeout_is_rejected_first() -> None:
+    status, _, stderr = run_command("install", "-y", "--readiness-timeout", "soon")
+    assert (status, stderr.startswith("Error: --readiness-timeout soon: ")) == (1, True)
+    assert install._seconds("1m30s") == 90.0

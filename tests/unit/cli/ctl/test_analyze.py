@@ -1,4 +1,4 @@
-"""Analysis of configuration files before deployment, with file and line of each problem."""
+"""Analysis and validation of configuration files, with file and line of each problem."""
 
 from __future__ import annotations
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl import proxy_status
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.describe import describe
@@ -86,18 +84,3 @@ def test_unselected_workload_is_reported() -> None:
 def test_disconnected_proxy_is_rejected() -> None:
     with pytest.raises(Refused):
         describe(sources(world().mesh), {"proxyID": "web-0"})
-
-
-def test_watched_status_is_redrawn_until_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    sleeps: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
-        if len(sleeps) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    with mock.patch.object(PageClient, "get", return_value=[]):
-        result = CliRunner().invoke(pilotctl, ["proxy-status", "--watch"])
-    assert result.output.count("No proxy is connected") == 2
-    assert sleeps == [proxy_status.SECONDS] * 2

@@ -1,4 +1,4 @@
-"""pilotctl operator init, dump and remove, and the operator's chart."""
+"""pilotctl operator init, dump and remove."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from deploy.generated import stale_files
 from deploy.operator_roles import IN_CLUSTER, IN_NAMESPACE, IN_OWN_NAMESPACE
-from pilot.cli.pilot_operator import main
 from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import WaitOptions
 from pilot.kube.object_client import ObjectClient, ResourceKey
@@ -23,7 +21,7 @@ from testing.control_planes.running_operator import OPERATOR_NAMESPACE, Operator
 from testing.kube.controllers import Controllers
 from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
-from tests.unit.cli.test_install import Shell
+from tests.unit.cli.ctl.test_install import Shell
 
 operator = import_module("pilot.cli.ctl.operator")  # shadowed by the command of the same name
 
@@ -233,21 +231,3 @@ async def test_operator_roles_match_its_requests() -> None:
         ("k8s.cni.cncf.io", "network-attachment-definitions"),
         ("networking.istio.io", "envoyfilters"),
     }
-
-
-def test_generated_files_are_current() -> None:
-    assert stale_files() == []
-
-
-def test_server_command_requires_watch_namespace(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("WATCH_NAMESPACE", raising=False)
-    assert main(["server"]) == 1
-    assert (
-        "WATCH_NAMESPACE must be set to comma-separated namespaces, or to an empty value for all"
-        in capsys.readouterr().err
-    )
-    assert main(["server", "--help"]) == 0
-    assert "WATCH_NAMESPACE" in capsys.readouterr().out
-    assert main(["collateral"]) == 0

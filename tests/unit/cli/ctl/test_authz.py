@@ -1,0 +1,68 @@
+"""Output of pilotctl authz check."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner
+
+from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.pilotctl import pilotctl
+from tests.unit.debug.test_authz import ALLOW_CALLER, CALLER, DELEGATING, DENY_X, make_check, policy, to_operation
+
+
+def run_check(check: Any, *words: str) -> str:
+    """Return the output of the command for a page that answers in this process."""
+
+    def get(_: PageClient, page: str, **query: str) -> Any:
+        assert (page, query["proxyID"]) == ("authz", "web-0")
+        return check(query.get("request"))
+
+    with mock.patch.object(PageClient, "get", get):
+        result = CliRunner().invoke(pilotctl, ["authz", "check", "web-0", *words], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.output.removesuffix("\n")
+
+
+def test_output_shows_the_decision_and_matching_rules() -> None:
+    ask = make_check(
+        ALLOW_CALLER,
+        DENY_X,
+        DELEGATING,
+        policy("tried", to_operation("paths: ['*']", "DENY"), "{istio.io/dry-run: 'true'}"),
+    )
+    assert run_check(ask, "--path", "/x/1", "--from-principal", CALLER, "--port", "8080") == (
+        "DENIED: AuthorizationPolicy a/no-x matches with rule 0\n"
+        "HTTP to web-0.a from spiffe://cluster.local/ns/a/sa/caller; mutual TLS is PERMISSIVE\n"
+        "\n"
+        "ACTION           NAMESPACE   POLICY    MATCHES\n"
+        "CUSTOM (judge)   a           asks      -\n"
+        "ALLOW            a           callers   rule 0\n"
+        "DENY             a           no-x      rule 0\n"
+        "DENY (dry run)   a           tried     rule 0"
+    )
+    assert run_check(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
+        "DELEGATED: AuthorizationPolicy a/asks delegates"
+    )
+
+
+def test_output_lists_policies_without_a_request() -> None:
+    assert run_check(make_check(DENY_X)) == "ACTION   NAMESPACE   POLICY\nDENY     a           no-x"
+    assert run_check(make_check()) == "No AuthorizationPolicy applies to web-0.a."
+
+
+def test_headers_and_claims_come_from_flags() -> None:
+    when = "rules: [{when: [{key: 'request.headers[a]', values: [b=c]}, {key: 'request.auth.claims[g]', values: [v]}]}]"
+    ask = make_check(policy("p", when))
+    assert run_check(ask, "--header", "A=b=c", "--claim", 'g=["v"]').startswith("ALLOWED")
+    assert json.loads(run_check(ask, "--header", "a=b=c", "--claim", "g=w", "-o", "json"))["decision"] == "denied"
+
+
+@pytest.mark.parametrize("words", [("--header", "a"), ("--claim", "=x"), ("--claim", "a=[")])
+def test_invalid_flag_is_rejected(words: tuple[str, str]) -> None:
+    with pytest.raises(CommandError):
+        run_check(make_check(), *words)

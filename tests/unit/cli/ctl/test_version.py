@@ -1,0 +1,37 @@
+"""Output of pilotctl version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.cli.ctl.client import CommandError
+from pilot.lib.build_info import build_info
+from tests.unit.cli.ctl.conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("proxies", "line"),
+    [
+        ([], "none (no proxies are connected)"),
+        (["1.28.0"], "1.28.0 (1 proxy)"),
+        (["1.28.0", "1.27.1", "1.28.0"], "1.27.1 (1 proxy), 1.28.0 (2 proxies)"),
+    ],
+)
+def test_proxy_versions_are_counted(run: Run, pages: dict[str, Any], proxies: list[str], line: str) -> None:
+    pages["version"] = "2\n"
+    pages["syncz"] = [{"proxy": f"p{n}", "istio_version": version} for n, version in enumerate(proxies)]
+    assert run("version").splitlines() == [
+        f"client version: {build_info().version}",
+        "control plane version: 2",
+        f"data plane version: {line}",
+    ]
+
+
+def test_version_of_an_unreachable_control_plane(run: Run, pages: dict[str, Any]) -> None:
+    pages["version"] = CommandError("nobody answers")
+    assert run("version").splitlines() == [
+        f"client version: {build_info().version}",
+        "control plane version: nobody answers",
+    ]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from pilot.derive import Database, Node
-from testing.mesh.gateway_front import Front, route
+from testing.mesh.gateway_front import GatewayFront, route
 from testing.mesh.world import Rows
 
 
@@ -37,13 +37,13 @@ class Cost(NamedTuple):
     size: int
 
 
-def cost_of(front: Front, rows: Rows) -> float:
+def cost_of(front: GatewayFront, rows: Rows) -> float:
     began = time.process_time()
     front.set(rows)
     return time.process_time() - began
 
 
-def count_looks(front: Front, rows: Rows) -> int:
+def count_looks(front: GatewayFront, rows: Rows) -> int:
     """Return how many derivations an edit looks at."""
     looks, refresh = 0, Database.refresh
 
@@ -62,7 +62,7 @@ def count_looks(front: Front, rows: Rows) -> int:
 
 def measure(count: int, edits: int) -> Cost:
     rows = {key: row for number in range(count) for key, row in route(number).items()}
-    front = Front({})
+    front = GatewayFront({})
     attach = cost_of(front, rows)
     gc.collect()
     gc.freeze()  # as the process does after its first load

@@ -32,18 +32,18 @@ async def run(services: int, pods: int, sequences: int, clusters: int, seed: int
         1_000_000, 50, 1_000
     )  # two meshes of this size: looking through them for cycles costs more than reading them
     waits = RequestTimeouts(connect=float(patience), response=float(patience), watch=3600.0)
-    lives = KubeWorld(servers, streams=True, patience=waits)
+    lives = KubeWorld(servers, streams=True, timeouts=waits)
     await lives.start()
     began, used = time.monotonic(), time.process_time()
     for number in range(1, sequences + 1):
         for _ in range(choose.randint(5, 30)):
             servers.edit()
-            await servers.disturb()
+            await servers.inject_fault()
         await servers.recover()
-        await lives.settled()
+        await lives.wait_until_synced()
         fresh = await start_fresh(servers, bool(number % 2), waits)
         have, want = lives.rows(), fresh.rows()
-        wrong = difference(lives.served(), fresh.served())
+        wrong = difference(lives.resources(), fresh.resources())
         wrong += [str(key) for key in have.keys() | want.keys() if have.get(key) != want.get(key)]
         await fresh.stop()
         if wrong:

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from testing.kube.installations import SYSTEM
-from testing.kube.operator_edits import TEAMS, live
+from testing.kube.operator_edits import TEAMS, run_random_edits
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     for seed in map(int, sys.argv[2:] or ("1", "2", "3")):
         for watched in (",".join((SYSTEM, *TEAMS)), ""):
             begun = time.monotonic()
-            requests = asyncio.run(live(watched, edits, seed))
+            requests = asyncio.run(run_random_edits(watched, edits, seed))
             seconds = time.monotonic() - begun
             print(
                 f"WATCH_NAMESPACE={watched or '(all)'} seed {seed}: {edits} edits, {requests} requests, {seconds:.0f} s: as it should be"

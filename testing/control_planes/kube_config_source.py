@@ -33,7 +33,7 @@ from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, pace, until
+from testing.kube.kube_access import client_of, until, watch_options
 from testing.mesh.clock import VirtualClock
 
 Row = tuple[GroupKind, NamespacedName]
@@ -71,7 +71,7 @@ class KubeConfigSource:
             0,
             DocumentOrigin(),
             self.mesh.catalogue,
-            pace(streams),
+            watch_options(streams),
             random.Random(1),
         )
         self.source = source

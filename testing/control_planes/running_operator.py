@@ -23,8 +23,8 @@ from pilot.operator.operator_settings import OperatorSettings
 from testing.apiserver.rbac import rbac_authorizer
 from testing.apiserver.server import ApiServer
 from testing.kube.controllers import Controllers
-from testing.kube.installations import Plain, State, expected_of, few_definitions, state_of
-from testing.kube.kube_access import Known, client_of, until
+from testing.kube.installations import Plain, State, excluded_crds, expected_of, state_of
+from testing.kube.kube_access import StaticAccess, client_of, until
 
 TOKEN = "token-of-the-operator"
 OPERATOR_NAMESPACE = "istio-operator"
@@ -84,7 +84,7 @@ class OperatorCluster:
         )
         self.operator = Operator(
             dataclasses.replace(settings, watch=watch, replica=replica),
-            Known(self.server, TOKEN),
+            StaticAccess(self.server, TOKEN),
             PACE,
             0.005,
             SHORT_TIMEOUTS,
@@ -183,5 +183,5 @@ def expected(namespace: str, name: str, spec: Plain) -> State:
 
 def with_few_crds(spec: Plain) -> Plain:
     """Return a specification that excludes most CustomResourceDefinitions."""
-    values = {**spec.get("values", {}), "base": {"excludedCRDs": few_definitions().split(",")}}
+    values = {**spec.get("values", {}), "base": {"excludedCRDs": excluded_crds().split(",")}}
     return {**spec, "values": values}

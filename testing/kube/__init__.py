@@ -1,1 +1,1 @@
-"""Clients, controllers and meshes on the API server of the tests."""
+"""Clients, controllers and meshes for the API server of the tests."""

@@ -1,4 +1,4 @@
-"""What controllers of a cluster do with objects that an installation makes: definitions are established, workloads come up, or do not."""
+"""Cluster controllers: they establish CustomResourceDefinitions, and bring up workloads or leave them unready."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from testing.apiserver.store import Event, Plain
 _WORKLOADS = (("apps", "deployments"), ("apps", "daemonsets"))
 
 
-def comes_up(_: Plain) -> bool:
+def always_ready(_: Plain) -> bool:
     return True
 
 
 class Controllers:
-    """Sets the status of objects of a server as soon as they change. `ready` says of a workload whether its pods come up."""
+    """Sets the status of a server's objects as soon as they change.
 
-    def __init__(self, server: ApiServer, ready: Callable[[Plain], bool] = comes_up) -> None:
+    `ready` returns whether a workload becomes ready.
+    """
+
+    def __init__(self, server: ApiServer, ready: Callable[[Plain], bool] = always_ready) -> None:
         self._store, self.ready = server.store, ready
         server.store.on_change.append(self._changed)
 

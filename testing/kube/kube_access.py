@@ -1,4 +1,4 @@
-"""A control plane's side of the API server of the tests: access to it, a clock that does not wait, and what follows it."""
+"""Access to the API server of the tests: credentials, clients with short timeouts, and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN
 
-QUICK = WatchOptions(Backoff(0.001, 0.02))
-PATIENCE = RequestTimeouts(connect=1.0, response=1.0, watch=60.0)
-"""A server that stops in the moment of accepting a connection never answers on it."""
+QUICK_WATCH = WatchOptions(Backoff(0.001, 0.02))
+TIMEOUTS = RequestTimeouts(connect=1.0, response=1.0, watch=60.0)
+"""A server that stops while it accepts a connection never answers on it."""
 
 
 @contextlib.asynccontextmanager
-async def defined_server() -> AsyncIterator[ApiServer]:
-    """Yield a running API server that knows all kinds."""
-    made = ApiServer()
+async def server_with_crds() -> AsyncIterator[ApiServer]:
+    """Yield a running API server that serves all kinds."""
+    server = ApiServer()
     for plain in definitions():
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+        server.put(plain)
+    await server.start()
+    yield server
+    await server.stop()
 
 
-class Known:
-    """Access that a test gives; `token` may be changed."""
+class StaticAccess:
+    """Access with a fixed token, which tests may change."""
 
     ttl = 1e9
 
@@ -48,38 +48,42 @@ class Known:
         return Access(self._server.url, f"Bearer {self.token}")
 
 
-def client_of(server: ApiServer, patience: RequestTimeouts = PATIENCE) -> ApiClient:
-    return ApiClient(Known(server), timeouts=patience)
+def client_of(server: ApiServer, timeouts: RequestTimeouts = TIMEOUTS) -> ApiClient:
+    """Return an administrator's client."""
+    return ApiClient(StaticAccess(server), timeouts=timeouts)
 
 
-def pace(streams: bool = False) -> WatchOptions:
-    return QUICK._replace(streaming_lists=streams)
+def watch_options(streams: bool = False) -> WatchOptions:
+    """Return watch options with short backoff."""
+    return QUICK_WATCH._replace(streaming_lists=streams)
 
 
-def chance(seed: int) -> random.Random:
+def make_rng(seed: int) -> random.Random:
+    """Return a seeded random number generator."""
     return random.Random(seed)
 
 
 def kubeconfig(server: ApiServer, token: str = ADMIN, roots: str = "") -> dict[str, Any]:
-    """A kubeconfig for the server; `roots` is the certificate that it shows, in base64."""
-    trusted = {"certificate-authority-data": roots} if roots else {}
+    """Return a kubeconfig for the server. `roots` is its certificate in base64."""
+    authority = {"certificate-authority-data": roots} if roots else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": server.url, **trusted}}],
+        "clusters": [{"name": "test", "cluster": {"server": server.url, **authority}}],
         "users": [{"name": "test", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }
 
 
 def write_kubeconfig(server: ApiServer, path: pathlib.Path, roots: str = "") -> pathlib.Path:
+    """Write a kubeconfig for an administrator, and return its path."""
     path.write_text(yaml.safe_dump(kubeconfig(server, roots=roots)))
     return path
 
 
 async def until(check: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until something is so; fails where it does not come to be."""
+    """Wait until a check is true. Raise TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not check():
             await asyncio.sleep(0.002)

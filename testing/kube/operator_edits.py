@@ -1,4 +1,7 @@
-"""A life of IstioOperators: they and what they install are changed by chance while requests fail, and in the end everything is as it should be."""
+"""Random edits of IstioOperators and of their installed objects while requests fail.
+
+In the end the state must be correct.
+"""
 
 from __future__ import annotations
 
@@ -18,132 +21,144 @@ _UNORDERED = (
     "MutatingWebhookConfiguration/istio-revision-tag-default",
     "ValidatingWebhookConfiguration/istiod-default-validator",
 )
-"""What the first of several control planes takes."""
+"""Objects owned by the first of several control planes."""
 _OWNERSHIP = {COMPONENT, OWNER, OWNER_NAMESPACE, REVISION}
-_POD: Plain = {"template": {"spec": {"serviceAccountName": "somebody"}}}  # replicas are the autoscaler's
-_WRONG: tuple[Any, ...] = ({"nonsense": 1}, {"components": {"pilot": {"enabled": "true"}}}, {"profile": "none"}, "text")
+_POD: Plain = {"template": {"spec": {"serviceAccountName": "other"}}}  # the autoscaler owns the replicas
+_INVALID_SPECS: tuple[Any, ...] = (
+    {"nonsense": 1},
+    {"components": {"pilot": {"enabled": "true"}}},
+    {"profile": "none"},
+    "text",
+)
 
 
-def control_plane(choose: random.Random, revision: str, system: str) -> Plain:
-    """A control plane in a state that is drawn, in a namespace of its own and without definitions."""
+def control_plane(rng: random.Random, revision: str, system: str) -> Plain:
+    """Return a random control plane in its own namespace, without CustomResourceDefinitions."""
     values: Plain = {"global": {"istioNamespace": system}, "base": {"enableIstioConfigCRDs": False}}
     settings: Plain = {}
-    if choose.random() < 0.5:
+    if rng.random() < 0.5:
         values["pilot"] = {"autoscaleEnabled": False}
-        settings["replicaCount"] = choose.randint(1, 3)
-    if choose.random() < 0.5:
-        settings["env"] = [{"name": "DRAWN", "value": str(choose.random())}]
+        settings["replicaCount"] = rng.randint(1, 3)
+    if rng.random() < 0.5:
+        settings["env"] = [{"name": "DRAWN", "value": str(rng.random())}]
     pilot = {"pilot": {"k8s": settings}} if settings else {}
-    mesh = {"accessLogFile": choose.choice(("/dev/stdout", "/tmp/log"))}
+    mesh = {"accessLogFile": rng.choice(("/dev/stdout", "/tmp/log"))}
     return {
         "profile": "minimal",
         "revision": revision,
-        "tag": f"1.{choose.randint(0, 3)}",
+        "tag": f"1.{rng.randint(0, 3)}",
         "components": pilot,
         "meshConfig": mesh,
         "values": values,
     }
 
 
-def gateways(choose: random.Random, *namespaces: str) -> Plain:
-    """Some gateways in some of these namespaces."""
-    listed = [{"name": f"edge-{i}", "namespace": choose.choice(namespaces)} for i in range(choose.randint(0, 2))]
-    return {"profile": "empty", "tag": f"1.{choose.randint(0, 3)}", "components": {"ingressGateways": listed}}
+def gateways(rng: random.Random, *namespaces: str) -> Plain:
+    """Return random gateways in some of these namespaces."""
+    entries = [{"name": f"edge-{i}", "namespace": rng.choice(namespaces)} for i in range(rng.randint(0, 2))]
+    return {"profile": "empty", "tag": f"1.{rng.randint(0, 3)}", "components": {"ingressGateways": entries}}
 
 
-class Life:
-    """`said` is what each IstioOperator says now, by namespace and name; None for one that is not there."""
+class OperatorEdits:
+    """Random edits of an operator's cluster.
 
-    def __init__(self, operated: OperatorCluster, choose: random.Random) -> None:
-        self._o, self._choose = operated, choose
-        self.said: dict[tuple[str, str], Any] = {}
+    `specs` are the current IstioOperators by namespace and name; None means deleted.
+    """
 
-    def _drawn(self, key: tuple[str, str]) -> Any:
-        if self._choose.random() < 0.15:
-            return self._choose.choice(_WRONG)
+    def __init__(self, cluster: OperatorCluster, rng: random.Random) -> None:
+        self._cluster, self._rng = cluster, rng
+        self.specs: dict[tuple[str, str], Any] = {}
+
+    def _random_spec(self, key: tuple[str, str]) -> Any:
+        if self._rng.random() < 0.15:
+            return self._rng.choice(_INVALID_SPECS)
         match key:
             case (_, "first"):
-                return control_plane(self._choose, "r1", SYSTEM)
+                return control_plane(self._rng, "r1", SYSTEM)
             case (_, "second"):
-                return control_plane(self._choose, "r2", "team-a")
+                return control_plane(self._rng, "r2", "team-a")
             case _:
-                return gateways(self._choose, *TEAMS) if key[1] == "edges" else gateways(self._choose, SYSTEM)
+                return gateways(self._rng, *TEAMS) if key[1] == "edges" else gateways(self._rng, SYSTEM)
 
-    async def begin(self) -> None:
-        """Write all of them."""
+    async def create_all(self) -> None:
+        """Create all IstioOperators."""
         for key in ((SYSTEM, "first"), ("team-a", "second"), ("team-b", "edges"), (SYSTEM, "gates")):
-            await self._write(key, self._drawn(key))
+            await self._write(key, self._random_spec(key))
 
     async def _write(self, key: tuple[str, str], spec: Any) -> None:
-        self.said[key] = spec
-        await self._o.write(*key, spec)
+        self.specs[key] = spec
+        await self._cluster.write(*key, spec)
 
     async def edit(self) -> None:
-        """Change something by chance: an IstioOperator, an object that one installed, or what goes wrong."""
-        choose, draw = self._choose, self._choose.random()
+        """Make a random change: of an IstioOperator, of an installed object, or a fault."""
+        rng, draw = self._rng, self._rng.random()
         if draw < 0.25:
-            key = choose.choice(sorted(self.said))
-            await self._write(key, self._drawn(key))
+            key = rng.choice(sorted(self.specs))
+            await self._write(key, self._random_spec(key))
         elif draw < 0.30:
-            key = choose.choice(sorted(self.said))
-            self.said[key] = None
-            await self._o.remove(*key)
-            await until(lambda: self._o.resource(*key) is None, 60)
+            key = rng.choice(sorted(self.specs))
+            self.specs[key] = None
+            await self._cluster.remove(*key)
+            await until(lambda: self._cluster.resource(*key) is None, 60)
         elif draw < 0.75:
-            await self._meddle()
+            await self._change_installed_object()
         else:
-            await self._disturb()
+            await self._inject_fault()
 
-    async def _meddle(self) -> None:
-        """Change or deletes an object that is installed."""
-        there = [
-            plain for _, plain in sorted(self._o.installed().items()) if plain["metadata"].get("namespace") != FOREIGN
+    async def _change_installed_object(self) -> None:
+        """Change or delete an installed object."""
+        installed = [
+            plain
+            for _, plain in sorted(self._cluster.installed().items())
+            if plain["metadata"].get("namespace") != FOREIGN
         ]
-        if not there:
+        if not installed:
             return
-        plain = self._choose.choice(there)
+        plain = self._rng.choice(installed)
         try:
-            match self._choose.randrange(4):
+            match self._rng.randrange(4):
                 case 0:
-                    await self._o.delete(plain)
-                case 1:  # who takes off what says whose it is, while the operator restarts and its settings change, keeps the object
+                    await self._cluster.delete(plain)
+                case 1:  # without ownership labels, an object would survive if the operator restarts with new settings
                     labels = sorted(plain["metadata"]["labels"].keys() - _OWNERSHIP)
-                    await self._o.patch(plain, {"metadata": {"labels": {self._choose.choice(labels): None}}})
+                    await self._cluster.patch(plain, {"metadata": {"labels": {self._rng.choice(labels): None}}})
                 case 2:
-                    await self._o.patch(plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}})
+                    await self._cluster.patch(
+                        plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}}
+                    )
                 case _:
                     part = next(
                         (name for name in ("spec", "data", "rules", "subjects", "webhooks") if name in plain), ""
                     )
-                    changed = (
+                    content = (
                         {"selector": {"app": "x"}}
                         if plain["kind"] == "Service"
                         else _POD
                         if plain["kind"] == "Deployment"
                         else {}
                     )
-                    if changed:
-                        await self._o.patch(plain, {part: changed})
+                    if content:
+                        await self._cluster.patch(plain, {part: content})
                     elif part in ("rules", "subjects", "webhooks"):
-                        await self._o.patch(plain, {part: []})
+                        await self._cluster.patch(plain, {part: []})
                     elif part == "data":
-                        await self._o.patch(plain, {part: dict.fromkeys(plain[part], "changed")})
-        except KubeError:  # a fault has met this request
+                        await self._cluster.patch(plain, {part: dict.fromkeys(plain[part], "changed")})
+        except KubeError:  # this request hit an injected fault
             pass
 
-    async def _disturb(self) -> None:
-        choose, server = self._choose, self._o.server
-        match choose.randrange(6):
+    async def _inject_fault(self) -> None:
+        rng, server = self._rng, self._cluster.server
+        match rng.randrange(6):
             case 0:
-                server.faults.refuse(choose.choice((429, 500, 503)), times=choose.randint(1, 8))
+                server.faults.refuse(rng.choice((429, 500, 503)), times=rng.randint(1, 8))
             case 1:
                 server.faults.refuse(
-                    choose.choice((403, 409, 500)),
-                    times=choose.randint(1, 4),
-                    matching=lambda asked: asked.verb == "patch",
+                    rng.choice((403, 409, 500)),
+                    times=rng.randint(1, 4),
+                    matching=lambda info: info.verb == "patch",
                 )
             case 2:
-                server.faults.end_watches(choose.choice(("close", "abort", "half a line", "expired")))
+                server.faults.end_watches(rng.choice(("close", "abort", "half a line", "expired")))
             case 3:
                 server.store.compact()
             case 4:
@@ -151,60 +166,65 @@ class Life:
                 await asyncio.sleep(0.01)
                 await server.start()
             case _:
-                await self._o.stop()
-                await self._o.start()
+                await self._cluster.stop()
+                await self._cluster.start()
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- final state ---------------------------------------------------------------------------------------------------
 
-    async def settle(self, seconds: float = 60.0) -> None:
-        """End all faults, and waits until everything is as it should be; says what is not."""
-        self._o.server.faults.clear()
-        wanted = self._wanted()
+    async def check_final_state(self, seconds: float = 60.0) -> None:
+        """Stop the faults, wait until the state is correct, and raise AssertionError with the differences if it never
+        is.
+        """
+        self._cluster.server.faults.clear()
+        expected_state = self._expected()
         try:
-            await until(lambda: not self._differing(wanted), seconds)
+            await until(lambda: not self._differences(expected_state), seconds)
         except TimeoutError:
-            raise AssertionError(self._differing(wanted)[:5]) from None
+            raise AssertionError(self._differences(expected_state)[:5]) from None
 
-    def _wanted(self) -> State:
-        found: State = {}
-        for key, spec in self.said.items():
-            if spec is not None and not self._is_wrong(spec):
-                found |= expected(*key, spec)
-        return found
+    def _expected(self) -> State:
+        state: State = {}
+        for key, spec in self.specs.items():
+            if spec is not None and not self._is_invalid(spec):
+                state |= expected(*key, spec)
+        return state
 
-    def _is_wrong(self, spec: Any) -> bool:
-        return spec in _WRONG
+    def _is_invalid(self, spec: Any) -> bool:
+        return spec in _INVALID_SPECS
 
-    def _differing(self, wanted: State) -> list[str]:
-        """What is not as it should be: objects, and what statuses say. What all revisions share stays when one goes."""
-        wrong_ones = {name for (_, name), spec in self.said.items() if spec is not None and self._is_wrong(spec)}
-        there = {
+    def _differences(self, expected_state: State) -> list[str]:
+        """Return the differences in objects and statuses.
+
+        Objects that revisions share remain when one revision is deleted.
+        """
+        invalid = {name for (_, name), spec in self.specs.items() if spec is not None and self._is_invalid(spec)}
+        installed = {
             name: plain
-            for name, plain in self._o.installed().items()
+            for name, plain in self._cluster.installed().items()
             if name not in _UNORDERED
             and plain["metadata"].get("namespace") != FOREIGN
-            and plain["metadata"]["labels"].get(OWNER) not in wrong_ones
+            and plain["metadata"]["labels"].get(OWNER) not in invalid
         }
-        found = [
+        lines = [
             f"{name}: surplus"
-            for name, plain in there.items()
-            if name not in wanted and plain["metadata"]["labels"].get(COMPONENT) != "Base"
+            for name, plain in installed.items()
+            if name not in expected_state and plain["metadata"]["labels"].get(COMPONENT) != "Base"
         ]
-        found += [f"{name}: missing" for name in wanted if name not in there]
-        found += [
-            f"{name}: {difference(there[name], wanted[name])}"
-            for name in wanted
-            if name in there and there[name] != wanted[name]
+        lines += [f"{name}: missing" for name in expected_state if name not in installed]
+        lines += [
+            f"{name}: {difference(installed[name], expected_state[name])}"
+            for name in expected_state
+            if name in installed and installed[name] != expected_state[name]
         ]
-        for key, spec in self.said.items():
-            status = self._o.status(*key).get("status")
-            if spec is not None and status != ("ERROR" if self._is_wrong(spec) else "HEALTHY"):
-                found.append(f"the status of {key} is {self._o.status(*key)}")
-        return found
+        for key, spec in self.specs.items():
+            status = self._cluster.status(*key).get("status")
+            if spec is not None and status != ("ERROR" if self._is_invalid(spec) else "HEALTHY"):
+                lines.append(f"the status of {key} is {self._cluster.status(*key)}")
+        return lines
 
 
 def difference(one: Any, other: Any, path: str = "") -> str:
-    """Where two values differ first."""
+    """Return the path and the values of the first difference."""
     if isinstance(one, dict) and isinstance(other, dict):
         key = next(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
         return difference(one.get(key), other.get(key), f"{path}.{key}")
@@ -212,7 +232,7 @@ def difference(one: Any, other: Any, path: str = "") -> str:
 
 
 def foreign_object() -> Plain:
-    """An object of a namespace that is not watched, labelled as if it were installed and left over."""
+    """Return an object in an unwatched namespace, labelled like a leftover of an installation."""
     labels = {
         "operator.istio.io/managed": "Reconcile",
         "operator.istio.io/component": "Pilot",
@@ -223,33 +243,35 @@ def foreign_object() -> Plain:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "of-others", "namespace": FOREIGN, "labels": labels},
+        "metadata": {"name": "foreign", "namespace": FOREIGN, "labels": labels},
         "data": {"a": "b"},
     }
 
 
-async def live(watched: str, edits: int, seed: int) -> int:
-    """Lives through some edits; returns how many requests there were. AssertionError where something is not as it should be in the end, or an
-    object of another namespace was touched."""
-    choose = random.Random(seed)
-    async with OperatorCluster(watched, SYSTEM, *TEAMS, FOREIGN) as operated:
+async def run_random_edits(watched: str, edits: int, seed: int) -> int:
+    """Run random edits, and return the number of requests.
+
+    Raise AssertionError if the final state is wrong or an object in another namespace was changed.
+    """
+    rng = random.Random(seed)
+    async with OperatorCluster(watched, SYSTEM, *TEAMS, FOREIGN) as cluster:
         foreign = foreign_object()
-        if not watched:  # who watches all namespaces prunes in all of them
+        if not watched:  # an operator for all namespaces prunes in all of them
             del foreign["metadata"]["labels"]
-        before = operated.server.put(foreign).revision
-        life = Life(operated, choose)
-        await life.begin()
+        revision = cluster.server.put(foreign).revision
+        edits_ = OperatorEdits(cluster, rng)
+        await edits_.create_all()
         for _ in range(edits):
-            await life.edit()
-            await asyncio.sleep(choose.choice((0.0, 0.0, 0.02, 0.1)))
-        await life.settle()
-        after = operated.server.store.get(("", "configmaps"), (FOREIGN, "of-others"))
-        assert after is not None
-        assert after.revision == before
+            await edits_.edit()
+            await asyncio.sleep(rng.choice((0.0, 0.0, 0.02, 0.1)))
+        await edits_.check_final_state()
+        current = cluster.server.store.get(("", "configmaps"), (FOREIGN, "foreign"))
+        assert current is not None
+        assert current.revision == revision
         collections = [
-            operated.server.store.collection(resource.id)
-            for resource in operated.server.resources
-            if resource.namespaced
+            cluster.server.store.collection(resource.id) for resource in cluster.server.resources if resource.namespaced
         ]
-        assert [name for each in collections for name in each.objects if name[0] == FOREIGN] == [(FOREIGN, "of-others")]
-        return len(operated.server.requests)
+        assert [name for collection in collections for name in collection.objects if name[0] == FOREIGN] == [
+            (FOREIGN, "foreign")
+        ]
+        return len(cluster.server.requests)

@@ -1,4 +1,4 @@
-"""Reviews as an API server sends them, and an application that answers them."""
+"""AdmissionReviews as an API server sends them, and an application with both webhooks."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ Plain = dict[str, Any]
 
 
 def pod(**metadata: Any) -> Plain:
+    """Return a Pod."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -36,13 +37,14 @@ def pod(**metadata: Any) -> Plain:
     }
 
 
-def review(what: Any, version: str = "v1", operation: str = "CREATE", **request: Any) -> Plain:
-    asked = {"uid": "the-uid", "operation": operation, "namespace": "shop", "object": what, **request}
-    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": asked}
+def review(content: Any, version: str = "v1", operation: str = "CREATE", **request: Any) -> Plain:
+    """Return an AdmissionReview."""
+    body = {"uid": "the-uid", "operation": operation, "namespace": "shop", "object": content, **request}
+    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": body}
 
 
 def config_texts(**values: Any) -> tuple[str, str]:
-    """The keys `config` and `values` of the default profile with values over it."""
+    """Return the keys `config` and `values` of the default profile, overridden by values."""
     merged = default_values(values)
     return msgspec.json.encode(written_of(merged)).decode(), json.dumps(merged)
 
@@ -53,7 +55,7 @@ def make_injector(context: InjectionContext | None = None, **values: Any) -> Inj
     return injector
 
 
-class Asked:
+class WebhookClient:
     """A client of an application with both webhooks."""
 
     def __init__(self, client: TestClient[Any, Any], metrics: Metrics) -> None:
@@ -65,25 +67,25 @@ class Asked:
             return response.status, await response.read()
 
     async def response(self, path: str, body: Any) -> Plain:
-        status, answered = await self.send(path, body)
-        assert status == 200, answered
-        found: Plain = json.loads(answered)["response"]
-        return found
+        status, body_ = await self.send(path, body)
+        assert status == 200, body_
+        content: Plain = json.loads(body_)["response"]
+        return content
 
-    async def injected(self, what: Plain, path: str = "/inject") -> Plain:
-        answer = await self.response(path, review(what))
-        assert answer["allowed"], answer
-        return apply(what, json.loads(base64.b64decode(answer["patch"])))
+    async def inject(self, plain: Plain, path: str = "/inject") -> Plain:
+        response = await self.response(path, review(plain))
+        assert response["allowed"], response
+        return apply(plain, json.loads(base64.b64decode(response["patch"])))
 
     def metric(self, line: str) -> bool:
         return line in self.metrics.exposition().decode().splitlines()
 
 
 @contextlib.asynccontextmanager
-async def serving(injector: Injector | None) -> AsyncIterator[Asked]:
+async def serving(injector: Injector | None) -> AsyncIterator[WebhookClient]:
     app, metrics = web.Application(), Metrics()
     webhooks = Webhooks(injector, CATALOGUE, metrics)
     webhooks.add_to(app)
     async with TestClient(TestServer(app)) as client:
-        yield Asked(client, metrics)
+        yield WebhookClient(client, metrics)
     webhooks.close()

@@ -1,1 +1,1 @@
-"""Meshes in memory, and the objects and pages of them."""
+"""In-memory meshes, and their objects and debug pages."""

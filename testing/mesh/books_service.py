@@ -1,10 +1,10 @@
-"""The service `books` of namespace `shop`, which end-to-end tests of sidecars call: it has one pod."""
+"""The service `books` in namespace `shop`, with one pod, for end-to-end tests of sidecars."""
 
 from __future__ import annotations
 
 
 def books(vip: str, server: str) -> str:
-    """The objects of the service at a virtual address, with its pod at another, as YAML."""
+    """Return the service's objects as YAML, with a virtual address and the address of its pod."""
     return f"""
 apiVersion: v1
 kind: Service

@@ -1,4 +1,4 @@
-"""A clock that only moves when told to."""
+"""A virtual clock, and an event loop with virtual time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 
 class Handle:
+    """A scheduled callback."""
+
     def __init__(self, due: float, callback: Callable[[], Any]) -> None:
         self.due, self.callback, self.cancelled = due, callback, False
 
@@ -19,11 +21,11 @@ class Handle:
 
 
 class VirtualClock:
-    """Has what the event loop has of a clock; `advance` runs what falls due on the way, in its order."""
+    """A clock with the timer methods of an event loop. `advance` runs the callbacks that become due, in order."""
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.turns = 0  # callbacks that ran
+        self.turns = 0  # number of callbacks run
         self._handles: list[Handle] = []
 
     def time(self) -> float:
@@ -49,8 +51,8 @@ class VirtualClock:
         self.now = end
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Never waits: what would be waited for is left to who calls."""
+class _NonBlockingSelector(selectors.DefaultSelector):
+    """A selector that calls `wait` instead of blocking."""
 
     def __init__(self, wait: Callable[[float | None], None]) -> None:
         super().__init__()
@@ -62,21 +64,24 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time jumps to what is waited for, and is 0 at its start. Nothing from outside of it may be waited for."""
+    """An event loop that starts at time 0 and jumps to the next timer when idle.
+
+    It does not wait for external events.
+    """
 
     def __init__(self) -> None:
         self._now = 0.0
-        super().__init__(_Jumping(self._pass))
+        super().__init__(_NonBlockingSelector(self._skip))
 
     def time(self) -> float:
         return self._now
 
-    def _pass(self, seconds: float | None) -> None:
-        assert seconds is not None, "nothing will happen any more"
+    def _skip(self, seconds: float | None) -> None:
+        assert seconds is not None, "deadlock: no timer is pending"
         self._now += seconds
 
 
 def run_virtual(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns, however long it waits."""
+    """Return the result of a coroutine without real waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""The clusters of one proxy as proto JSON, of a small mesh with one service and the objects that a test adds."""
+"""One proxy's clusters as proto JSON, in a small mesh with one service and the objects of a test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ports: [{name: http, port: 8080}, {name: grpc, port: 90}, {name: other, port: 70
 
 
 def rule(policy: str = "", subsets: str = "", host: str = HOST, more: str = "", namespace: str = "shop") -> str:
-    """A DestinationRule; `policy` and `subsets` are flow YAML."""
+    """Return a DestinationRule. `policy` and `subsets` are flow YAML."""
     parts = [f"host: '{host}'", policy and f"trafficPolicy: {policy}", subsets and f"subsets: {subsets}", more]
     return f"""
 ---
@@ -52,7 +52,7 @@ spec: {{{", ".join(filter(None, parts))}}}
 
 
 def entry(spec: str, annotations: str = "{}") -> str:
-    """A ServiceEntry in the clients' namespace."""
+    """Return a ServiceEntry in the client's namespace."""
     return f"""
 ---
 apiVersion: networking.istio.io/v1
@@ -63,34 +63,38 @@ spec: {{{spec}}}
 
 
 def clusters(
-    objects: str = "", mesh: str = "", by: Proxy = CLIENT, environ: Mapping[str, str] | None = None
+    objects: str = "", mesh: str = "", proxy: Proxy = CLIENT, environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Every cluster of the proxy, by name."""
+    """Return every cluster of a proxy, by name."""
     world = World(mesh, environ)
     world.apply(SERVICE + objects)
-    found = world.resources(world.connect(by))[CLUSTER]
+    resources = world.resources(world.connect(proxy))[CLUSTER]
     assert not world.failures
-    return {name: json_format.MessageToDict(any_pb2.Any.FromString(r.any)) for name, r in found.items()}
+    return {name: json_format.MessageToDict(any_pb2.Any.FromString(r.any)) for name, r in resources.items()}
 
 
 def cluster(objects: str = "", port: int = 80, subset: str = "", host: str = HOST, **more: Any) -> dict[str, Any]:
-    """One outbound cluster."""
-    found: dict[str, Any] = clusters(objects, **more)[f"outbound|{port}|{subset}|{host}"]
-    return found
+    """Return one outbound cluster."""
+    config: dict[str, Any] = clusters(objects, **more)[f"outbound|{port}|{subset}|{host}"]
+    return config
 
 
-def http_options(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The HTTP protocol options of a cluster, {} for none."""
+def http_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the HTTP protocol options of a cluster, or {}."""
     options = dict(
-        found.get("typedExtensionProtocolOptions", {}).get("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", {})
+        config.get("typedExtensionProtocolOptions", {}).get(
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", {}
+        )
     )
     options.pop("@type", None)
     return options
 
 
-def tls_context(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The TLS context of a cluster: its only transport socket, else that for peers of the mesh; {} for none."""
-    socket = found.get("transportSocket") or next(
-        (m["transportSocket"] for m in found.get("transportSocketMatches", ())), {}
+def tls_context(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the TLS context of a cluster's only transport socket, or else of the one for mesh peers; {} if there is
+    none.
+    """
+    socket = config.get("transportSocket") or next(
+        (m["transportSocket"] for m in config.get("transportSocketMatches", ())), {}
     )
     return dict(socket.get("typedConfig", {}))

@@ -1,4 +1,4 @@
-"""The pages of the monitoring port on a small mesh in memory: fixtures of the tests of pages."""
+"""Fixtures for tests of the debug pages, on a small in-memory mesh."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SECRET = secret_pb2.Secret(
     tls_certificate={"private_key": {"inline_bytes": b"TOP"}, "certificate_chain": {"inline_bytes": b"OPEN"}},
 )
 
-# A small translation of its own, so that these tests depend on the shape of pages and not on that of clusters.
+# A separate, small plan, so that these tests do not depend on the content of real clusters.
 
 
 @hub
@@ -129,7 +129,7 @@ def small_plan(db: Mesh, node_id: str) -> ProxyPlan:
     return ProxyPlan({BY_SHORT_NAME[name]: (Group(fn, (), PatchSide.NONE),) for name, fn in groups.items()})
 
 
-# -- around the pages ------------------------------------------------------------------------------------------------------
+# -- fixtures --------------------------------------------------------------------------------------------------------------
 
 
 def build_mesh() -> Mesh:
@@ -168,12 +168,12 @@ PROBLEM = Problem(
 def pages(monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(config_dump, "proxy_plan", small_plan)
     monkeypatch.setattr(explain, "proxy_plan", small_plan)
-    mesh, gate = (
+    mesh, router = (
         build_mesh(),
         Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs"),
     )
-    mesh.commit([(mesh.proxies, "router~10.2.0.9~cup-1.mugs~", gate)])
-    other = connection(id="cup-1.mugs-4", proxy_key="router~10.2.0.9~cup-1.mugs~", proxy=gate)
+    mesh.commit([(mesh.proxies, "router~10.2.0.9~cup-1.mugs~", router)])
+    other = connection(id="cup-1.mugs-4", proxy_key="router~10.2.0.9~cup-1.mugs~", proxy=router)
     return sources(mesh, connection(), other, problems=[PROBLEM])
 
 

@@ -1,4 +1,4 @@
-"""The debug pages over a mesh in memory, with connections that are only described."""
+"""Sources of the debug pages for an in-memory mesh with fake connections."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ ALL = frozenset({"*"})
 
 @dataclasses.dataclass
 class FakeWatch:
+    """A subscription of a fake connection."""
+
     names: Collection[str] = ALL
     wildcard_names: Collection[str] = ()
     nonce_sent: str = "n1"
@@ -31,6 +33,8 @@ class FakeWatch:
 
 @dataclasses.dataclass
 class FakeConnection:
+    """A connection that only has attributes."""
+
     id: str
     proxy_key: str
     proxy: Proxy
@@ -47,31 +51,32 @@ class FakeFleet:
 
     version = "2026-01-02T03:04:05Z/7"
 
-    def __init__(self, *connected: FakeConnection) -> None:
-        self.connected = list(connected)
-        self.ended: list[str] = []
-        self.pushes = self.forgets = 0
+    def __init__(self, *connections: FakeConnection) -> None:
+        self.current = list(connections)
+        self.disconnected: list[str] = []
+        self.pushes = self.cache_clears = 0
         self.resources: dict[str, Sequence[Mapping[str, Resource]]] = {}
 
     def connections(self) -> Sequence[FakeConnection]:
-        return self.connected
+        return self.current
 
     def push_all(self) -> int:
         self.pushes += 1
-        return len(self.connected)
+        return len(self.current)
 
     def disconnect(self, connection_id: str) -> None:
-        self.ended.append(connection_id)
+        self.disconnected.append(connection_id)
 
     def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         return self.resources
 
     def clear_cache(self) -> None:
-        self.forgets += 1
+        self.cache_clears += 1
 
 
-def sources(mesh: Mesh, *connected: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
-    fleet, build = FakeFleet(*connected), BuildInfo("1.2.3", "abc", "Clean")
+def sources(mesh: Mesh, *connections: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
+    """Return the sources of a mesh with these connections."""
+    fleet, build = FakeFleet(*connections), BuildInfo("1.2.3", "abc", "Clean")
     return Sources(mesh, Metrics(build), fleet, lambda: problems, build=build, **options)
 
 

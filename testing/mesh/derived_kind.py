@@ -1,4 +1,4 @@
-"""A kind for tests alone: a ConfigMap with a key `spec` stands for the VirtualService of its name."""
+"""A kind for tests: a ConfigMap with a key `spec` is lowered to a VirtualService with the same name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from testing.mesh.world import rows_of
 
 
 def config_map(name: str, spec: str, namespace: str, day: int = 1) -> Plain:
-    """The ConfigMap that stands for a VirtualService with that spec (YAML)."""
-    made = make("ConfigMap", name, "{}", namespace, day)
-    del made["spec"]
-    return made | {"apiVersion": "v1", "data": {"spec": spec}}
+    """Return the ConfigMap for a VirtualService with a spec in YAML."""
+    plain = make("ConfigMap", name, "{}", namespace, day)
+    del plain["spec"]
+    return plain | {"apiVersion": "v1", "data": {"spec": spec}}
 
 
 @derived
@@ -26,20 +26,20 @@ def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
 
 
 @derived
-def _made_of(db: Mesh, key: RegistryKey) -> Object[VirtualService] | None:
+def _lowered(db: Mesh, key: RegistryKey) -> Object[VirtualService] | None:
     row = CONFIG_MAP.table(db).get(key)
     if row is None or "spec" not in row.spec.data:
         return None
     plain = make("VirtualService", row.name, row.spec.data["spec"], row.namespace)
     plain["metadata"]["creationTimestamp"] = row.created
-    (made,) = rows_of([plain]).values()
-    return made
+    (virtual_service,) = rows_of([plain]).values()
+    return virtual_service
 
 
-_made: Gather[RegistryKey, [], Object[VirtualService]] = Gather("made of ConfigMaps", _keys, _made_of)
+_lowered_all: Gather[RegistryKey, [], Object[VirtualService]] = Gather("lowered from ConfigMaps", _keys, _lowered)
 
 
 @derived
 def virtual_services_of_config_maps(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
-    """The VirtualServices that ConfigMaps stand for."""
-    return {made.key: made for made in _made(db).values()}
+    """Return the VirtualServices that ConfigMaps are lowered to."""
+    return {virtual_service.key: virtual_service for virtual_service in _lowered_all(db).values()}

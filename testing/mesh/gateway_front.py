@@ -1,4 +1,4 @@
-"""A router in front of many HTTPRoutes, with the statuses and problems of all of them watched as the process watches them."""
+"""A router with many HTTPRoutes, whose statuses and problems are watched as in the real process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ GATEWAY = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}],
 
 
 def route(number: int, path: str = "/") -> Rows:
-    """Return an HTTPRoute with a host of its own."""
+    """Return an HTTPRoute with a unique host."""
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
     return rows_of(
         [gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], hostnames: [h{number}.com], {rules}")]
     )
 
 
-class Front:
-    """A router with a Gateway. `groups` are its route configurations; all that is watched is brought up to date after every commit."""
+class GatewayFront:
+    """A router with a Gateway.
+
+    `groups` are its route configurations. Everything that is watched is refreshed after each commit.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self.world = World()
@@ -45,29 +48,28 @@ class Front:
         )
         node_id = self.world.connect(proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f"}))
         self.groups = [self.mesh.watch(group.fn, *group.args) for group in proxy_plan(self.mesh, node_id).groups[ROUTE]]
-        self._listed = self.mesh.watch(objects_with_status)
+        self._status_objects = self.mesh.watch(objects_with_status)
         self._keys = {self.mesh.watch(check.keys): check for check in CHECKS}
-        self._seen: set[object] = set()
+        self._watched: set[object] = set()
         self.set(rows)
 
     def set(self, rows: Rows) -> None:
-        """Commits rows, and brings up to date what they reached."""
-        for node in (
-            hit := self.mesh.commit((self.mesh.tables[table], key, row) for (table, key), row in rows.items())
-        ):
+        """Commit rows, and refresh the affected nodes."""
+        affected = self.mesh.commit((self.mesh.tables[table], key, row) for (table, key), row in rows.items())
+        for node in affected:
             self.mesh.refresh(node)
-        for node in hit:
-            self._watch_listed(node)
+        for node in affected:
+            self._watch_items(node)
 
-    def _watch_listed(self, node: Node) -> None:
-        if node is not self._listed and node not in self._keys:
+    def _watch_items(self, node: Node) -> None:
+        if node is not self._status_objects and node not in self._keys:
             return
-        watched = object_status if node is self._listed else self._keys[node].problems
+        derivation = object_status if node is self._status_objects else self._keys[node].problems
         for key in node.value:
-            if (watched, key) not in self._seen:
-                self._seen.add((watched, key))
-                self.mesh.watch(watched, key)
+            if (derivation, key) not in self._watched:
+                self._watched.add((derivation, key))
+                self.mesh.watch(derivation, key)
 
     def pieces(self) -> list[bytes]:
-        """Return what an answer with all route configurations is put together from."""
+        """Return the byte pieces of a response with all route configurations."""
         return [piece for group in self.groups for resource in group.value.values() for piece in resource.pieces]

@@ -1,4 +1,4 @@
-"""Checks plain data against a JSON Schema, as far as ours go."""
+"""Validation of plain data against the subset of JSON Schema that the charts use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "null": (type(None),),
 }
-_KNOWN = {
+_SUPPORTED = {
     "$schema",
     "$ref",
     "$defs",
@@ -30,22 +30,22 @@ _KNOWN = {
 }
 
 
-def wrong_paths(value: Any, schema: Schema) -> list[str]:
-    """Return the paths of what a schema does not allow."""
-    return list(_wrong(value, schema, schema, "$"))
+def invalid_paths(value: Any, schema: Schema) -> list[str]:
+    """Return the paths that violate a schema."""
+    return list(_violations(value, schema, schema, "$"))
 
 
-def _wrong(value: Any, schema: Schema, root: Schema, path: str) -> Iterator[str]:
-    assert schema.keys() <= _KNOWN, f"a word that this checker does not know: {schema.keys() - _KNOWN}"
+def _violations(value: Any, schema: Schema, root: Schema, path: str) -> Iterator[str]:
+    assert schema.keys() <= _SUPPORTED, f"unsupported keywords: {schema.keys() - _SUPPORTED}"
     if "$ref" in schema:
-        found: Any = root
+        target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        yield from _wrong(value, found, root, path)
+            target = target[part]
+        yield from _violations(value, target, root, path)
     if "anyOf" in schema:
-        tried = [list(_wrong(value, one, root, path)) for one in schema["anyOf"]]
-        if all(tried):
-            yield from max(tried, key=lambda paths: max(map(len, paths)))
+        alternatives = [list(_violations(value, option, root, path)) for option in schema["anyOf"]]
+        if all(alternatives):
+            yield from max(alternatives, key=lambda paths: max(map(len, paths)))
     if "type" in schema:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if not any(
@@ -57,11 +57,11 @@ def _wrong(value: Any, schema: Schema, root: Schema, path: str) -> Iterator[str]
         yield path
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            yield from _wrong(item, schema["items"], root, f"{path}[{index}]")
+            yield from _violations(item, schema["items"], root, f"{path}[{index}]")
     if isinstance(value, dict):
         for key, item in value.items():
             inner = schema.get("properties", {}).get(key, schema.get("additionalProperties", True))
             if inner is False:
                 yield f"{path}.{key}"
             elif isinstance(inner, dict):
-                yield from _wrong(item, inner, root, f"{path}.{key}")
+                yield from _violations(item, inner, root, f"{path}.{key}")

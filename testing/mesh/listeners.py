@@ -1,4 +1,4 @@
-"""The listeners of one proxy as proto JSON, of a small mesh, with what tests ask of them."""
+"""One proxy's listeners as proto JSON, in a small mesh, and helpers to inspect them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEB_POD = pod("web-0", "10.1.0.1", labels="{app: web}")
 
 
 def service(name: str, ports: str, ip: str = "10.96.0.1", namespace: str = "a", **more: Any) -> Plain:
-    """A Service that selects `app: NAME`; `ports` is YAML."""
+    """Return a Service that selects `app: NAME`. `ports` is YAML."""
     return make(
         "Service",
         name,
@@ -31,37 +31,38 @@ def service(name: str, ports: str, ip: str = "10.96.0.1", namespace: str = "a", 
 
 
 def entry(spec: str, name: str = "entry", namespace: str = "a", **more: Any) -> Plain:
+    """Return a ServiceEntry."""
     return make("ServiceEntry", name, f"{{{spec}}}", namespace, **more)
 
 
-def listeners(*objects: Mapping[str, Any], by: Proxy = WEB, mesh: str = "", **environ: str) -> dict[str, Plain]:
-    """Every listener of the proxy, by name."""
-    made = world(*objects, mesh_config=mesh, **environ)
-    found = made.resources(made.connect(by))[LISTENER]
-    assert not made.failures
-    return {name: json_format.MessageToDict(any_pb2.Any.FromString(r.any)) for name, r in found.items()}
+def listeners(*objects: Mapping[str, Any], proxy: Proxy = WEB, mesh: str = "", **environ: str) -> dict[str, Plain]:
+    """Return every listener of a proxy, by name."""
+    mesh_world = world(*objects, mesh_config=mesh, **environ)
+    resources = mesh_world.resources(mesh_world.connect(proxy))[LISTENER]
+    assert not mesh_world.failures
+    return {name: json_format.MessageToDict(any_pb2.Any.FromString(r.any)) for name, r in resources.items()}
 
 
 def chains(listener: Plain) -> list[Plain]:
-    """Its filter chains, the default one last."""
+    """Return the filter chains, the default chain last."""
     return [
         *listener.get("filterChains", ()),
         *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else []),
     ]
 
 
-def last(chain: Plain) -> Plain:
-    """The configuration of the filter that ends a chain."""
+def last_filter(chain: Plain) -> Plain:
+    """Return the configuration of the last filter of a chain."""
     config: Plain = chain["filters"][-1]["typedConfig"]
     return config
 
 
-def leads(listener: Plain) -> list[str]:
-    """Where each chain leads, in order: a cluster, weighted ones, or the routes of HTTP."""
-    return [_leads(last(c)) for c in chains(listener)]
+def destinations(listener: Plain) -> list[str]:
+    """Return the destination of each chain: a cluster, weighted clusters, or HTTP routes."""
+    return [_destination(last_filter(c)) for c in chains(listener)]
 
 
-def _leads(config: Plain) -> str:
+def _destination(config: Plain) -> str:
     if "rds" in config or "routeConfig" in config:
         return f"routes {config['rds']['routeConfigName'] if 'rds' in config else config['routeConfig']['name']}"
     if "weightedClusters" in config:
@@ -70,13 +71,13 @@ def _leads(config: Plain) -> str:
 
 
 def conditions(listener: Plain) -> list[Plain]:
-    """The condition of each chain, the default one's last."""
+    """Return the match of each chain, the default chain's last."""
     return [c.get("filterChainMatch", {}) for c in chains(listener)]
 
 
 def http(listener: Plain) -> Plain:
-    """The first HTTP connection manager of a listener."""
-    return next(last(c) for c in chains(listener) if c["filters"][-1]["name"] == HCM)
+    """Return the first HTTP connection manager of a listener."""
+    return next(last_filter(c) for c in chains(listener) if c["filters"][-1]["name"] == HCM)
 
 
 def http_filters(listener: Plain) -> list[str]:
@@ -88,5 +89,5 @@ def network_filters(chain: Plain) -> list[str]:
 
 
 def inspectors(listener: Plain) -> list[str]:
-    """The listener filters, by the last part of their names."""
+    """Return the listener filters, by the last part of their names."""
     return [f["name"].rpartition(".")[2] for f in listener.get("listenerFilters", ())]

@@ -1,4 +1,4 @@
-"""A small world of numbers, of which derivations are made that tests of the incremental core run."""
+"""A small database of numbers with derivations, for tests of the incremental core."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 from pilot.derive import Database, Gather, Table, derived
 
 
-class World(Database):
+class NumberDatabase(Database):
+    """A table of numbers. `ran` are the derivations that ran since the last commit."""
+
     def __init__(self, count: int = 3) -> None:
         self.reports: list[str] = []
         """The function and the error of each failed derivation."""
@@ -23,7 +25,7 @@ class World(Database):
 
 
 @derived
-def number(db: World, key: str) -> int | None:
+def number(db: NumberDatabase, key: str) -> int | None:
     value = db.numbers.get(key)
     if value == 13:
         raise ValueError("unlucky")
@@ -31,17 +33,17 @@ def number(db: World, key: str) -> int | None:
 
 
 @derived
-def sign(db: World, key: str) -> str:
+def sign(db: NumberDatabase, key: str) -> str:
     return "+" if (number(db, key) or 0) > 0 else "-"
 
 
 @derived
-def sentence(db: World, key: str) -> str:
+def sentence(db: NumberDatabase, key: str) -> str:
     return f"{key} is {sign(db, key)}"
 
 
 @derived
-def keys(db: World) -> tuple[str, ...]:
+def keys(db: NumberDatabase) -> tuple[str, ...]:
     return db.numbers.all_keys()
 
 

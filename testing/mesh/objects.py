@@ -1,4 +1,4 @@
-"""Objects as a user's files hold them, by few words."""
+"""Short constructors for configuration objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _parse(text: str) -> Any:
-    """Return what YAML says, read by libyaml where that is there: a large mesh is made of tens of thousands of such texts."""
+    """Parse YAML, with libyaml if available, because large meshes consist of tens of thousands of texts."""
     return yaml.load(text, _LOADER)
 
 
@@ -32,7 +32,10 @@ def make(
     annotations: str = "{}",
     **parts: Any,
 ) -> Plain:
-    """An object of any kind; `spec`, `labels` and `annotations` are YAML, `day` of January 2025 is when it was created."""
+    """Return an object of any kind.
+
+    `spec`, `labels` and `annotations` are YAML; `day` is the day in January 2025 on which it was created.
+    """
     metadata = {
         "name": name,
         "namespace": namespace,
@@ -56,18 +59,18 @@ def pod(
     phase: str = "Running",
     **metadata: Any,
 ) -> Plain:
-    """A Pod with an address (several between commas)."""
+    """Return a Pod with an address, or several separated by commas."""
     ips = ip.split(",")
-    made = make("Pod", name, spec, namespace, labels=labels)
+    plain = make("Pod", name, spec, namespace, labels=labels)
     status = {
         "phase": phase,
         "podIP": ips[0],
         "podIPs": [{"ip": i} for i in ips],
         "conditions": [{"type": "Ready", "status": str(ready)}],
     }
-    made["spec"] = {"serviceAccountName": "default", "containers": [{"name": "app", "image": "app"}], **made["spec"]}
-    made["metadata"] |= metadata
-    return made | {"status": status}
+    plain["spec"] = {"serviceAccountName": "default", "containers": [{"name": "app", "image": "app"}], **plain["spec"]}
+    plain["metadata"] |= metadata
+    return plain | {"status": status}
 
 
 def endpoint_slice(
@@ -78,22 +81,22 @@ def endpoint_slice(
     name: str = "",
     **parts: Any,
 ) -> Plain:
-    """An EndpointSlice of a Service; each endpoint is YAML."""
-    made = make(
+    """Return an EndpointSlice of a Service. Each endpoint is YAML."""
+    plain = make(
         "EndpointSlice", name or f"{service}-0", "{}", namespace, labels=f"{{kubernetes.io/service-name: {service}}}"
     )
-    del made["spec"]
-    return made | {"addressType": "IPv4", "endpoints": [_parse(e) for e in endpoints], "ports": _parse(ports), **parts}
+    del plain["spec"]
+    return plain | {"addressType": "IPv4", "endpoints": [_parse(e) for e in endpoints], "ports": _parse(ports), **parts}
 
 
 def at(ip: str, pod_name: str = "", conditions: str = "{ready: true}", namespace: str = "a") -> str:
-    """An endpoint of an EndpointSlice."""
+    """Return an endpoint for `endpoint_slice`."""
     target = f", targetRef: {{kind: Pod, name: {pod_name}, namespace: {namespace}}}" if pod_name else ""
     return f"{{addresses: [{ip}], conditions: {conditions}{target}}}"
 
 
 def world(*objects: Mapping[str, Any], mesh_config: str = "", **environ: str) -> World:
-    """A mesh of these objects."""
-    made = World(mesh_config, environ)
-    made.set(rows_of(objects))
-    return made
+    """Return a mesh with these objects."""
+    mesh = World(mesh_config, environ)
+    mesh.set(rows_of(objects))
+    return mesh

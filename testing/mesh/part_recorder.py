@@ -1,4 +1,4 @@
-"""Stands in for the parts that something is made of, and writes down what is made and done with each."""
+"""Fakes for the parts that a component creates, which record how they are created and called."""
 
 from __future__ import annotations
 
@@ -8,76 +8,80 @@ from typing import Any
 
 import pytest
 
-FOREVER = ("run",)
-AWAITED = ("start", "stop", "synced", *FOREVER)
+BLOCKING = ("run",)
+AWAITED = ("start", "stop", "synced", *BLOCKING)
 
 
-class StandIn:
-    """A part: whatever is called is written down. What runs does so until it is cancelled. `elections` returns the locks of a test and what their holders run."""
+class FakePart:
+    """A fake part that records calls.
 
-    def __init__(self, journal: Journal, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self.journal, self.name, self.given, self.named = journal, name, given, named
+    Methods in BLOCKING run until cancelled. `elections` returns a test's locks and the work of their holders.
+    """
+
+    def __init__(self, journal: PartRecorder, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.journal, self.name, self.args, self.kwargs = journal, name, args, kwargs
         self.on_change: list[Callable[[], None]] = []
         self.elections: Callable[[], list[Any]] = list
 
-    def __getattr__(self, what: str) -> Any:
-        async def work(*given: Any) -> None:
-            self.journal.lines.append(f"{self.name}.{what}")
-            if what in FOREVER:
+    def __getattr__(self, method: str) -> Any:
+        async def work(*args: Any) -> None:
+            self.journal.lines.append(f"{self.name}.{method}")
+            if method in BLOCKING:
                 await asyncio.Event().wait()
 
-        def call(*given: Any) -> None:
-            self.journal.calls.append((f"{self.name}.{what}", *given))
+        def call(*args: Any) -> None:
+            self.journal.calls.append((f"{self.name}.{method}", *args))
 
-        return work if what in AWAITED else call
+        return work if method in AWAITED else call
 
 
-class Journal:
-    """What was made, in this order; lines of what began and ended; calls with what they were given."""
+class PartRecorder:
+    """Records created parts in order, lines for starts and stops, and calls with their arguments."""
 
     def __init__(self) -> None:
-        self.made: list[StandIn] = []
+        self.parts: list[FakePart] = []
         self.lines: list[str] = []
         self.calls: list[tuple[Any, ...]] = []
 
-    def take_over(self, patch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
-        """Has a module make stand-ins of some classes."""
+    def replace_classes(self, patch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
+        """Replace classes of a module by fakes."""
         for name in names:
-            patch.setattr(module, name, self._maker(name))
+            patch.setattr(module, name, self._fake_factory(name))
 
     def spy(self, patch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
-        """Notes what a module gives to some classes, which are what they were."""
+        """Record the arguments that a module passes to real classes."""
         for name in names:
-            patch.setattr(module, name, self._noting(name, getattr(module, name)))
+            patch.setattr(module, name, self._recording_factory(name, getattr(module, name)))
 
-    def _noting(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def make(*given: Any, **named: Any) -> Any:
-            self.made.append(StandIn(self, name, given, named))
-            return real(*given, **named)
+    def _recording_factory(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def create(*args: Any, **kwargs: Any) -> Any:
+            self.parts.append(FakePart(self, name, args, kwargs))
+            return real(*args, **kwargs)
 
-        return make
+        return create
 
-    def given(self, name: str) -> list[tuple[Any, ...]]:
-        """Return what every one of a name was given, in the order in which they were made."""
-        return [one.given for one in self.made if one.name == name]
+    def args_of(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of every part with this name, in order of creation."""
+        return [part.args for part in self.parts if part.name == name]
 
-    def _maker(self, name: str) -> Callable[..., StandIn]:
-        def make(*given: Any, **named: Any) -> StandIn:
-            made = StandIn(self, name, given, named)
-            self.made.append(made)
-            return made
+    def _fake_factory(self, name: str) -> Callable[..., FakePart]:
+        def create(*args: Any, **kwargs: Any) -> FakePart:
+            part = FakePart(self, name, args, kwargs)
+            self.parts.append(part)
+            return part
 
-        return make
+        return create
 
     @property
     def names(self) -> list[str]:
-        return [one.name for one in self.made]
+        return [part.name for part in self.parts]
 
-    def one(self, name: str) -> StandIn:
-        [found] = [one for one in self.made if one.name == name]
-        return found
+    def part(self, name: str) -> FakePart:
+        """Return the only part with this name."""
+        [match] = [part for part in self.parts if part.name == name]
+        return match
 
-    def take_calls(self) -> list[tuple[Any, ...]]:
-        """Return the calls since it was asked last."""
-        found, self.calls = self.calls, []
-        return found
+    def pop_calls(self) -> list[tuple[Any, ...]]:
+        """Return, and forget, the recorded calls."""
+        calls, self.calls = self.calls, []
+        return calls

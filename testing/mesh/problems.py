@@ -1,4 +1,4 @@
-"""The problems between the objects of a world."""
+"""The configuration problems of a mesh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testing.mesh.world import World
 
 
 def problems_of(world: World) -> tuple[Problem, ...]:
-    """All of them, those of connected routers too."""
+    """Return all problems, including those of connected routers."""
     db = world.mesh
     return tuple(
         problem for check in (*CHECKS, ROUTERS) for key in check.keys(db) for problem in check.problems(db, key)

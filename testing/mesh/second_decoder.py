@@ -1,4 +1,4 @@
-"""Envoy's messages through a second decoder, envoy-data-plane, that shares no code with the one that encodes them."""
+"""A cross-check of Envoy messages with envoy-data-plane, a decoder that shares no code with ours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from envoy_data_plane.google.protobuf import Any as SecondAny
 from envoy_data_plane.message_pool import default_message_pool
 from google.protobuf import any_pb2, descriptor_pool, message_factory
 
-UNKNOWN = frozenset(
-    {  # to the second decoder
+UNSUPPORTED = frozenset(
+    {  # by the second decoder
         "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig",
         "istio.networking.nds.v1.NameTable",
         "istio.security.Authorization",
@@ -27,25 +27,25 @@ UNKNOWN = frozenset(
 
 
 def check_same_content(any_bytes: bytes) -> int:
-    """Decode a serialized Any, and every Any in it, with both decoders; the number of messages compared.
+    """Decode a serialized Any, and every Any in it, with both decoders. Return the number of messages compared.
 
-    Both must know every field, and what the second one encodes again must be equal for the first.
+    The second decoder must know every field, and its encoding must be equal to the original for the first.
     """
-    wrapped = any_pb2.Any.FromString(any_bytes)
-    name = wrapped.type_url.rpartition("/")[2]
-    if name in UNKNOWN:
+    outer = any_pb2.Any.FromString(any_bytes)
+    name = outer.type_url.rpartition("/")[2]
+    if name in UNSUPPORTED:
         return 0
-    second = _second_class(name).parse(wrapped.value)
-    inner = 0
+    second = _second_class(name).parse(outer.value)
+    count = 0
     for message in _messages(second):
         assert not message._unknown_fields, (
             f"{type(message).__name__} in {name}: unknown fields {message._unknown_fields!r}"
         )
         if isinstance(message, SecondAny):
-            inner += check_same_content(bytes(message))
+            count += check_same_content(bytes(message))
     first = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName(name))
-    assert first.FromString(bytes(second)) == first.FromString(wrapped.value), name
-    return inner + 1
+    assert first.FromString(bytes(second)) == first.FromString(outer.value), name
+    return count + 1
 
 
 def _second_class(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""A Wasm module for Envoy, assembled by hand, so that tests need no compiler.
+"""A hand-assembled Wasm module for Envoy, so that tests need no compiler.
 
-It speaks version 0.2.1 of https://github.com/proxy-wasm/spec; this is its text:
+It implements version 0.2.1 of https://github.com/proxy-wasm/spec. In the text format:
 
     (module
       (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
@@ -13,7 +13,7 @@ It speaks version 0.2.1 of https://github.com/proxy-wasm/spec; this is its text:
       (func (export "proxy_on_vm_start") (param i32 i32) (result i32) (i32.const 1))
       (func (export "proxy_on_configure") (param i32 i32) (result i32) (i32.const 1))
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-        (i32.const 0))        ;; or (unreachable), which ends the machine
+        (i32.const 0))        ;; or (unreachable), which traps
       (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
         (drop (call $add (i32.const 2) (i32.const 16) (i32.const 6) (i32.const 32) (i32.const LENGTH)))
         (i32.const 0)))
@@ -29,7 +29,7 @@ _NAME_AT, _VALUE_AT = 16, 32
 
 
 def module(value: str = "added", traps: bool = False) -> bytes:
-    """The module that adds a header to responses; `traps`: it ends its machine at the first request."""
+    """Return a module that adds a header to responses or, with `traps`, traps at the first request."""
     types = [((), ()), ((1, 1), ()), ((1, 1), (1,)), ((1, 1, 1), (1,)), ((1,) * 5, (1,)), ((1,), (1,))]
     add = b"".join(_const(n) for n in (2, _NAME_AT, len(HEADER), _VALUE_AT, len(value))) + b"\x10\x00\x1a"
     functions = [
@@ -47,7 +47,7 @@ def module(value: str = "added", traps: bool = False) -> bytes:
     ]
     data = [b"\x00" + _const(at) + _END + _text(text) for at, text in ((_NAME_AT, HEADER), (_VALUE_AT, value))]
     sections = [
-        (1, [_FUNCTION + _list(_I32 for _ in given) + _list(_I32 for _ in result) for given, result in types]),
+        (1, [_FUNCTION + _list(_I32 for _ in params) + _list(_I32 for _ in result) for params, result in types]),
         (2, [_text("env") + _text("proxy_add_header_map_value") + b"\x00\x04"]),
         (3, [_number(kind) for _, kind, _ in functions]),
         (5, [b"\x00\x01"]),
@@ -59,7 +59,7 @@ def module(value: str = "added", traps: bool = False) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    """An unsigned LEB128."""
+    """Return the unsigned LEB128 encoding."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -68,7 +68,7 @@ def _number(value: int) -> bytes:
 
 
 def _const(value: int) -> bytes:
-    """The instruction i32.const of a number that is not negative; its LEB128 is signed."""
+    """Return the instruction i32.const of a non-negative number, which is a signed LEB128."""
     out = bytearray()
     while value > 0x3F:
         out.append(value & 0x7F | 0x80)
@@ -85,5 +85,5 @@ def _text(text: str) -> bytes:
 
 
 def _list(items: Iterable[bytes]) -> bytes:
-    found = list(items)
-    return _number(len(found)) + b"".join(found)
+    entries = list(items)
+    return _number(len(entries)) + b"".join(entries)

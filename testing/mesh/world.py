@@ -1,4 +1,4 @@
-"""A mesh in memory: objects in, resources out, without a server."""
+"""An in-memory mesh: objects in, proxies' resources out, without a server."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def parse_objects(text: str) -> list[dict[str, Any]]:
 
 
 def rows_of(objects: Iterable[Mapping[str, Any]], cluster: str = OWN.cluster) -> Rows:
-    """Decoded rows of a cluster by table and key; a problem is an error of the test."""
-    found: Rows = {}
+    """Return the decoded rows of a cluster by table and key. Any problem is an error."""
+    rows: Rows = {}
     for plain in objects:
         decoded = decode_document(plain, origin=DocumentOrigin(cluster, cluster == OWN.cluster))
         assert not decoded.refused, decoded.problems
         for entry in decoded.entries:
-            found[entry.table, entry.key] = entry.object
-    return found
+            rows[entry.table, entry.key] = entry.object
+    return rows
 
 
 def proxy(
     kind: str, name: str, namespace: str, ip: str, labels: Mapping[str, str] | None = None, **metadata: Any
 ) -> Proxy:
-    """Istio's own proxy, as a sidecar or router of that pod."""
-    known = {
+    """Return an Istio proxy as a sidecar or router of a pod."""
+    defaults = {
         "NAMESPACE": namespace,
         "CLUSTER_ID": "Kubernetes",
         "MESH_ID": "cluster.local",
@@ -58,14 +58,16 @@ def proxy(
         ips=(ip,),
         dns_domain=f"{namespace}.svc.cluster.local",
         namespace=namespace,
-        metadata={**known, "LABELS": dict(labels or {}), **metadata},
+        metadata={**defaults, "LABELS": dict(labels or {}), **metadata},
         version="1.32.0",
     )
 
 
 class World:
-    """Tables, connected proxies, and what each of them gets. `asks` are the names that all of them ask for, by type URL, of what is sent to those
-    alone that name it."""
+    """Tables, connected proxies and their resources.
+
+    `subscriptions` are the names that every proxy subscribes to, by type URL, for types that are only sent by name.
+    """
 
     def __init__(self, mesh_config: str = "", environ: Mapping[str, str] | None = None) -> None:
         self.failures: list[str] = []
@@ -80,11 +82,11 @@ class World:
         self.mesh.commit([(self.mesh.secret_access, EVERY_ACCOUNT, True)])
         self.subscriptions: Mapping[str, frozenset[str]] = {}
         self._watched: dict[Any, Any] = {}
-        self._named: dict[str, set[Any]] = {}
-        self._followed: dict[tuple[Any, ...], Node] = {}
+        self._planned: dict[str, set[Any]] = {}
+        self._values: dict[tuple[Any, ...], Node] = {}
 
     def set(self, rows: Mapping[tuple[str, ObjectKey | RegistryKey], Object[Any] | None]) -> None:
-        """Apply rows (None deletes) in one commit."""
+        """Apply rows in one commit. None deletes a row."""
         self.commit([(table, key, row) for (table, key), row in rows.items()])
 
     def commit(self, edits: Iterable[Edit]) -> None:
@@ -97,59 +99,59 @@ class World:
     def apply_objects(self, *objects: Mapping[str, Any]) -> None:
         self.set(rows_of(objects))
 
-    def connect(self, connected: Proxy) -> str:
-        key = f"{connected.type}~{connected.ips[0]}~{connected.id}~{connected.dns_domain}"
-        self.mesh.commit([(self.mesh.proxies, key, connected)])
+    def connect(self, node: Proxy) -> str:
+        key = f"{node.type}~{node.ips[0]}~{node.id}~{node.dns_domain}"
+        self.mesh.commit([(self.mesh.proxies, key, node)])
         return key
 
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
-        """Return all that the proxy would get, by type URL and name."""
-        found: dict[str, dict[str, Resource]] = {}
+        """Return all resources of a proxy, by type URL and name."""
+        by_type: dict[str, dict[str, Resource]] = {}
         plan = proxy_plan(self.mesh, node_id)
-        asked = {url: groups for url, names in self.subscriptions.items() if (groups := plan.groups_of(url, names))}
-        planned = {**plan.groups, **asked}
-        self._named[node_id] = {group for groups in planned.values() for group in groups}
+        named = {url: groups for url, names in self.subscriptions.items() if (groups := plan.groups_of(url, names))}
+        planned = {**plan.groups, **named}
+        self._planned[node_id] = {group for groups in planned.values() for group in groups}
         for url, groups in planned.items():
-            have = found.setdefault(url, {})
+            by_name = by_type.setdefault(url, {})
             for group in groups:
                 node = self._watched.get(group)
                 if node is None:
                     node = self._watched[group] = self.mesh.watch(group.fn, *group.args)
                 self.mesh.refresh(node)
                 for resource in node.value.values() if node.value is not UNSET else ():
-                    have.setdefault(resource.name, resource)
-        return found
+                    by_name.setdefault(resource.name, resource)
+        return by_type
 
     def value(self, fn: Derived[..., T], *args: Any) -> T:
-        """Return a derived value, the last good one where it fails, and keeps it up to date from now on."""
-        node = self._followed.get((fn, args))
+        """Return a derived value, or the last good one if it fails, and keep it up to date."""
+        node = self._values.get((fn, args))
         if node is None:
-            node = self._followed[fn, args] = self.mesh.watch(fn, *args)
+            node = self._values[fn, args] = self.mesh.watch(fn, *args)
         self.mesh.refresh(node)
         return node.value
 
     def secrets(self, node_id: str, *names: str) -> dict[str, secret_pb2.Secret]:
-        """The secrets that the proxy gets of those that it asks for, by name."""
+        """Return the requested secrets that the proxy receives, by name."""
         groups = proxy_plan(self.mesh, node_id).groups_of(SECRET, frozenset(names)) or ()
-        found = [resource for group in groups for resource in group.fn(self.mesh, *group.args).values()]
+        resources = [resource for group in groups for resource in group.fn(self.mesh, *group.args).values()]
         return {
             resource.name: secret_pb2.Secret.FromString(any_pb2.Any.FromString(resource.any).value)
-            for resource in found
+            for resource in resources
         }
 
     def sweep(self) -> int:
-        """Free what is for no proxy any more, as its plan was when its resources were asked for; the number of nodes that are left."""
-        for group in self._watched.keys() - set().union(*self._named.values()):
+        """Free everything that no proxy's last plan uses, and return the number of remaining nodes."""
+        for group in self._watched.keys() - set().union(*self._planned.values()):
             self.mesh.unwatch(self._watched.pop(group))
         self.mesh.collect()
         return len(self.mesh)
 
     def graph(self) -> dict[Any, Set[Any]]:
-        """Every derived value by its function and arguments, with those that it was computed from."""
+        """Return the function and arguments of every derived value, with those of its inputs."""
         return {_name(node): {_name(source) for source in node.inputs()} for node in self.mesh.live_nodes()}
 
     def rows(self) -> Rows:
-        """Every object that the tables hold now."""
+        """Return the current objects of all tables."""
         tables = {kind.table_name: kind.table(self.mesh) for kind in self.mesh.catalogue}
         return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
 
@@ -158,5 +160,6 @@ def _name(node: Node) -> tuple[Any, ...]:
     return (node.fn.__module__, node.fn.__name__, node.args)
 
 
-def read(path: pathlib.Path) -> str:
+def read_optional(path: pathlib.Path) -> str:
+    """Return the text of a file, or "" if it does not exist."""
     return path.read_text() if path.exists() else ""

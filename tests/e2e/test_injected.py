@@ -1,4 +1,4 @@
-"""Pods that our webhook injects run as they are: their init container has traffic captured, their sidecar serves it in the mesh."""
+"""Pods from the injection webhook: the init container captures traffic, and the sidecar serves it in the mesh."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ from testing.servers.backends import Answer, Backend, ask
 from webhook.server.injector import InjectionContext
 
 NODE, VIP = "10.76.0.1", "10.76.96.10"
-PODS = {"web": "10.76.1.1", "books": "10.76.1.2", "kept": "10.76.1.3"}
+PODS = {"web": "10.76.1.1", "books": "10.76.1.2", "transparent": "10.76.1.3"}
 STRICT = "---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: STRICT}}\n"
-TRANSPARENT = {"sidecar.istio.io/interceptionMode": "TPROXY"}
-OBJECTS = books(VIP, PODS["books"]) + "---" + books("10.76.96.11", PODS["kept"]).replace("books", "kept") + STRICT
+TPROXY = {"sidecar.istio.io/interceptionMode": "TPROXY"}
+OBJECTS = (
+    books(VIP, PODS["books"])
+    + "---"
+    + books("10.76.96.11", PODS["transparent"]).replace("books", "transparent")
+    + STRICT
+)
 
 
-def made_pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
-    """A pod as its user writes it."""
+def make_pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return a user's pod."""
     containers = [
         {"name": "app", "image": f"registry.example/{name}:1", "ports": [{"containerPort": 8080, "name": "http"}]}
     ]
@@ -45,8 +50,8 @@ def made_pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def injected(pod: dict[str, Any], discovery: str) -> dict[str, Any]:
-    """What the webhook makes of it for a mesh whose control plane is at this address."""
+def inject(pod: dict[str, Any], discovery: str) -> dict[str, Any]:
+    """Return the pod injected for a control plane at this address."""
     metadata = {"ISTIOD_SAN": "istiod.istio-system.svc", "ECC_SIGNATURE_ALGORITHM": "ECDSA"}
     config = {
         "discoveryAddress": discovery,
@@ -62,13 +67,13 @@ def injected(pod: dict[str, Any], discovery: str) -> dict[str, Any]:
         async with serving(
             make_injector(InjectionContext(lambda: mesh), **{"global": {"caAddress": discovery}})
         ) as webhooks:
-            return await webhooks.injected(pod)
+            return await webhooks.inject(pod)
 
     return asyncio.run(review())
 
 
 class Mesh:
-    """A control plane, the pod `web` without an application, and the pods `books` and `kept`, of which the latter has its callers' addresses."""
+    """A control plane, the client pod `web`, and the server pods `books` and `transparent`. The latter uses TPROXY."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self._stack = contextlib.ExitStack()
@@ -87,8 +92,8 @@ class Mesh:
         self._stack.callback(self.pilot.stop)
         self.network.node.run(self.pilot.wait_ready)
         self.hosts: dict[str, Host] = {}
-        self.pods = {name: self._start(name, ip, TRANSPARENT if name == "kept" else {}) for name, ip in PODS.items()}
-        self.backends = {name: self._backend(name) for name in ("books", "kept")}
+        self.pods = {name: self._start(name, ip, TPROXY if name == "transparent" else {}) for name, ip in PODS.items()}
+        self.backends = {name: self._backend(name) for name in ("books", "transparent")}
 
     def _start(self, name: str, ip: str, annotations: dict[str, str]) -> Kubelet:
         host = self.hosts[name] = self.network.attach(ip)
@@ -96,20 +101,20 @@ class Mesh:
             "/var/run/secrets/tokens/istio-token": token("shop", name).encode(),
             "/var/run/secrets/istio/root-cert.pem": self.root.roots_pem,
         }
-        pod = injected(made_pod(name, annotations), f"{NODE}:{self.pilot.ports['secureGRPCAddr']}")
-        started = Kubelet(pod, host, ip, files)
-        self._stack.callback(started.stop)
-        started.run_init()
-        started.start("istio-proxy")
-        return started
+        pod = inject(make_pod(name, annotations), f"{NODE}:{self.pilot.ports['secureGRPCAddr']}")
+        kubelet = Kubelet(pod, host, ip, files)
+        self._stack.callback(kubelet.stop)
+        kubelet.run_init()
+        kubelet.start("istio-proxy")
+        return kubelet
 
     def _backend(self, name: str) -> Backend:
-        made = self.hosts[name].run(lambda: Backend(name, host=PODS[name], port=8080))
-        self._stack.callback(made.stop)
-        return made
+        backend = self.hosts[name].run(lambda: Backend(name, host=PODS[name], port=8080))
+        self._stack.callback(backend.stop)
+        return backend
 
     def ask(self, name: str, vip: str) -> Answer:
-        """What the application of `web` gets from a service."""
+        """Send a request from the application in `web` to a service."""
         return self.hosts["web"].run(lambda: ask((vip, 80), "/", host=name))
 
     def logs(self) -> str:
@@ -121,39 +126,39 @@ class Mesh:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    made = Mesh(tmp_path_factory.mktemp("injected"))
+    env = Mesh(tmp_path_factory.mktemp("injected"))
     try:
-        for name, vip in (("books", VIP), ("kept", "10.76.96.11")):
+        for name, vip in (("books", VIP), ("transparent", "10.76.96.11")):
             try:
-                eventually(lambda name=name, vip=vip: made.ask(name, vip).status == 200, 40, f"{name} answers")
+                eventually(lambda name=name, vip=vip: env.ask(name, vip).status == 200, 40, f"{name} answers")
             except AssertionError as error:
-                raise AssertionError(f"{error}\n{made.logs()}") from error
-        yield made
+                raise AssertionError(f"{error}\n{env.logs()}") from error
+        yield env
     finally:
-        made.stop()
+        env.stop()
 
 
-def test_a_request_is_captured_on_its_way_out_and_in_and_encrypted_in_between(mesh: Mesh) -> None:
+def test_request_is_captured_and_encrypted(mesh: Mesh) -> None:
     assert mesh.ask("books", VIP).json["backend"] == "books"
     headers = mesh.backends["books"].requests[-1].headers
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in headers["x-forwarded-client-cert"]
 
 
-def test_what_is_not_of_the_mesh_is_captured_too_and_refused(mesh: Mesh) -> None:
+def test_plaintext_from_outside_the_mesh_is_refused(mesh: Mesh) -> None:
     count = len(mesh.backends["books"].requests)
     with pytest.raises(ConnectionError):
         mesh.network.node.run(lambda: ask((PODS["books"], 8080), "/plain"))
     assert len(mesh.backends["books"].requests) == count
 
 
-def test_the_applications_of_a_transparent_pod_see_who_calls(mesh: Mesh) -> None:
-    assert mesh.ask("kept", "10.76.96.11").json["backend"] == "kept"
-    last = mesh.backends["kept"].requests[-1]
+def test_transparent_pod_sees_the_client_address(mesh: Mesh) -> None:
+    assert mesh.ask("transparent", "10.76.96.11").json["backend"] == "transparent"
+    last = mesh.backends["transparent"].requests[-1]
     assert last.peer == PODS["web"]
     assert "spiffe://cluster.local/ns/shop/sa/web" in last.headers["x-forwarded-client-cert"]
 
 
-def test_probes_reach_the_sidecar_from_outside(mesh: Mesh) -> None:
+def test_probes_reach_the_sidecar(mesh: Mesh) -> None:
     for name, ip in PODS.items():
         status = eventually(
             lambda ip=ip: mesh.network.node.run(lambda: ask((ip, 15021), "/healthz/ready")), 20, f"{name} is ready"
@@ -161,6 +166,6 @@ def test_probes_reach_the_sidecar_from_outside(mesh: Mesh) -> None:
         assert status == 200, name
 
 
-def test_the_pod_says_what_was_added_to_it(mesh: Mesh) -> None:
+def test_injection_status_annotation(mesh: Mesh) -> None:
     status = json.loads(mesh.pods["books"].pod["metadata"]["annotations"]["sidecar.istio.io/status"])
     assert (status["initContainers"], status["containers"]) == (["istio-init"], ["istio-proxy"])

@@ -1,4 +1,4 @@
-"""An edit of one HTTPRoute of a Gateway with many looks at as much, and copies as little, as of a Gateway with few."""
+"""An edit of an HTTPRoute costs the same for a Gateway with many routes as for one with few."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ import pytest
 from pilot.derive import Database, Node
 from pilot.derive.patched import Patched
 from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_http_routes
-from testing.mesh.gateway_front import Front, route
+from testing.mesh.gateway_front import GatewayFront, route
 
 
-def front_with(routes: int) -> Front:
-    return Front({key: row for number in range(routes) for key, row in route(number).items()})
+def front_with(routes: int) -> GatewayFront:
+    return GatewayFront({key: row for number in range(routes) for key, row in route(number).items()})
 
 
-def answer(front: Front) -> bytes:
+def virtual_hosts(front: GatewayFront) -> bytes:
     return b"".join(front.pieces())
 
 
 def count_refreshes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the values that are looked at, whether they run or not."""
-    counted: Counter[str] = Counter()
+    """Count the refreshed nodes, whether they run or not."""
+    counts: Counter[str] = Counter()
     refresh = Database.refresh
 
-    def counting(db: Database, node: Node) -> None:
-        counted[node.fn.__name__] += 1
+    def count_refresh(db: Database, node: Node) -> None:
+        counts[node.fn.__name__] += 1
         refresh(db, node)
 
-    monkeypatch.setattr(Database, "refresh", counting)
-    return counted
+    monkeypatch.setattr(Database, "refresh", count_refresh)
+    return counts
 
 
-def test_an_edit_looks_at_the_same_values_whatever_other_routes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at = count_refreshes(monkeypatch)
-    seen: list[tuple[Counter[str], int]] = []
+def test_edit_refreshes_a_constant_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshes = count_refreshes(monkeypatch)
+    costs: list[tuple[Counter[str], int]] = []
     for routes in (70, 700):
         front = front_with(routes)
-        before, runs = answer(front), front.mesh.runs
-        looked_at.clear()
+        before, runs = virtual_hosts(front), front.mesh.runs
+        refreshes.clear()
         front.set(route(routes // 2, "/other"))
-        seen.append((looked_at.copy(), front.mesh.runs - runs))
+        costs.append((refreshes.copy(), front.mesh.runs - runs))
         assert b"/other" not in before
-        assert b"/other" in answer(front)
-    assert seen[0] == seen[1]
-    assert seen[0][1] < 40
-    assert seen[0][0]["route_status"] == 1
-    assert not any(name in seen[0][0] for name in ("_planned_block", "_merged_keys", "_parts_of")), (
-        "these are of neighbours"
+        assert b"/other" in virtual_hosts(front)
+    assert costs[0] == costs[1]
+    assert costs[0][1] < 40
+    assert costs[0][0]["route_status"] == 1
+    assert not any(name in costs[0][0] for name in ("_planned_block", "_merged_keys", "_parts_of")), (
+        "these belong to other routes"
     )
 
 
-def bases(front: Front) -> Iterable[object]:
-    """Yields what the mappings with an item for each route stand on, of which an edit changes one item."""
+def bases(front: GatewayFront) -> Iterable[object]:
+    """Yield the base of each mapping by route. An edit patches a single item."""
     source = front.mesh.find_node(virtual_services_of_http_routes)
     assert source is not None
     (rows,) = (node for node in front.mesh.live_nodes() if node.fn.__name__ == "derived VirtualServices")
-    for found in (source.value, rows.value.by_key):
-        assert isinstance(found, Patched)
-        yield found.base
+    for mapping in (source.value, rows.value.by_key):
+        assert isinstance(mapping, Patched)
+        yield mapping.base
 
 
-def test_an_edit_copies_no_list_of_all_routes() -> None:
+def test_edit_does_not_copy_all_routes() -> None:
     front = front_with(400)
     front.set(route(7, "/first"))
     before = tuple(bases(front))
-    for number in range(20, 39):  # up to the square root of their number
+    for number in range(20, 39):  # fewer than the square root of the number of routes
         front.set(route(number, f"/next{number}"))
-        assert all(now is then for now, then in zip(bases(front), before, strict=True))
-    assert answer(front) == answer(Front(front.world.rows()))
+        assert all(base is previous for base, previous in zip(bases(front), before, strict=True))
+    assert virtual_hosts(front) == virtual_hosts(GatewayFront(front.world.rows()))

@@ -47,12 +47,12 @@ def guards(filters: list[Plain]) -> list[str]:
 
 def of_chain(chain: Plain) -> tuple[list[str], list[str]]:
     """The guards of a chain, and those that it should have by what it ends with."""
-    last = chain["filters"][-1]
+    last_filter = chain["filters"][-1]
     before = guards(chain["filters"])
-    if "http_connection_manager" not in last["name"]:
+    if "http_connection_manager" not in last_filter["name"]:
         return before, OF_TCP
     assert before == [], "requests are judged one by one"
-    filters = last["typedConfig"]["httpFilters"]
+    filters = last_filter["typedConfig"]["httpFilters"]
     assert filters[-1]["name"].endswith("router")
     return guards(filters), OF_HTTP
 
@@ -73,7 +73,7 @@ def test_every_way_into_a_sidecars_workload_is_guarded(mode: str, capture: str, 
     modes = f"mtls: {{mode: {mode}}}, portLevelMtls: {{9000: {{mode: STRICT}}}}"
     mtls = make("PeerAuthentication", "p", f"{{selector: {{matchLabels: {{app: web}}}}, {modes}}}")
     node = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=capture)
-    found = listeners(*SERVICES, *GUARDS, mtls, *sidecar, by=node, mesh=MESH)
+    found = listeners(*SERVICES, *GUARDS, mtls, *sidecar, proxy=node, mesh=MESH)
     inbound = [c for one in found.values() if one.get("trafficDirection") == "INBOUND" for c in chains(one)]
     guarded = [c for c in inbound if c.get("name") != "virtualInbound-blackhole"]
     assert bool(guarded) is (capture != "NONE" or bool(sidecar))
@@ -83,7 +83,7 @@ def test_every_way_into_a_sidecars_workload_is_guarded(mode: str, capture: str, 
 
 
 def test_what_a_sidecar_sends_and_what_it_swallows_is_not_guarded() -> None:
-    found = listeners(*SERVICES, *GUARDS, by=WEB, mesh=MESH)
+    found = listeners(*SERVICES, *GUARDS, proxy=WEB, mesh=MESH)
     outbound = [c for one in found.values() if one.get("trafficDirection") == "OUTBOUND" for c in chains(one)]
     black_hole = [c for one in found.values() for c in chains(one) if c.get("name") == "virtualInbound-blackhole"]
     assert outbound
@@ -115,7 +115,7 @@ def test_every_way_through_a_gateway_is_guarded_but_that_of_mesh_tls_passed_on(
     gateway = make("Gateway", "gw", f"{{selector: {{app: edge}}, servers: [{server_}]}}")
     rules = f"http: [{{{ROUTE}}}], tcp: [{{{ROUTE}}}], tls: [{{match: [{{sniHosts: [x.com]}}], {ROUTE}}}]"
     routes = make("VirtualService", "v", f"{{hosts: ['*'], gateways: [gw], {rules}}}")
-    found: dict[str, Plain] = listeners(*SERVICES, *GUARDS, gateway, routes, by=EDGE, mesh=MESH)
+    found: dict[str, Plain] = listeners(*SERVICES, *GUARDS, gateway, routes, proxy=EDGE, mesh=MESH)
     listed = [c for one in found.values() for c in chains(one)]
     assert listed
     assert [of_chain(c)[0] for c in listed] == [expected] * len(listed)
@@ -123,5 +123,5 @@ def test_every_way_through_a_gateway_is_guarded_but_that_of_mesh_tls_passed_on(
 
 def test_the_guards_of_other_workloads_are_not_here() -> None:
     other: Proxy = proxy("sidecar", "other-0", "b", "10.1.0.7", {"app": "web"})
-    found = listeners(*SERVICES, *GUARDS, by=other, mesh=MESH)
+    found = listeners(*SERVICES, *GUARDS, proxy=other, mesh=MESH)
     assert {tuple(of_chain(c)[0]) for one in found.values() for c in chains(one)} == {()}

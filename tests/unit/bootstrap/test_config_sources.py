@@ -29,8 +29,8 @@ from pilot.mcp import stream
 from pilot.mcp.stream import CannotConnectError, McpClient, McpEndpoint, McpStream
 from pilot.settings.parse import load
 from testing.control_planes.secure_plane import Running, running
-from testing.kube.kube_access import chance, until
-from testing.mesh.part_recorder import Journal
+from testing.kube.kube_access import make_rng, until
+from testing.mesh.part_recorder import PartRecorder
 from testing.security.credentials import Authority
 from testing.servers.mcp_server import McpServer
 
@@ -132,7 +132,7 @@ async def first_status(port: int, tls: ClientTLSSettings, secret: dict[str, byte
         accept,
         statuses.append,
         Backoff(5.0),
-        chance(1),
+        make_rng(1),
     )
     await stream.start()
     try:
@@ -252,9 +252,9 @@ class Sources:
     """Config sources with stand-ins. Each folder has two files."""
 
     def __init__(self, patch: pytest.MonkeyPatch, environ: dict[str, str] | None = None) -> None:
-        self.journal, self.target, self.settings = Journal(), target(), load([], environ or {}).settings
-        self.journal.take_over(patch, config_sources, "FileSource", "McpSource")
-        stream_stand_in = self.journal._maker("McpStream")
+        self.journal, self.target, self.settings = PartRecorder(), target(), load([], environ or {}).settings
+        self.journal.replace_classes(patch, config_sources, "FileSource", "McpSource")
+        stream_stand_in = self.journal._fake_factory("McpStream")
         patch.setattr(stream, "McpStream", stream_stand_in)
 
         async def read(_: str) -> dict[str, bytes]:
@@ -287,7 +287,7 @@ def test_folder_ranks_follow_the_configured_order(
 ) -> None:
     sources = Sources(monkeypatch)
     sources.open(*addresses)
-    assert [args[2][1] for args in sources.journal.given("FileSource")] == ranks
+    assert [args[2][1] for args in sources.journal.args_of("FileSource")] == ranks
     assert sources.sources.has_kubernetes is has_kubernetes
     assert RANK_STEP >= 2, "remote clusters take the next rank"
 
@@ -299,7 +299,7 @@ def test_folder_source_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     sources.open("fs:///folder")
     origin = DocumentOrigin("east", True, "blue")
-    assert sources.journal.given("FileSource") == [
+    assert sources.journal.args_of("FileSource") == [
         ("/folder", sources.target.batch, ("part", 100, "/folder"), origin, KINDS, 77, "/state")
     ]
 
@@ -308,7 +308,7 @@ async def test_config_server_request(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = Sources(monkeypatch, {"POD_NAME": "istiod-1", "POD_NAMESPACE": "mesh", "REVISION": "blue"})
     tls: Any = SimpleNamespace(mode="SIMPLE", subject_alt_names=("mcp.example.com",), credential_name="roots", sni="")
     sources.sources.open([replace(ConfigSource(address="xds://host:15051"), tls_settings=tls)])
-    [(name, kinds, batch, ledger, rank, origin, problems)] = sources.journal.given("McpSource")
+    [(name, kinds, batch, ledger, rank, origin, problems)] = sources.journal.args_of("McpSource")
     assert (name, batch, ledger, rank, origin, problems) == (
         "xds://host:15051",
         sources.target.batch,
@@ -318,7 +318,7 @@ async def test_config_server_request(monkeypatch: pytest.MonkeyPatch) -> None:
         sources.target.problems,
     )
     assert [kind.id for kind in kinds] == [ENTRY, WORKLOAD], "Secrets are not requested from config servers"
-    [(endpoint, client, types, on_response, on_status, backoff, _)] = sources.journal.given("McpStream")
+    [(endpoint, client, types, on_response, on_status, backoff, _)] = sources.journal.args_of("McpStream")
     assert (endpoint.address, endpoint.server_name) == ("host:15051", "mcp.example.com")
     assert client == McpClient("sidecar~127.0.0.1~istiod-1.mesh~mesh.svc.cluster.local", "mesh", "blue")
     assert backoff == Backoff(0.5, 30.0)

@@ -18,7 +18,7 @@ from pilot.ingest.batch import Commit
 from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.settings.parse import load
 from testing.mesh.clock import VirtualClock
-from testing.mesh.part_recorder import Journal
+from testing.mesh.part_recorder import PartRecorder
 from tests.unit.bootstrap.test_control_plane import ADDRESSES, running
 
 DEFAULT_PARTS = [
@@ -113,7 +113,7 @@ async def test_settings_add_and_remove_parts(
 async def test_every_folder_is_watched_and_the_first_wins(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "FileSource", "Ledger")
     local_folder, west_folder = tmp_path / "own", tmp_path / "west"
     plane = make(
@@ -121,7 +121,7 @@ async def test_every_folder_is_watched_and_the_first_wins(
         {"REVISION": "blue", "PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state"},
         configDir=str(local_folder),
     )
-    [(path, batch, part, origin, kinds, *rest)] = journal.given("FileSource")
+    [(path, batch, part, origin, kinds, *rest)] = journal.args_of("FileSource")
     assert (path, batch is plane._batch, kinds is plane._catalogue, rest) == (
         str(local_folder),
         True,
@@ -137,7 +137,7 @@ async def test_every_folder_is_watched_and_the_first_wins(
         *(f"--{name}=" for name in ADDRESSES),
     ]
     plane = ControlPlane(load(argv, {}).settings, VirtualClock())
-    sources = [(args[0], args[2]._rank, args[3].cluster, args[3].own) for args in journal.given("FileSource")[1:]]
+    sources = [(args[0], args[2]._rank, args[3].cluster, args[3].own) for args in journal.args_of("FileSource")[1:]]
     assert sources == [(str(local_folder), 0, "Kubernetes", True), (str(west_folder), 1, "west", False)]
     assert 'istiod_managed_clusters{cluster_type="remote"} 1' in plane.metrics.exposition().decode().splitlines()
     assert 1 < KUBERNETES_RANK < REGISTERED_RANK
@@ -146,17 +146,17 @@ async def test_every_folder_is_watched_and_the_first_wins(
 @pytest.mark.parametrize(
     ("environ", "jobs"),
     [
-        ({}, ["HealthFindings.check"]),
-        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchMetrics.check"]),
+        ({}, ["HealthChecker.check"]),
+        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthChecker.check", "PatchMetrics.check"]),
     ],
 )
 async def test_periodic_jobs(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
 ) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, checks, memory = journal.given("PeriodicJobs")
+    sweeps, checks, memory = journal.args_of("PeriodicJobs")
     assert {args[0] for args in (sweeps, checks, memory)} == {plane._clock}
     assert (sweeps[1], checks[1], memory[1]) == (10.0, 10.0, 60.0)
     assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
@@ -167,13 +167,13 @@ async def test_periodic_jobs(
 async def test_health_findings_cover_connections_and_problems(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal()
-    journal.spy(monkeypatch, control_plane, "HealthFindings", "NackRecorder", "Checking", "ControlzPort")
+    journal = PartRecorder()
+    journal.spy(monkeypatch, control_plane, "HealthChecker", "NackRecorder", "Checking", "ControlzPort")
     plane = make(tmp_path, ctrlz_port="9876")
-    assert journal.given("HealthFindings") == [(plane.db, plane.discovery, plane.problems, plane.metrics.health)]
-    assert journal.given("NackRecorder") == [(plane.db, plane.discovery, plane._clock)]
-    assert journal.given("Checking")[0][:3] == (plane.db, plane._clock, plane.problems)
-    assert journal.given("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
+    assert journal.args_of("HealthChecker") == [(plane.db, plane.discovery, plane.problems, plane.metrics.health)]
+    assert journal.args_of("NackRecorder") == [(plane.db, plane.discovery, plane._clock)]
+    assert journal.args_of("Checking")[0][:3] == (plane.db, plane._clock, plane.problems)
+    assert journal.args_of("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
 
 
 @pytest.mark.parametrize(
@@ -202,24 +202,24 @@ async def test_unknown_registry_aborts_the_start(tmp_path: pathlib.Path) -> None
 async def test_secret_access_is_swept_with_an_api_server(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs", "SecretAccessReview", "SecretAccess")
     plane = make(tmp_path, {"CLUSTER_ID": "east"}, kubeconfig=str(tmp_path / "kubeconfig"))
     assert plane.api_servers is not None
-    assert [job.__qualname__ for job in journal.given("PeriodicJobs")[0][2]][-1] == "SecretAccess.sweep"
-    assert journal.given("SecretAccessReview") == [
+    assert [job.__qualname__ for job in journal.args_of("PeriodicJobs")[0][2]][-1] == "SecretAccess.sweep"
+    assert journal.args_of("SecretAccessReview") == [
         (plane.api_servers.client, "east", {"east"}, plane.api_servers.remote.clusters)
     ]
-    assert journal.given("SecretAccess")[0][0] is plane.discovery
+    assert journal.args_of("SecretAccess")[0][0] is plane.discovery
     assert not len(plane.db.secret_access)
     assert len(make(tmp_path).db.secret_access) == 1, "without an API server all accounts are allowed"
 
 
 async def test_xds_ports_serve_the_same_mesh(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "Ads", "GrpcPort", "make_server")
     plane = make(tmp_path, {}, clusterAliases="a=Kubernetes", shutdownDuration="7s")
-    plain, secure = journal.given("Ads")
+    plain, secure = journal.args_of("Ads")
     assert plain[:3] == secure[:3] == (plane.discovery, plane.pusher, plane.metrics)
     for options, auth in ((plain[3], plane.security.plain), (secure[3], plane.security.secure)):
         assert (options.admission, options.aliases) == (plane._admission, {"a": "Kubernetes"})
@@ -227,10 +227,10 @@ async def test_xds_ports_serve_the_same_mesh(tmp_path: pathlib.Path, monkeypatch
         assert options.authorize is plane.security.authorize
         assert options.nack_log is plane.nacks
     assert plain[3].limits == secure[3].limits
-    [(settings, handlers)] = journal.given("make_server")
+    [(settings, handlers)] = journal.args_of("make_server")
     assert settings is plane.settings.serve
     assert len(handlers) == 1, "only the TLS port issues certificates"
-    [(_, address, connections, drain_time)] = journal.given("GrpcPort")
+    [(_, address, connections, drain_time)] = journal.args_of("GrpcPort")
     assert (address, str(drain_time)) == (plane.addresses.grpc, "7s")
     assert connections == plane.discovery.connections() or not len(connections)
 
@@ -238,16 +238,16 @@ async def test_xds_ports_serve_the_same_mesh(tmp_path: pathlib.Path, monkeypatch
 async def test_plain_port_issues_certificates_without_tls(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "make_server")
     make(tmp_path, {}, secureGRPCAddr="")
-    assert [len(handlers) for _, handlers in journal.given("make_server")] == [2]
+    assert [len(handlers) for _, handlers in journal.args_of("make_server")] == [2]
 
 
 async def test_in_memory_registration_follows_the_settings(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal()
+    journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "InMemoryRegistration")
     environ = {
         "CLUSTER_ID": "east",
@@ -255,7 +255,7 @@ async def test_in_memory_registration_follows_the_settings(
         "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
     }
     plane = make(tmp_path, environ)
-    [(db, batch, part, origin, limits, metrics)] = journal.given("InMemoryRegistration")
+    [(db, batch, part, origin, limits, metrics)] = journal.args_of("InMemoryRegistration")
     assert (db, batch, metrics) == (plane.db, plane._batch, plane.metrics.kubernetes)
     assert (part._rank, part._name, origin.cluster, tuple(limits)) == (
         REGISTERED_RANK,

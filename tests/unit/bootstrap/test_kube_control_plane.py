@@ -21,7 +21,7 @@ from pilot.kube.leader_lock import LEADER_ANNOTATION
 from pilot.settings.parse import load
 from testing.apiserver.server import ApiServer
 from testing.control_planes.kube_plane import ADDRESSES, Plane, running
-from testing.kube.kube_access import defined_server, kubeconfig, until, write_kubeconfig
+from testing.kube.kube_access import kubeconfig, server_with_crds, until, write_kubeconfig
 from testing.security.certificates import root, write_plugged_in
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ data: {mesh: "trustDomain: from.the.map"}
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 

@@ -18,7 +18,7 @@ from testing.apiserver.definitions import definition
 from testing.apiserver.resource import ADMISSION
 from testing.apiserver.server import ApiServer
 from testing.apiserver.status_error import StatusError
-from testing.kube.kube_access import client_of, pace, until
+from testing.kube.kube_access import client_of, until, watch_options
 from tests.unit.ingest.test_kube_source import GATEWAY
 
 
@@ -52,7 +52,7 @@ class Writing:
         self.metrics, kinds = Metrics(), (MUTATING, VALIDATING)
         counts = self.metrics.kubernetes
         self.writer = CaBundleController(
-            self.client, revision, "istio-system", lambda: self.roots, kinds, pace(), random.Random(1), counts
+            self.client, revision, "istio-system", lambda: self.roots, kinds, watch_options(), random.Random(1), counts
         )
 
     def bundles(self, kind: str, name: str) -> list[str]:

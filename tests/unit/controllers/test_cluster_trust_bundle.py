@@ -12,12 +12,12 @@ from pilot.controllers import cluster_trust_bundle as trust_bundle
 from pilot.controllers.cluster_trust_bundle import TrustBundleController
 from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, defined_server, pace, until
+from testing.kube.kube_access import client_of, server_with_crds, until, watch_options
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 
@@ -27,7 +27,7 @@ async def test_trust_bundle_is_written_and_restored(server: ApiServer) -> None:
         return bundle["spec"] if bundle is not None else {}
 
     roots, client = ["one"], client_of(server)
-    writer = TrustBundleController(client, lambda: roots[0], pace(), random.Random(1))
+    writer = TrustBundleController(client, lambda: roots[0], watch_options(), random.Random(1))
     server.faults.refuse(503, times=3, matching=lambda request: request.verb == "create")
     task = asyncio.create_task(writer.run())
     await until(lambda: trust_bundle_spec() == {"signerName": "istio.io/istiod-ca", "trustBundle": "one"})

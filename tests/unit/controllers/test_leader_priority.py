@@ -6,7 +6,7 @@ import pytest
 
 from pilot.controllers.leader_priority import DEFAULT_TAG, LeaderPriority, outranks_holder
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import chance, client_of, pace, until
+from testing.kube.kube_access import client_of, make_rng, until, watch_options
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ async def test_the_default_revision_is_followed() -> None:
     server = ApiServer()
     await server.start()
     client = client_of(server)
-    precedence = LeaderPriority(client, "stable", pace(), chance(1))
+    precedence = LeaderPriority(client, "stable", watch_options(), make_rng(1))
     await precedence.start()
     tag = {
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -11,7 +11,7 @@ import pytest
 from pilot.controllers.node_taints import NodeTaintController
 from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import chance, client_of, pace, until
+from testing.kube.kube_access import client_of, make_rng, until, watch_options
 
 TAINT = {"key": "cni.istio.io/not-ready", "effect": "NoSchedule"}
 OTHER = {"key": "other", "effect": "NoExecute", "value": "x"}
@@ -22,7 +22,7 @@ async def server() -> AsyncIterator[ApiServer]:
     server = ApiServer()
     await server.start()
     client = client_of(server)
-    task = asyncio.create_task(NodeTaintController(client, "cni", TAINT["key"], pace(), chance(1)).run())
+    task = asyncio.create_task(NodeTaintController(client, "cni", TAINT["key"], watch_options(), make_rng(1)).run())
     yield server
     await cancel_tasks(task)
     await client.close()

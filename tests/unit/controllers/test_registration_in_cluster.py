@@ -24,7 +24,7 @@ from pilot.xds.workload_registration import RegistrationError
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.clients.ads import Client
-from testing.kube.kube_access import QUICK, client_of, until, write_kubeconfig
+from testing.kube.kube_access import QUICK_WATCH, client_of, until, write_kubeconfig
 from testing.mesh.world import rows_of
 from tests.unit.bootstrap.test_kube_control_plane import running
 
@@ -73,7 +73,7 @@ class Replica:
         self.read()
         self.metrics, chosen = Metrics(), ClusterRegistrationOptions(name, **{"grace": 0.02, **terms})
         self.entries = ClusterRegistration(
-            self.client, self.mesh, _path, chosen, QUICK.backoff, random.Random(1), self.metrics.kubernetes
+            self.client, self.mesh, _path, chosen, QUICK_WATCH.backoff, random.Random(1), self.metrics.kubernetes
         )
 
     def read(self) -> None:

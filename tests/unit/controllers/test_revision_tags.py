@@ -9,14 +9,14 @@ import pytest
 
 from pilot.controllers.revision_tags import RevisionTags
 from pilot.kube.list_watch import NamespacedName, ObjectChange
-from testing.kube.kube_access import chance, pace
+from testing.kube.kube_access import make_rng, watch_options
 
 REV, TAG = "istio.io/rev", "istio.io/tag"
 
 
 def made(revision: str) -> RevisionTags:
     client: Any = object()
-    return RevisionTags(client, revision, "istio-system", pace(), chance(1))
+    return RevisionTags(client, revision, "istio-system", watch_options(), make_rng(1))
 
 
 async def put(tags: RevisionTags, what: str, name: str, labels: dict[str, str] | None) -> None:

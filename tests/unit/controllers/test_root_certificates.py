@@ -13,14 +13,14 @@ import pytest
 from pilot.controllers.root_certificates import RootCertificateController
 from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, defined_server, pace, until
+from testing.kube.kube_access import client_of, server_with_crds, until, watch_options
 
 ROOTS, CRL = "istio-ca-root-cert", "istio-ca-crl"
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 
@@ -34,7 +34,9 @@ class Roots:
     def __init__(self, server: ApiServer) -> None:
         self.server, self.bundle, self.excluded = server, "one", {"no"}
         self.client = client_of(server)
-        self.writer = RootCertificateController(self.client, self.config_maps, self.selected, pace(), random.Random(1))
+        self.writer = RootCertificateController(
+            self.client, self.config_maps, self.selected, watch_options(), random.Random(1)
+        )
 
     def config_maps(self) -> Mapping[str, Mapping[str, str]]:
         return {ROOTS: {"root-cert.pem": self.bundle}, CRL: {"ca-crl.pem": ""}}

@@ -16,13 +16,13 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import QUICK, client_of, defined_server, until
+from testing.kube.kube_access import QUICK_WATCH, client_of, server_with_crds, until
 from testing.mesh.world import rows_of
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 
@@ -45,7 +45,7 @@ class Addresses:
         config, _ = decode_mesh_config([])
         self.mesh.commit([(self.mesh.mesh, "mesh", config)])
         self.load()
-        self.writer = AutoAddressController(self.client, self.mesh, self._path, QUICK.backoff, random.Random(1))
+        self.writer = AutoAddressController(self.client, self.mesh, self._path, QUICK_WATCH.backoff, random.Random(1))
 
     def _path(self, key: ObjectKey) -> str:
         return f"/apis/networking.istio.io/v1/namespaces/{key.namespace}/serviceentries/{key.name}"

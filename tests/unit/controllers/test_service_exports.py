@@ -13,7 +13,7 @@ from pilot.controllers.service_exports import ServiceExportController
 from pilot.lib.tasks import cancel_tasks
 from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import chance, client_of, defined_server, pace, until
+from testing.kube.kube_access import client_of, make_rng, server_with_crds, until, watch_options
 from testing.mesh.objects import make
 
 EXPORTS = ("multicluster.x-k8s.io", "serviceexports")
@@ -23,7 +23,7 @@ SPEC = "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as server:
+    async with server_with_crds() as server:
         server.put(make("Namespace", "shop"))
         yield server
 
@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[ApiServer]:
 async def exporting(server: ApiServer) -> AsyncIterator[None]:
     """Run a controller that exports all Services but shop/cups."""
     client = client_of(server)
-    controller = ServiceExportController(client, lambda *name: name == ("shop", "cups"), pace(), chance(1))
+    controller = ServiceExportController(client, lambda *name: name == ("shop", "cups"), watch_options(), make_rng(1))
     task = asyncio.create_task(controller.run())
     try:
         yield

@@ -20,7 +20,7 @@ from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.control_planes.kube_plane import Plane, running
 from testing.edits.gateway_objects import gateway_object
-from testing.kube.kube_access import QUICK, chance, until, write_kubeconfig
+from testing.kube.kube_access import QUICK_WATCH, make_rng, until, write_kubeconfig
 from testing.mesh.objects import Plain, at, endpoint_slice, make
 
 pytestmark = pytest.mark.slow
@@ -360,7 +360,14 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(
 
     client: Any = Client()
     made = StatusController(
-        client, Mesh(), (ref.kind,), lambda _: "/routes/r", lambda _: True, DocumentOrigin(), QUICK.backoff, chance(1)
+        client,
+        Mesh(),
+        (ref.kind,),
+        lambda _: "/routes/r",
+        lambda _: True,
+        DocumentOrigin(),
+        QUICK_WATCH.backoff,
+        make_rng(1),
     )
     monkeypatch.setitem(made._nodes, ref, object())
     monkeypatch.setattr(made, "_patch_for", lambda *_: {"parents": [1]})

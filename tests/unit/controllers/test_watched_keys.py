@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.controllers.watched_keys import WatchedKeys
-from testing.mesh.number_derivations import World, keys, sign
+from testing.mesh.number_derivations import NumberDatabase, keys, sign
 
 
 def test_keys_are_looked_at_when_they_come_and_when_their_value_may_be_another_one() -> None:
-    db, told = World(), list[str]()
+    db, told = NumberDatabase(), list[str]()
     watched: Any = WatchedKeys(db, keys, sign, told.extend)  # type: ignore[arg-type]
 
     def looked_at() -> list[str]:

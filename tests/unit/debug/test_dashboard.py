@@ -213,7 +213,7 @@ async def test_only_what_changed_is_told() -> None:
     assert rows.waiting == 0
     a.subscriptions[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
     a.activity += 1
-    fleet.connected = [a, c]
+    fleet.current = [a, c]
     found = await rows.poll()
     assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == (
         [("a", "waiting"), ("c", "synced")],
@@ -221,7 +221,7 @@ async def test_only_what_changed_is_told() -> None:
         1,
     )
     assert [row["id"] for row in rows.plain()] == ["a.x-1", "c.x-1"]
-    fleet.connected = []
+    fleet.current = []
     assert (await rows.poll()).gone == ["a.x-1", "c.x-1"]
     assert rows.waiting == 0
 
@@ -321,7 +321,7 @@ async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None
     kind, told = event(await anext(events))
     assert (kind, [row["state"] for row in told["proxies"]]) == ("state", ["synced"])
     assert isinstance(seen.fleet, FakeFleet)
-    seen.fleet.connected = []
+    seen.fleet.current = []
     made.apply_objects(IDLE)
     await tells.tell()
     kind, told = event(await anext(events))
@@ -406,7 +406,7 @@ async def test_a_second_page_takes_nothing_from_the_first() -> None:
     first = events_of(tells)
     await anext(first)
     assert isinstance(seen.fleet, FakeFleet)
-    seen.fleet.connected = [connection("web-0.a", cds=FakeWatch())]
+    seen.fleet.current = [connection("web-0.a", cds=FakeWatch())]
     second = events_of(tells)
     await anext(second)
     await tells.tell()
@@ -520,7 +520,7 @@ async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_
     open_ones["a.x"].activity += 1
     await rows.poll()
     waiting.append(rows.waiting)
-    fleet.connected = [each for each in fleet.connected if each.id != "b.x-1"]
+    fleet.current = [each for each in fleet.current if each.id != "b.x-1"]
     await rows.poll()
     waiting.append(rows.waiting)
     assert waiting == [3, 2, 1]

@@ -106,7 +106,7 @@ async def test_endpoints(ask: Ask, page: str) -> None:
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:
     assert isinstance(pages.fleet, FakeFleet)
-    pages.fleet.connected.pop()
+    pages.fleet.current.pop()
     found = await ask("/debug/instancesz")
     assert list(found) == ["tea-1.shop"]
     (target,) = found["tea-1.shop"]
@@ -158,14 +158,14 @@ async def test_cachez(ask: Ask, pages: Sources) -> None:
     assert await ask("/debug/cachez") == {"t/a": ["one", "two", "one", "two"]}
     sizes = await ask("/debug/cachez?sizes=true")
     assert sizes == {"total": "1.2kB", "t/a": "1.2kB"}
-    assert pages.fleet.forgets == 0
+    assert pages.fleet.cache_clears == 0
 
 
 async def test_clearing_the_cache(client: TestClient[web.Request, web.Application], pages: Sources) -> None:
     async with client.get("/debug/cachez?clear=true") as response:
         assert (response.status, await response.text()) == (200, "Cache cleared\n")
     assert isinstance(pages.fleet, FakeFleet)
-    assert pages.fleet.forgets == 1
+    assert pages.fleet.cache_clears == 1
 
 
 async def test_krtz_names_derivations_with_how_many_values_they_have(ask: Ask) -> None:

@@ -151,7 +151,7 @@ async def test_disconnecting_is_off_unless_asked_for(client: TestClient[web.Requ
         assert await refusal(other, "/debug/force_disconnect?proxyID=tea") == (200, "OK")
         assert "force_disconnect" in (await refusal(other, "/debug/list"))[1]
     assert isinstance(unsafe.fleet, FakeFleet)
-    assert unsafe.fleet.ended == ["tea-1.shop-3"]
+    assert unsafe.fleet.disconnected == ["tea-1.shop-3"]
 
 
 # -- the fleet -------------------------------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def test_others_see_proxies_of_their_own_namespace_alone(pages: Sources) -> None
         for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.cached_resources, own.clear_cache)
     ] == [(403, "")] * 4
     assert isinstance(pages.fleet, FakeFleet)
-    assert (pages.fleet.pushes, pages.fleet.ended, pages.fleet.forgets) == (0, [], 0)
+    assert (pages.fleet.pushes, pages.fleet.disconnected, pages.fleet.cache_clears) == (0, [], 0)
     assert refused(lambda: visible_sources(pages, [])) == (401, "")
     assert refused(lambda: visible_sources(pages, ["nobody"])) == (403, "")
     for path in ("/debug/config_dump", "/debug/ndsz", "/debug/edsz"):

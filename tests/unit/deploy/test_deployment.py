@@ -25,7 +25,7 @@ from testing.apiserver.rbac import rbac_authorizer
 from testing.apiserver.resource import ADMISSION
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN
-from testing.kube.kube_access import Known, kubeconfig, until
+from testing.kube.kube_access import StaticAccess, kubeconfig, until
 
 pytestmark = pytest.mark.slow
 
@@ -233,7 +233,7 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
     assert allows(istiod, (), {**secret, "namespace": SYSTEM})
     assert not allows(istiod, (), {**secret, "namespace": "shop"})
     server.tokens.authorizer = allows
-    client = ApiClient(Known(server, "of-somebody"))
+    client = ApiClient(StaticAccess(server, "of-somebody"))
     with pytest.raises(Exception, match="forbidden"):
         await client.call("GET", "/api/v1/pods")
     await client.close()

@@ -14,7 +14,7 @@ from deploy.operator.components import chart_values, enabled_components
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import profile_names, user_settings
 from deploy.operator.manifest import render_installation, resolve_operator
-from testing.mesh.json_schema import wrong_paths
+from testing.mesh.json_schema import invalid_paths
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def schema(chart: str) -> dict[str, Any]:
 
 def wrong(chart: str, values: Any) -> list[str]:
     """Where values are wrong, with those of the chart below them as Helm has them."""
-    return wrong_paths({**read_chart(installation_folder() / "charts" / chart).values, **values}, schema(chart))
+    return invalid_paths({**read_chart(installation_folder() / "charts" / chart).values, **values}, schema(chart))
 
 
 @pytest.mark.parametrize("chart", CHARTS)

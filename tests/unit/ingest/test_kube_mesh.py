@@ -18,7 +18,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, pace, until
+from testing.kube.kube_access import client_of, until, watch_options
 from testing.mesh.clock import VirtualClock
 
 
@@ -38,7 +38,7 @@ class MeshReader:
         batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
         self.client = client_of(server)
         maps = (self.client, "istio-system", names, (MESH_ROW, NETWORKS_ROW), batch, self.problems)
-        self.source = MeshConfigMaps(*maps, pace(), random.Random(1))
+        self.source = MeshConfigMaps(*maps, watch_options(), random.Random(1))
 
     def write(self, name: str, **data: str) -> None:
         metadata = {"name": name, "namespace": "istio-system"}

@@ -24,7 +24,7 @@ from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definition, definitions
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, pace, until
+from testing.kube.kube_access import client_of, until, watch_options
 from testing.mesh.clock import VirtualClock
 
 GATEWAY = CATALOGUE.find(GroupKind(NETWORKING, "Gateway"))
@@ -60,7 +60,9 @@ class ApiServerReader:
         batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
         self.client = client_of(server)
         kinds = read_kinds(self.mesh.catalogue, ignored, included)
-        self.source = KubeSource(self.client, batch, Ledger(self.problems), 0, origin, kinds, pace(), random.Random(1))
+        self.source = KubeSource(
+            self.client, batch, Ledger(self.problems), 0, origin, kinds, watch_options(), random.Random(1)
+        )
 
     async def __aenter__(self) -> ApiServerReader:
         await self.source.start()

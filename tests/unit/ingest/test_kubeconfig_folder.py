@@ -13,7 +13,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.lib.metrics import Metrics
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import chance, client_of, kubeconfig, pace, until
+from testing.kube.kube_access import client_of, kubeconfig, make_rng, until, watch_options
 from tests.unit.ingest.test_remote_clusters import Clusters
 
 WEST = {
@@ -65,7 +65,9 @@ async def test_clusters_follow_their_files(tmp_path: pathlib.Path) -> None:
         server.put(plain)
     problems = ProblemStore(lambda _: None)
     options = Options("Kubernetes", "istio-system", folder=str(tmp_path))
-    remote = RemoteClusters(client_of(servers[0]), options, clusters.join, problems, pace(), chance(1), Metrics())
+    remote = RemoteClusters(
+        client_of(servers[0]), options, clusters.join, problems, watch_options(), make_rng(1), Metrics()
+    )
     (tmp_path / "one.yaml").write_text(yaml.safe_dump(kubeconfig(servers[1])).replace("test", "west"))
     await remote.start()
     await remote.synced()

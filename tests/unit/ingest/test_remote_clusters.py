@@ -29,7 +29,7 @@ from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN
-from testing.kube.kube_access import PATIENCE, client_of, kubeconfig, pace, until
+from testing.kube.kube_access import TIMEOUTS, client_of, kubeconfig, until, watch_options
 from testing.mesh.clock import VirtualClock
 
 
@@ -58,16 +58,20 @@ class Clusters:
         self._ledger, self._rng = Ledger(self.problems), random.Random(1)
         self.client = client_of(home)
         options = Options("Kubernetes", "istio-system", deadline=deadline)
-        self.remote = RemoteClusters(self.client, options, self.join, self.problems, pace(), self._rng, self.metrics)
+        self.remote = RemoteClusters(
+            self.client, options, self.join, self.problems, watch_options(), self._rng, self.metrics
+        )
 
     def _committed(self, commit: Any) -> None:
         self.edits += len(commit.edits)
 
     def join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
-        client = ApiClient(credentials, timeouts=PATIENCE)
+        client = ApiClient(credentials, timeouts=TIMEOUTS)
         origin = DocumentOrigin(cluster, own=False)
-        source = KubeSource(client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, pace(), self._rng)
-        return RemoteCluster(client, source, pace(), self._rng, self.metrics.cluster_status)
+        source = KubeSource(
+            client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, watch_options(), self._rng
+        )
+        return RemoteCluster(client, source, watch_options(), self._rng, self.metrics.cluster_status)
 
     def secret(self, name: str, **clusters: Any) -> None:
         """Write a Secret that maps each cluster to a server, a kubeconfig or invalid bytes."""
@@ -188,7 +192,7 @@ async def test_first_secret_owns_a_cluster_until_deleted(servers: list[ApiServer
     clusters.secret("b", west=clusters.west)
     async with reading(clusters):
         clusters.secret("a", west=clusters.east)
-        await until(lambda: len(clusters.remote._secrets) == 2)
+        await until(lambda: clusters.metric('remote_cluster_secret_events_total{event="add"} 2'))
         assert clusters.services() == {"west/a"}
         clusters.delete_secret("b")
         await until(lambda: clusters.services() == {"west/b"})
@@ -217,9 +221,7 @@ async def test_start_does_not_wait_for_an_unreachable_cluster_past_the_deadline(
         ("clusters", "insecureSkipTLSVerify", "insecure-skip-tls-verify", True),
     ],
 )
-async def test_kubeconfig_options_that_run_programs_or_read_files_must_be_allowed(
-    section: str, option: str, field: str, value: Any
-) -> None:
+async def test_unsafe_kubeconfig_options_must_be_allowed(section: str, option: str, field: str, value: Any) -> None:
     plain: dict[str, Any] = kubeconfig(ApiServer())
     plain[section][0][section[:-1]][field] = value
     data = yaml.safe_dump(plain).encode()

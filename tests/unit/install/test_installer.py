@@ -13,7 +13,17 @@ from pilot.install.tag_webhooks import RevisionTag, TagError, build_tag_objects,
 from pilot.install.verification import ObjectCheck, verify_plan
 from pilot.kube.api_errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
-from testing.kube.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
+from testing.kube.small_cluster import (
+    CONFIG,
+    CONFIG_MAP,
+    NAMESPACE,
+    NO_OWNER,
+    WORKLOAD,
+    FakeCluster,
+    make_object,
+    plan,
+    step,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -27,10 +37,10 @@ def injector(name: str, revision: str = "default", tag: str = "", **more: Any) -
         "namespaceSelector": {"matchLabels": {REVISION: revision}},
         **more,
     }
-    return made(MUTATING, name, metadata={"labels": labels}, webhooks=[webhook])
+    return make_object(MUTATING, name, metadata={"labels": labels}, webhooks=[webhook])
 
 
-def installer(cluster: Cluster, told: list[tuple[Any, ...]] | None = None, ready: float = 300.0) -> Installer:
+def installer(cluster: FakeCluster, told: list[tuple[Any, ...]] | None = None, ready: float = 300.0) -> Installer:
     def tell(progress: StepProgress) -> None:
         if told is not None:
             assert progress.seconds >= 0
@@ -44,7 +54,7 @@ def installer(cluster: Cluster, told: list[tuple[Any, ...]] | None = None, ready
 
 async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
     told: list[Any] = []
-    assert await installer(Cluster(late={"istiod": 2}), told).install_step(step(CONFIG, WORKLOAD)) is None
+    assert await installer(FakeCluster(delays={"istiod": 2}), told).install_step(step(CONFIG, WORKLOAD)) is None
     assert told == [
         StepProgress("Pilot", 0, 2, "ConfigMap istio-system/config", 0.0),
         StepProgress("Pilot", 1, 2, "Deployment istio-system/istiod", 0.0),
@@ -55,13 +65,13 @@ async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
 
 async def test_a_step_without_waiting_is_done_when_all_is_applied() -> None:
     told: list[Any] = []
-    assert await installer(Cluster(), told).install_step(step(WORKLOAD, CONFIG)) is None
+    assert await installer(FakeCluster(), told).install_step(step(WORKLOAD, CONFIG)) is None
     assert [(p.done, p.finished) for p in told] == [(0, False), (1, False), (2, True)]
 
 
 async def test_what_does_not_come_up_in_its_time_fails_the_step() -> None:
     told: list[Any] = []
-    failure = await installer(Cluster(late={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
+    failure = await installer(FakeCluster(delays={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
     said = "Deployment istio-system/istiod: 0 of 1 pods ready"
     causes = ("no pods have been created; for details, run kubectl describe -n istio-system deployment istiod",)
     assert failure == StepFailure("Pilot", f"not ready after -1 s: {said}", causes)
@@ -84,7 +94,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
             ),
         ),
         (
-            made(NAMESPACE, "config"),
+            make_object(NAMESPACE, "config"),
             FORBIDDEN,
             StepFailure(
                 "Pilot",
@@ -100,7 +110,7 @@ async def test_what_cannot_be_applied_fails_the_step_with_advice(
     plain: Plain, error: KubeError, failure: StepFailure
 ) -> None:
     told: list[Any] = []
-    assert await installer(Cluster(refused={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
+    assert await installer(FakeCluster(errors={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
     assert told[-1] == StepProgress("Pilot", 0, 2, str(error), 0.0, failed=True)
 
 
@@ -110,18 +120,18 @@ async def test_what_cannot_be_applied_fails_the_step_with_advice(
 )
 async def test_a_dry_run_passes_over_what_it_did_not_make_and_waits_for_nothing(error: KubeError, passes: bool) -> None:
     told: list[Any] = []
-    cluster = Cluster(refused={"config": error}, late={"istiod": 99}, dry_run=True)
+    cluster = FakeCluster(errors={"config": error}, delays={"istiod": 99}, dry_run=True)
     failure = await installer(cluster, told).install_step(step(CONFIG, WORKLOAD))
     assert (failure is None) is passes
     assert [p.done for p in told] == ([0, 1, 2] if passes else [0, 0])
 
 
 async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
-    cluster = Cluster(refused={"config": KubeError("no answer")})
+    cluster = FakeCluster(errors={"config": KubeError("no answer")})
     steps = (
         step(CONFIG, component="Base"),
         step(WORKLOAD),
-        step(made(CONFIG_MAP, "other", "istio-system"), component="Cni"),
+        step(make_object(CONFIG_MAP, "other", "istio-system"), component="Cni"),
     )
     outcome = await installer(cluster).install(plan(*steps))
     assert outcome.failures == (
@@ -139,40 +149,42 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
     ("there", "network", "applied"),
     [
         ([], "", ["Namespace istio-system"]),
-        ([made(NAMESPACE, "istio-system")], "", []),
-        ([made(NAMESPACE, "istio-system")], "n1", ["Namespace istio-system"]),
+        ([make_object(NAMESPACE, "istio-system")], "", []),
+        ([make_object(NAMESPACE, "istio-system")], "n1", ["Namespace istio-system"]),
         (
-            [made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n2"}})],
+            [make_object(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n2"}})],
             "n1",
             ["Namespace istio-system"],
         ),
-        ([made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n1"}})], "n1", []),
+        ([make_object(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n1"}})], "n1", []),
     ],
 )
 async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_is_not(
     there: list[Plain], network: str, applied: list[str]
 ) -> None:
-    cluster = Cluster(*there)
+    cluster = FakeCluster(*there)
     assert await installer(cluster).install(plan(network=network)) == InstallOutcome((), (), ())
     assert cluster.applied == applied
     if applied:
         labels = {"labels": {"topology.istio.io/network": "n1"}} if network else {}
-        assert cluster.there[ResourceKey(NAMESPACE, "", "istio-system")]["metadata"] == {
+        assert cluster.objects[ResourceKey(NAMESPACE, "", "istio-system")]["metadata"] == {
             "name": "istio-system",
             **labels,
         }
 
 
 async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_away_is_an_error() -> None:
-    cluster = Cluster()
-    await installer(cluster).install(plan(step(made(CONFIG_MAP, "c", "gateways")), network="n1"))
-    assert cluster.there[ResourceKey(NAMESPACE, "", "gateways")] == made(NAMESPACE, "gateways")
+    cluster = FakeCluster()
+    await installer(cluster).install(plan(step(make_object(CONFIG_MAP, "c", "gateways")), network="n1"))
+    assert cluster.objects[ResourceKey(NAMESPACE, "", "gateways")] == make_object(NAMESPACE, "gateways")
     with pytest.raises(KubeError, match=r"^the namespace istio-system is being deleted$"):
-        await installer(Cluster(made(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(plan())
+        await installer(FakeCluster(make_object(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(
+            plan()
+        )
 
 
 async def test_what_cannot_be_pruned_is_a_remark() -> None:
-    outcome = await installer(Cluster(refused={"list ConfigMap": KubeError("no answer")})).install(plan())
+    outcome = await installer(FakeCluster(errors={"list ConfigMap": KubeError("no answer")})).install(plan())
     assert outcome == InstallOutcome((), (), ("cannot prune obsolete objects: no answer",))
 
 
@@ -183,36 +195,38 @@ SECOND = OperatorOwner("unknown", "", "r2")
 @pytest.mark.parametrize(
     ("there", "owner", "values", "remark"),
     [
-        ([], NOBODY, {}, True),
-        ([injector("other", "r2")], NOBODY, {}, True),
+        ([], NO_OWNER, {}, True),
+        ([injector("other", "r2")], NO_OWNER, {}, True),
         ([injector("mine", "r2")], SECOND, {}, True),
         ([injector("other", "r3")], SECOND, {}, False),
-        ([], NOBODY, {"global": {"operatorManageWebhooks": True}}, False),
+        ([], NO_OWNER, {"global": {"operatorManageWebhooks": True}}, False),
     ],
 )
 async def test_the_tag_default_is_taken_by_who_has_no_revision_or_is_alone(
     there: list[Plain], owner: OperatorOwner, values: Plain, remark: bool
 ) -> None:
-    cluster = Cluster(*there, refused={DEFAULT_TAG: KubeError("no answer")})
+    cluster = FakeCluster(*there, errors={DEFAULT_TAG: KubeError("no answer")})
     own = injector("mine", owner.revision, clientConfig={})
     outcome = await installer(cluster).install(plan(step(own), owner=owner, **values))
     assert outcome == InstallOutcome((), (), ("cannot set the tag default: no answer",) if remark else ())
 
 
 async def test_a_plan_without_webhooks_sets_no_tag() -> None:
-    outcome = await installer(Cluster(OWN, refused={DEFAULT_TAG: KubeError("no answer")})).install(plan(step(CONFIG)))
+    outcome = await installer(FakeCluster(OWN, errors={DEFAULT_TAG: KubeError("no answer")})).install(
+        plan(step(CONFIG))
+    )
     assert outcome == InstallOutcome((), (), ())
 
 
 async def test_a_dry_run_sets_no_tag() -> None:
-    outcome = await installer(Cluster(refused={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(
+    outcome = await installer(FakeCluster(errors={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(
         plan(step(OWN))
     )
     assert outcome == InstallOutcome((), (), ())
 
 
-VALIDATOR = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Ignore"}])
-STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Fail"}])
+VALIDATOR = make_object(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Ignore"}])
+STRICT = make_object(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePolicy": "Fail"}])
 
 
 @pytest.mark.parametrize(
@@ -234,19 +248,19 @@ STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePol
 async def test_a_plan_does_not_undo_what_has_become_of_webhooks(
     there: list[Plain], planned: Plain, with_webhook_state: Plain
 ) -> None:
-    found = await installer(Cluster(*there)).with_webhook_state(plan(step(planned)))
+    found = await installer(FakeCluster(*there)).with_webhook_state(plan(step(planned)))
     assert found == plan(step(with_webhook_state))
 
 
 @pytest.mark.parametrize(
     ("there", "owner", "named"),
     [
-        ([injector("other")], NOBODY, []),
+        ([injector("other")], NO_OWNER, []),
         ([injector("other", tag="default")], SECOND, ["other"]),
         ([injector("mine", "r2")], SECOND, []),
         ([injector("other", "r2")], SECOND, ["other"]),
-        ([injector("other", "r2", namespaceSelector={})], NOBODY, ["other"]),
-        ([injector("other", "r2", tag="default", namespaceSelector={})], NOBODY, []),
+        ([injector("other", "r2", namespaceSelector={})], NO_OWNER, ["other"]),
+        ([injector("other", "r2", tag="default", namespaceSelector={})], NO_OWNER, []),
     ],
 )
 async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
@@ -255,7 +269,7 @@ async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
     own = injector(
         "mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision
     )
-    found = await installer(Cluster(*there, injector("third", "r3"))).find_conflicts(plan(step(own), owner=owner))
+    found = await installer(FakeCluster(*there, injector("third", "r3"))).find_conflicts(plan(step(own), owner=owner))
     assert [text.partition(" and ")[2].partition(" ")[0] for text in found] == named
 
 
@@ -263,7 +277,7 @@ async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
 
 
 async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
-    cluster: Any = Cluster(
+    cluster: Any = FakeCluster(
         injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1")
     )
     (moved,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
@@ -283,10 +297,14 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
 
 async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
     deactivated = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
-    cluster: Any = Cluster(
-        deactivated, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD
+    cluster: Any = FakeCluster(
+        deactivated,
+        injector("tag", tag="default"),
+        STRICT,
+        make_object(CONFIG_MAP, "there", "a", data={"k": "1"}),
+        WORKLOAD,
     )
-    changed, absent = made(CONFIG_MAP, "there", "a", data={"k": "2"}), made(CONFIG_MAP, "absent", "a")
+    changed, absent = make_object(CONFIG_MAP, "there", "a", data={"k": "2"}), make_object(CONFIG_MAP, "absent", "a")
     found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
     assert found == [
         ObjectCheck(resource_key(OWN), ""),
@@ -295,8 +313,8 @@ async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
         ObjectCheck(resource_key(absent), "not found"),
         ObjectCheck(resource_key(WORKLOAD), ""),
     ]
-    untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})
-    untagged.there[resource_key(CONFIG)] = CONFIG
+    untagged: Any = FakeCluster(OWN, errors={"config": KubeError("no answer")})
+    untagged.objects[resource_key(CONFIG)] = CONFIG
     assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [
         ObjectCheck(resource_key(OWN), ""),
         ObjectCheck(resource_key(CONFIG), "no answer"),

@@ -21,13 +21,13 @@ from testing.kube.controllers import Controllers
 from testing.kube.installations import (
     SYSTEM,
     WAITS,
-    Killed,
-    MortalClient,
+    Crash,
+    CrashingClient,
     Plain,
     State,
     expected_of,
     install,
-    light,
+    light_installation,
     objects_of,
     plan,
     snapshot,
@@ -106,16 +106,16 @@ async def test_each_stage_leaves_what_manifest_generate_says(server: ApiServer) 
     objects = objects_of(server)
     await installed(objects)
     state = state_of(server)
-    assert state == with_default_tag(expected_of(light(*FIRST)), state, "default")
+    assert state == with_default_tag(expected_of(light_installation(*FIRST)), state, "default")
 
     await changed(objects)
     state = state_of(server)
-    assert state == with_default_tag(expected_of(light(*CHANGED)), state, "default")
+    assert state == with_default_tag(expected_of(light_installation(*CHANGED)), state, "default")
 
     await upgraded(objects)
     state = state_of(server)
-    second = expected_of(light(*SECOND), revision="r2")
-    both = {**expected_of(light(*CHANGED)), **second}
+    second = expected_of(light_installation(*SECOND), revision="r2")
+    both = {**expected_of(light_installation(*CHANGED)), **second}
     prod = state["MutatingWebhookConfiguration/istio-revision-tag-prod"]
     assert state == {
         **with_default_tag(both, state, "r2"),
@@ -141,14 +141,14 @@ async def test_what_was_ended_in_the_middle_is_completed_by_the_next_run(stage: 
     for work in STAGES[:stage]:
         await work(objects_of(server))
     before = snapshot(server)
-    counting = MortalClient(server, 10**9, False)
+    counting = CrashingClient(server, 10**9, False)
     await STAGES[stage](objects_of(server, counting))
     wanted = state_of(server)
     await server.stop()
     for _ in range(13):
         server = await started(before)
-        mortal = MortalClient(server, choose.randint(1, counting.requests), choose.random() < 0.5)
-        with pytest.raises(Killed):
+        mortal = CrashingClient(server, choose.randint(1, counting.requests), choose.random() < 0.5)
+        with pytest.raises(Crash):
             await STAGES[stage](objects_of(server, mortal))
         await STAGES[stage](objects_of(server))
         assert state_of(server) == wanted

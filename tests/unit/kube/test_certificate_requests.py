@@ -25,7 +25,7 @@ from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.server import ApiServer
 from testing.clients.secure_client import ClientCertificate, SecureClient, create_certificate, secure_channel, uris
 from testing.control_planes.kube_plane import running
-from testing.kube.kube_access import client_of, defined_server, until, write_kubeconfig
+from testing.kube.kube_access import client_of, server_with_crds, until, write_kubeconfig
 from testing.security.certificates import DAY, IDENTITY, csr, ec_key, root
 from testing.security.signers import REQUESTS, Signers
 
@@ -37,7 +37,7 @@ USAGES = ["digital signature", "key encipherment", "server auth", "client auth"]
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 
@@ -147,7 +147,7 @@ PEM"""
 EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "CERT_SIGNER_DOMAIN": "example.com"}
 
 
-async def test_workloads_get_certificates_from_the_signer_and_authenticate_with_them(
+async def test_workloads_authenticate_with_certificates_of_the_signer(
     server: ApiServer, tmp_path: pathlib.Path
 ) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())

@@ -17,7 +17,7 @@ from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
 from testing.apiserver.faults import WatchEnd
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import PATIENCE, QUICK, Known, pace, until
+from testing.kube.kube_access import QUICK_WATCH, TIMEOUTS, StaticAccess, until, watch_options
 
 MAPS = WatchedCollection("/api/v1/configmaps")
 
@@ -31,14 +31,18 @@ class RecordingInformer:
     """An informer of ConfigMaps, the objects it has reported, and its notifications."""
 
     def __init__(
-        self, server: ApiServer, streams: bool, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
+        self,
+        server: ApiServer,
+        streams: bool,
+        collection: WatchedCollection = MAPS,
+        backoff: Backoff = QUICK_WATCH.backoff,
     ) -> None:
-        self.server, self.credentials = server, Known(server)
-        self.client = ApiClient(self.credentials, timeouts=PATIENCE)
+        self.server, self.credentials = server, StaticAccess(server)
+        self.client = ApiClient(self.credentials, timeouts=TIMEOUTS)
         self.objects: dict[NamespacedName, str] = {}
         self.notifications: list[tuple[str, bool]] = []
         self.informer = Informer(
-            self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1)
+            self.client, collection, self.receive, watch_options(streams)._replace(backoff=backoff), random.Random(1)
         )
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
@@ -72,7 +76,10 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 @contextlib.asynccontextmanager
 async def running_informer(
-    server: ApiServer, streams: bool = False, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
+    server: ApiServer,
+    streams: bool = False,
+    collection: WatchedCollection = MAPS,
+    backoff: Backoff = QUICK_WATCH.backoff,
 ) -> AsyncIterator[RecordingInformer]:
     client = RecordingInformer(server, streams, collection, backoff)
     task = asyncio.create_task(client.informer.run())

@@ -28,7 +28,7 @@ from pilot.mesh.registry.workload_entries import HEALTH_CHECKS
 from pilot.settings.mesh import MeshSettings
 from testing.edits.mesh_edits import Snapshot, snapshot
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
-from testing.mesh.world import World, proxy, read, rows_of
+from testing.mesh.world import World, proxy, read_optional, rows_of
 
 pytestmark = pytest.mark.slow
 
@@ -183,13 +183,16 @@ def custom_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
 def golden_case(case: str, section: str = "", name: str = "") -> Snapshot:
     """Return the configuration of the proxies of a golden mesh, with one setting changed."""
     folder = GOLDEN / case
-    harness = World(read(folder / "mesh.yaml"), environ=yaml.safe_load(read(folder / "env.yaml")))
+    harness = World(read_optional(folder / "mesh.yaml"), environ=yaml.safe_load(read_optional(folder / "env.yaml")))
     if section:
         harness.mesh.settings = with_change(harness.mesh.settings, section, name)
-    harness.apply(read(folder / "objects.yaml"))
+    harness.apply(read_optional(folder / "objects.yaml"))
     return snapshot(
         harness,
-        [harness.connect(proxy(kind=p.pop("type"), **p)) for p in yaml.safe_load(read(folder / "proxies.yaml"))],
+        [
+            harness.connect(proxy(kind=p.pop("type"), **p))
+            for p in yaml.safe_load(read_optional(folder / "proxies.yaml"))
+        ],
     )
 
 

@@ -20,14 +20,14 @@ from pilot.operator.installation_reconciler import InstallationReconciler, _rend
 from pilot.operator.istio_operator_resource import FINALIZER, IstioOperatorResource, istio_operator_of
 from pilot.operator.operator_context import OperatorContext
 from pilot.operator.operator_metrics import OperatorMetrics
-from testing.kube.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
+from testing.kube.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, FakeCluster, make_object, plan, step
 
 Plain = dict[str, Any]
 VERSION = build_info().version
-OTHER = made(CONFIG_MAP, "other", "istio-system")
+OTHER = make_object(CONFIG_MAP, "other", "istio-system")
 
 
-class Objects(Cluster):
+class Objects(FakeCluster):
     """A cluster that keeps what the status of the one IstioOperator is told."""
 
     def __init__(self, *there: Plain, **more: Any) -> None:
@@ -131,7 +131,7 @@ async def test_another_version_is_an_update(version: str | None, status: str, mo
 
 
 async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(refused={"config": KubeError("no answer")}), monkeypatch)
+    life = Life(Objects(errors={"config": KubeError("no answer")}), monkeypatch)
     wait = await life.worker._reconcile()
     assert wait is not None
     assert 0.25 <= wait <= 0.5
@@ -141,7 +141,7 @@ async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pyt
         0,
         1,
     )
-    life.cluster.refused.clear()
+    life.cluster.errors.clear()
     assert await life.worker._reconcile() is None
     assert life.worker._attempts.failures == 0
     assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
@@ -154,13 +154,13 @@ async def test_what_others_change_is_put_back_and_counted(monkeypatch: pytest.Mo
     life.cluster.applied.clear()
     life.worker.mark_drifted(resource_key(OTHER))
     assert (await life.worker._reconcile(), life.cluster.applied, life.slept) == (None, [], [])
-    life.cluster.late["istiod"] = 5
+    life.cluster.delays["istiod"] = 5
     life.worker.mark_drifted(resource_key(WORKLOAD))
     assert await life.worker._reconcile() is None
     assert life.cluster.applied == ["Deployment istio-system/istiod"]
     assert life.said() == [("RECONCILING", "w has no effect", {"Pilot": "RECONCILING"})]
     assert life.worker._components()["Pilot"].error == "Deployment istio-system/istiod: 0 of 1 pods ready"
-    life.cluster.late["istiod"] = 0
+    life.cluster.delays["istiod"] = 0
     life.worker.mark_drifted(resource_key(WORKLOAD))
     assert await life.worker._reconcile() is None
     assert life.said() == [("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
@@ -191,7 +191,7 @@ async def test_what_workloads_lack_later_is_told_without_a_correction(monkeypatc
 async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    life = Life(Objects(late={"istiod": 5}), monkeypatch)
+    life = Life(Objects(delays={"istiod": 5}), monkeypatch)
     life.worker.update_readiness(resource_key(WORKLOAD), "0 of 1 pods ready")
     assert await life.worker._reconcile() is not None
     life.worker._wakeup.clear()
@@ -203,18 +203,18 @@ async def test_what_cannot_be_put_back_is_tried_again(monkeypatch: pytest.Monkey
     life = Life(Objects(), monkeypatch)
     await life.worker._reconcile()
     life.said()
-    life.cluster.refused["config"] = KubeError("no answer")
+    life.cluster.errors["config"] = KubeError("no answer")
     life.worker.mark_drifted(resource_key(CONFIG))
     assert await life.worker._reconcile() is not None
     assert life.said() == [("ERROR", "no answer", {"Pilot": "ERROR"})]
-    life.cluster.refused.clear()
+    life.cluster.errors.clear()
     life.cluster.applied.clear()
     assert await life.worker._reconcile() is None
     assert life.cluster.applied == ["ConfigMap istio-system/config"]
 
 
 async def test_what_is_not_wanted_any_more_goes_unless_others_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    third = made(CONFIG_MAP, "third", "istio-system")
+    third = make_object(CONFIG_MAP, "third", "istio-system")
     life = Life(Objects(), monkeypatch, frozenset({resource_key(third)}))
     life.says = plan(step(CONFIG, OTHER, third))
     await life.worker._reconcile()
@@ -246,7 +246,7 @@ async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_o
 
 
 async def test_what_is_left_unfinished_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(refused={"list ConfigMap": KubeError("no answer")}), monkeypatch)
+    life = Life(Objects(errors={"list ConfigMap": KubeError("no answer")}), monkeypatch)
     assert await life.worker._reconcile() is not None
     assert life.said()[-1] == (
         "HEALTHY",
@@ -255,7 +255,7 @@ async def test_what_is_left_unfinished_is_told_and_tried_again(monkeypatch: pyte
     )
     life.worker.mark_drifted(next(iter(life.worker.desired)))
     assert await life.worker._reconcile() is not None, "a correction meanwhile does not end the waiting"
-    life.cluster.refused.clear()
+    life.cluster.errors.clear()
     assert await life.worker._reconcile() is None
     assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
@@ -287,7 +287,7 @@ async def test_only_other_settings_are_news(
 async def test_a_cluster_that_does_not_answer_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life = Life(Objects(refused={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
+    life = Life(Objects(errors={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
     assert await life.worker._reconcile() is not None
     assert life.said()[-1] == ("ERROR", "no answer", {"Pilot": "ERROR"})
     assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh: no answer"]

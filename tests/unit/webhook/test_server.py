@@ -15,7 +15,7 @@ DEEP = 100_000
 
 async def test_a_pod_is_answered_with_a_patch_that_adds_the_proxy() -> None:
     async with serving(make_injector()) as asked:
-        found = await asked.injected(pod())
+        found = await asked.inject(pod())
         assert [c["name"] for c in found["spec"]["containers"]] == ["app", "istio-proxy"]
         for line in (
             "sidecar_injection_requests_total 1",
@@ -60,7 +60,7 @@ async def test_the_namespace_of_the_review_is_the_pods_where_it_says_none() -> N
 
 async def test_managed_fields_are_not_looked_at() -> None:
     async with serving(make_injector()) as asked:
-        found = await asked.injected(pod(managedFields=[{"manager": "kubectl"}]))
+        found = await asked.inject(pod(managedFields=[{"manager": "kubectl"}]))
         assert found["metadata"]["managedFields"] == [{"manager": "kubectl"}]
 
 
@@ -75,7 +75,7 @@ async def test_managed_fields_are_not_looked_at() -> None:
 )
 async def test_the_path_sets_variables_of_the_proxy(path: str, wanted: dict[str, str]) -> None:
     async with serving(make_injector()) as asked:
-        found = await asked.injected(pod(), path)
+        found = await asked.inject(pod(), path)
         variables = {e["name"]: e.get("value") for e in found["spec"]["containers"][1]["env"]}
         assert wanted.items() <= variables.items()
 

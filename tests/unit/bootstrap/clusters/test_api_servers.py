@@ -24,7 +24,7 @@ from pilot.lib.backoff import Backoff
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
-from testing.mesh.part_recorder import Journal, StandIn
+from testing.mesh.part_recorder import FakePart, PartRecorder
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
@@ -93,7 +93,7 @@ class Api:
     """The API servers of a control plane, with stand-ins for their parts."""
 
     def __init__(
-        self, journal: Journal, environ: dict[str, str] | None = None, *flags: str, run_remote: Any = None
+        self, journal: PartRecorder, environ: dict[str, str] | None = None, *flags: str, run_remote: Any = None
     ) -> None:
         self.journal, self.target, self.credentials = journal, target(), SimpleNamespace(load=self._load)
         self.settings, self.loaded = load(["--kubeconfig=a", *flags], environ or {}).settings, 0
@@ -114,9 +114,9 @@ class Api:
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    recorder = Journal()
-    recorder.take_over(
+def journal(monkeypatch: pytest.MonkeyPatch) -> PartRecorder:
+    recorder = PartRecorder()
+    recorder.replace_classes(
         monkeypatch,
         kubernetes,
         "ApiClient",
@@ -126,7 +126,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         "RemoteClusters",
         "RemoteCluster",
     )
-    recorder.take_over(monkeypatch, kubernetes, "TokenReviewers", "SecretStore")
+    recorder.replace_classes(monkeypatch, kubernetes, "TokenReviewers", "SecretStore")
     for name in ("ApiClient", "RemoteClusters"):  # other parts read attributes of these two
         patched = getattr(kubernetes, name)
         monkeypatch.setattr(kubernetes, name, _with_clusters(patched))
@@ -134,23 +134,23 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
 
 
 def _with_clusters(factory: Any) -> Any:
-    def create(*args: Any) -> StandIn:
-        stand_in: StandIn = factory(*args)
+    def create(*args: Any) -> FakePart:
+        stand_in: FakePart = factory(*args)
         stand_in.__dict__.update(clusters={"west": "a cluster"})
         return stand_in
 
     return create
 
 
-def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
+def test_local_cluster_reads_all_kinds(journal: PartRecorder) -> None:
     api = Api(
         journal, {"REVISION": "blue", "CLUSTER_ID": "Kubernetes"}, "--kubernetesApiQPS=5", "--kubernetesApiBurst=9"
     )
-    client, source = journal.made[1], journal.one("KubeSource")
-    assert journal.one("Throttle").given == (5.0, 9)
-    assert client.given == (api.credentials, journal.one("Throttle"))
+    client, source = journal.parts[1], journal.part("KubeSource")
+    assert journal.part("Throttle").args == (5.0, 9)
+    assert client.args == (api.credentials, journal.part("Throttle"))
     assert api.kubernetes.client is client
-    source_args = source.given
+    source_args = source.args
     assert source_args[:6] == (
         client,
         api.target.batch,
@@ -164,7 +164,7 @@ def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
     assert (
         'controller_sync_errors_total{cluster="Kubernetes"} 1' in api.target.metrics.exposition().decode().splitlines()
     )
-    maps_args = journal.one("MeshConfigMaps").given
+    maps_args = journal.part("MeshConfigMaps").args
     assert maps_args == (
         client,
         "istio-system",
@@ -175,7 +175,7 @@ def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
         PACE,
         source_args[7],
     )
-    remote, options = journal.one("RemoteClusters").given, Options("Kubernetes", "istio-system", (), 30.0, "")
+    remote, options = journal.part("RemoteClusters").args, Options("Kubernetes", "istio-system", (), 30.0, "")
     assert remote == (
         client,
         options,
@@ -185,10 +185,10 @@ def test_local_cluster_reads_all_kinds(journal: Journal) -> None:
         source_args[7],
         api.target.metrics,
     )
-    assert journal.one("TokenReviewers").given == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
+    assert journal.part("TokenReviewers").args == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
 
 
-def test_settings_reach_the_sources(journal: Journal, tmp_path: pathlib.Path) -> None:
+def test_settings_reach_the_sources(journal: PartRecorder, tmp_path: pathlib.Path) -> None:
     (tmp_path / "mesh").write_text("")
     environ = {
         "ISTIO_WATCH_NAMESPACE": "shop",
@@ -199,9 +199,9 @@ def test_settings_reach_the_sources(journal: Journal, tmp_path: pathlib.Path) ->
         "PILOT_MULTICLUSTER_KUBECONFIG_PATH": "/configs",
     }
     Api(journal, environ, f"--meshConfig={tmp_path / 'mesh'}")
-    assert journal.one("KubeSource").given[8] == "shop"
-    assert journal.one("MeshConfigMaps").given[1:4] == ("mesh", ["shared", "istio"], [NETWORKS_ROW])
-    assert journal.one("RemoteClusters").given[1] == Options("Kubernetes", "mesh", ("exec",), 5.0, "/configs")
+    assert journal.part("KubeSource").args[8] == "shop"
+    assert journal.part("MeshConfigMaps").args[1:4] == ("mesh", ["shared", "istio"], [NETWORKS_ROW])
+    assert journal.part("RemoteClusters").args[1] == Options("Kubernetes", "mesh", ("exec",), 5.0, "/configs")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_settings_reach_the_sources(journal: Journal, tmp_path: pathlib.Path) ->
     ],
 )
 async def test_settings_exclude_kinds_from_remote_clusters(
-    journal: Journal, environ: dict[str, str], kinds: list[GroupKind]
+    journal: PartRecorder, environ: dict[str, str], kinds: list[GroupKind]
 ) -> None:
     api, calls = Api(journal, environ), list[Any]()
 
@@ -229,18 +229,18 @@ async def test_settings_exclude_kinds_from_remote_clusters(
 
     credentials: Any = object()
     api.kubernetes._join("west", credentials)
-    local_source, source = [part for part in journal.made if part.name == "KubeSource"]
-    client = [part for part in journal.made if part.name == "ApiClient"][-1]
-    assert [kind.id for kind in local_source.given[5]] == [ENTRY, SECRET, ENTRIES]
-    assert source.given[:5] == (client, api.target.batch, api.target.ledger, 8, DocumentOrigin("west", False, ""))
-    assert [kind.id for kind in source.given[5]] == kinds
-    assert client.given[0] is credentials
-    args = journal.one("RemoteCluster").given
-    assert args == (client, source, PACE, source.given[7], api.target.metrics.cluster_status, None)
+    local_source, source = [part for part in journal.parts if part.name == "KubeSource"]
+    client = [part for part in journal.parts if part.name == "ApiClient"][-1]
+    assert [kind.id for kind in local_source.args[5]] == [ENTRY, SECRET, ENTRIES]
+    assert source.args[:5] == (client, api.target.batch, api.target.ledger, 8, DocumentOrigin("west", False, ""))
+    assert [kind.id for kind in source.args[5]] == kinds
+    assert client.args[0] is credentials
+    args = journal.part("RemoteCluster").args
+    assert args == (client, source, PACE, source.args[7], api.target.metrics.cluster_status, None)
     Api(journal, environ, run_remote=run_remote).kubernetes._join("east", credentials)
-    other: Any = journal.made[-1]
-    await other.given[5]()
-    assert calls == [("east", other.given[0])]
+    other: Any = journal.parts[-1]
+    await other.args[5]()
+    assert calls == [("east", other.args[0])]
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,12 @@ async def test_settings_exclude_kinds_from_remote_clusters(
     ],
 )
 def test_external_istiod_reads_cluster_secrets_where_it_runs_if_configured(
-    journal: Journal, environ: dict[str, str], separate_client: bool
+    journal: PartRecorder, environ: dict[str, str], separate_client: bool
 ) -> None:
     api = Api(journal, environ)
-    client = journal.one("RemoteClusters").given[0]
+    client = journal.part("RemoteClusters").args[0]
     assert (client is not api.kubernetes.client) is separate_client
-    assert not separate_client or isinstance(client.given[0], InCluster)
+    assert not separate_client or isinstance(client.args[0], InCluster)
 
 
 @pytest.mark.parametrize(
@@ -266,14 +266,14 @@ def test_external_istiod_reads_cluster_secrets_where_it_runs_if_configured(
     [({}, ("istio-ca-secret",)), ({"USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, ("istio-ca-secret", "cacerts"))],
 )
 async def test_root_is_stored_in_a_secret_of_the_local_namespace(
-    journal: Journal, environ: dict[str, str], names: tuple[str, ...]
+    journal: PartRecorder, environ: dict[str, str], names: tuple[str, ...]
 ) -> None:
     api = Api(journal, {**environ, "POD_NAMESPACE": "mesh"})
     store: Any = api.kubernetes.root_store()
-    assert store.given == (api.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
+    assert store.args == (api.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
 
 
-async def test_secret_is_read_from_the_local_namespace(journal: Journal) -> None:
+async def test_secret_is_read_from_the_local_namespace(journal: PartRecorder) -> None:
     api, responses, requests = Api(journal, {"POD_NAMESPACE": "mesh"}), list[Any](), list[tuple[str, str]]()
 
     async def call(method: str, path: str) -> bytes:
@@ -297,7 +297,7 @@ async def test_secret_is_read_from_the_local_namespace(journal: Journal) -> None
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_mesh_config_syncs_first_and_remote_clusters_last(journal: Journal, reads: bool) -> None:
+async def test_mesh_config_syncs_first_and_remote_clusters_last(journal: PartRecorder, reads: bool) -> None:
     def reads_configuration() -> bool:
         journal.lines.append("reads_configuration")
         return reads
@@ -336,7 +336,7 @@ async def record_close(closed: list[str]) -> None:
     closed.append("closed")
 
 
-async def test_unusable_credentials_abort_the_start(journal: Journal) -> None:
+async def test_unusable_credentials_abort_the_start(journal: PartRecorder) -> None:
     api = Api(journal)
 
     async def fail_to_load() -> None:
@@ -347,7 +347,7 @@ async def test_unusable_credentials_abort_the_start(journal: Journal) -> None:
         await api.kubernetes.start(lambda: True)
 
 
-async def test_cancelled_start_leaves_nothing_running(journal: Journal) -> None:
+async def test_cancelled_start_leaves_nothing_running(journal: PartRecorder) -> None:
     api, closed = Api(journal), list[str]()
     client: Any = api.kubernetes.client
     client.close = lambda: record_close(closed)

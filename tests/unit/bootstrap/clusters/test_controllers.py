@@ -33,7 +33,7 @@ from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from testing.mesh.objects import make
-from testing.mesh.part_recorder import Journal, StandIn
+from testing.mesh.part_recorder import FakePart, PartRecorder
 from testing.mesh.world import rows_of
 
 PARTS = (
@@ -80,7 +80,7 @@ class Harness:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: PartRecorder,
         environ: dict[str, str],
         flags: tuple[str, ...] = (),
         authority: bool = True,
@@ -113,8 +113,8 @@ class Harness:
             self.kubernetes, self.settings, self.db, self.authority, self.webhooks, DURATIONS
         )  # type: ignore[arg-type]
 
-    def one(self, name: str) -> StandIn:
-        return self.journal.one(name)
+    def part(self, name: str) -> FakePart:
+        return self.journal.part(name)
 
     async def start(self) -> None:
         """Start, and let the new tasks run."""
@@ -124,15 +124,15 @@ class Harness:
 
     def calls_for(self, *tables: str) -> list[tuple[Any, ...]]:
         """Return the calls caused by a commit that changed these tables."""
-        self.journal.take_calls()
+        self.journal.pop_calls()
         self.controllers.on_commit(Commit([], [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0))
-        return [call[:1] for call in self.journal.take_calls()]
+        return [call[:1] for call in self.journal.pop_calls()]
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    recorder = Journal()
-    recorder.take_over(monkeypatch, writers, *PARTS)
+def journal(monkeypatch: pytest.MonkeyPatch) -> PartRecorder:
+    recorder = PartRecorder()
+    recorder.replace_classes(monkeypatch, writers, *PARTS)
     return recorder
 
 
@@ -185,7 +185,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
     ],
 )
 def test_settings_select_controllers(
-    journal: Journal, environ: dict[str, str], flags: tuple[str, ...], authority: bool, parts: list[str]
+    journal: PartRecorder, environ: dict[str, str], flags: tuple[str, ...], authority: bool, parts: list[str]
 ) -> None:
     Harness(journal, environ, flags, authority)
     assert journal.names == parts
@@ -199,23 +199,23 @@ ALL = {
 }
 
 
-def test_parts_receive_their_arguments(journal: Journal) -> None:
+def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
-    rng = harness.one("AutoAddressController").given[-1]
+    rng = harness.part("AutoAddressController").args[-1]
     assert isinstance(rng, random.Random)
     client, watch_options, backoff = harness.client, harness.watch_options, harness.watch_options.backoff
-    path = harness.one("AutoAddressController").given[2]
-    assert harness.one("AutoAddressController").given == (client, harness.db, path, backoff, rng)
+    path = harness.part("AutoAddressController").args[2]
+    assert harness.part("AutoAddressController").args == (client, harness.db, path, backoff, rng)
     assert path(ObjectKey("shop", "one")) == f"{ENTRY}/shop/one"
-    args = harness.one("AnalysisStatusController").given
+    args = harness.part("AnalysisStatusController").args
     assert args == (client, harness.problems, args[2], args[3], 10.0, backoff, rng)
     assert args[2](ObjectRef(ENTRY, "shop", "one")) == f"{ENTRY}/shop/one"
     assert args[3]() == ("a kind",)
-    args = harness.one("CaBundleController").given
+    args = harness.part("CaBundleController").args
     assert args == (client, "", "istio-system", args[3], [MUTATING, VALIDATING], watch_options, rng, harness.metrics)
     assert args[3]() == "roots"
     terms = ClusterRegistrationOptions("istiod-1", 10.0, identity_check=True)
-    assert harness.one("ClusterRegistration").given == (
+    assert harness.part("ClusterRegistration").args == (
         client,
         harness.db,
         harness.source.path_of,
@@ -225,28 +225,28 @@ def test_parts_receive_their_arguments(journal: Journal) -> None:
         harness.metrics,
     )
     entries: Any = harness.controllers.registration
-    assert entries is harness.one("ClusterRegistration")
-    assert harness.one("GatewayControllers").given == (
+    assert entries is harness.part("ClusterRegistration")
+    assert harness.part("GatewayControllers").args == (
         harness.kubernetes,
         harness.settings,
         harness.db,
         harness.webhooks,
         rng,
     )
-    assert harness.one("LeaderPriority").given == (client, "default", watch_options, rng)
-    assert harness.one("NodeTaintController").given == (
+    assert harness.part("LeaderPriority").args == (client, "default", watch_options, rng)
+    assert harness.part("NodeTaintController").args == (
         client,
         "istio-system",
         "cni.istio.io/not-ready",
         watch_options,
         rng,
     )
-    args = harness.one("ServiceExportController").given
+    args = harness.part("ServiceExportController").args
     assert args == (client, args[1], watch_options, rng)
-    assert harness.one("RemoteControllers").given[:2] == ("Kubernetes", "istio-system")
+    assert harness.part("RemoteControllers").args[:2] == ("Kubernetes", "istio-system")
 
 
-def test_settings_reach_parts(journal: Journal) -> None:
+def test_settings_reach_parts(journal: PartRecorder) -> None:
     environ = {
         **ALL,
         "REVISION": "blue",
@@ -258,26 +258,26 @@ def test_settings_reach_parts(journal: Journal) -> None:
         "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME": "a/taint",
     }
     harness = Harness(journal, environ, ("--cniNamespace=kube-system",))
-    assert harness.one("AnalysisStatusController").given[4] == 1.0
-    assert harness.one("CaBundleController").given[1:3] == ("blue", "mesh")
-    assert harness.one("ClusterRegistration").given[3] == ClusterRegistrationOptions(
+    assert harness.part("AnalysisStatusController").args[4] == 1.0
+    assert harness.part("CaBundleController").args[1:3] == ("blue", "mesh")
+    assert harness.part("ClusterRegistration").args[3] == ClusterRegistrationOptions(
         "istiod-1", 60.0, identity_check=False
     )
-    assert harness.one("LeaderPriority").given[1] == "blue"
-    assert harness.one("NodeTaintController").given[1:3] == ("kube-system", "a/taint")
-    assert harness.one("RemoteControllers").given[:2] == ("east", "mesh")
+    assert harness.part("LeaderPriority").args[1] == "blue"
+    assert harness.part("NodeTaintController").args[1:3] == ("kube-system", "a/taint")
+    assert harness.part("RemoteControllers").args[:2] == ("east", "mesh")
 
 
-def test_too_short_analysis_interval_becomes_the_default(journal: Journal) -> None:
+def test_too_short_analysis_interval_becomes_the_default(journal: PartRecorder) -> None:
     assert (
-        Harness(journal, {**ALL, "PILOT_ANALYSIS_INTERVAL": "999ms"}).one("AnalysisStatusController").given[4] == 10.0
+        Harness(journal, {**ALL, "PILOT_ANALYSIS_INTERVAL": "999ms"}).part("AnalysisStatusController").args[4] == 10.0
     )
 
 
-def test_process_outside_a_pod_gets_a_unique_name(journal: Journal) -> None:
+def test_process_outside_a_pod_gets_a_unique_name(journal: PartRecorder) -> None:
     for _ in range(2):
         Harness(journal, {"POD_NAME": ""})
-    names = [part.given[3].replica for part in journal.made if part.name == "ClusterRegistration"]
+    names = [part.args[3].replica for part in journal.parts if part.name == "ClusterRegistration"]
     assert len(set(names)) == 2
     assert all(re.fullmatch(r"pyistiod-[0-9a-f]{12}", name) for name in names)
 
@@ -287,7 +287,7 @@ def test_process_outside_a_pod_gets_a_unique_name(journal: Journal) -> None:
     [("a", "b", [MUTATING, VALIDATING]), ("a", "", [MUTATING]), ("", "b", [VALIDATING]), ("", "", None)],
 )
 def test_ca_bundles_cover_the_configured_webhooks(
-    journal: Journal, injection: str, validation: str, kinds: list[Any] | None
+    journal: PartRecorder, injection: str, validation: str, kinds: list[Any] | None
 ) -> None:
     harness = Harness(
         journal,
@@ -297,16 +297,16 @@ def test_ca_bundles_cover_the_configured_webhooks(
             "EXTERNAL_ISTIOD": "true",
         },
     )
-    assert [part.given[4] for part in journal.made if part.name == "CaBundleController"] == ([kinds] if kinds else [])
+    assert [part.args[4] for part in journal.parts if part.name == "CaBundleController"] == ([kinds] if kinds else [])
     client: Any = object()
-    roots, bundles = harness.one("RemoteControllers").given[2](client)
-    assert roots.given[0] is client
+    roots, bundles = harness.part("RemoteControllers").args[2](client)
+    assert roots.args[0] is client
     assert (bundles is not None) == bool(injection)
 
 
-def test_root_config_maps_follow_the_authority(journal: Journal) -> None:
+def test_root_config_maps_follow_the_authority(journal: PartRecorder) -> None:
     harness = Harness(journal, {})
-    client, config_maps, selected, watch_options, rng = harness.one("RootCertificateController").given
+    client, config_maps, selected, watch_options, rng = harness.part("RootCertificateController").args
     assert (client, watch_options) == (harness.client, harness.watch_options)
     assert isinstance(rng, random.Random)
     assert harness.authority is not None
@@ -330,21 +330,21 @@ def test_root_config_maps_follow_the_authority(journal: Journal) -> None:
     ],
 )
 def test_settings_name_the_root_config_maps(
-    journal: Journal, environ: dict[str, str], expected: dict[str, Any]
+    journal: PartRecorder, environ: dict[str, str], expected: dict[str, Any]
 ) -> None:
     harness = Harness(journal, environ)
-    assert harness.one("RootCertificateController").given[1]() == expected
+    assert harness.part("RootCertificateController").args[1]() == expected
     if "ENABLE_CLUSTER_TRUST_BUNDLE_API" in environ:
-        client, trust_bundle, watch_options, rng = harness.one("TrustBundleController").given
+        client, trust_bundle, watch_options, rng = harness.part("TrustBundleController").args
         assert (client, trust_bundle(), watch_options, rng) == (
             harness.client,
             "roots",
             harness.watch_options,
-            harness.one("RootCertificateController").given[4],
+            harness.part("RootCertificateController").args[4],
         )
-        assert harness.one("ControllerGroup").given == (
-            harness.one("RootCertificateController"),
-            harness.one("TrustBundleController"),
+        assert harness.part("ControllerGroup").args == (
+            harness.part("RootCertificateController"),
+            harness.part("TrustBundleController"),
         )
 
 
@@ -363,15 +363,15 @@ SELECTORS = "discoverySelectors: [{matchLabels: {mesh: 'yes'}}, {matchLabels: {k
     ],
 )
 def test_excluded_namespaces_get_no_roots(
-    journal: Journal, environ: dict[str, str], mesh: str, namespace: str, labels: dict[str, str], selected: bool
+    journal: PartRecorder, environ: dict[str, str], mesh: str, namespace: str, labels: dict[str, str], selected: bool
 ) -> None:
-    assert Harness(journal, environ, mesh=mesh).one("RootCertificateController").given[2](namespace, labels) is selected
+    assert Harness(journal, environ, mesh=mesh).part("RootCertificateController").args[2](namespace, labels) is selected
 
 
-def test_cluster_local_services_are_not_exported(journal: Journal) -> None:
+def test_cluster_local_services_are_not_exported(journal: PartRecorder) -> None:
     mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
     harness = Harness(journal, ALL, ("--domain=example.org",), mesh=mesh)
-    is_cluster_local = harness.one("ServiceExportController").given[1]
+    is_cluster_local = harness.part("ServiceExportController").args[1]
     assert [
         is_cluster_local("shop", "own"),
         is_cluster_local("own", "shop"),
@@ -391,14 +391,14 @@ def test_cluster_local_services_are_not_exported(journal: Journal) -> None:
 # -- leader election ---------------------------------------------------------------------------------------------------
 
 
-async def test_each_controller_has_its_own_lock(journal: Journal) -> None:
+async def test_each_controller_has_its_own_lock(journal: PartRecorder) -> None:
     harness = Harness(journal, {**ALL, "POD_NAMESPACE": "mesh"})
-    harness.one("GatewayControllers").elections = lambda: [
+    harness.part("GatewayControllers").elections = lambda: [
         ("istio-leader", None),
         ("istio-gateway-status-leader-default", None),
     ]
     await harness.start()
-    locks = [part.given for part in journal.made if part.name == "Lock"]
+    locks = [part.args for part in journal.parts if part.name == "Lock"]
     names = (
         "istio-namespace-controller-election",
         "istio-ip-autoallocate",
@@ -411,17 +411,17 @@ async def test_each_controller_has_its_own_lock(journal: Journal) -> None:
         *((harness.client, CONFIG_MAP, "mesh", name) for name in names),
         (harness.client, LEASE, "mesh", "istio-gateway-status-leader-default"),
     ]
-    elections = [part for part in journal.made if part.name == "LeaderElection"]
-    precedence = harness.one("LeaderPriority")
-    for election, lock in zip(elections, [part for part in journal.made if part.name == "Lock"], strict=True):
-        ranks = () if lock.given[1] is LEASE else (precedence.key, precedence.outranks)
-        assert election.given[:3] == (lock, "istiod-1", DURATIONS)
-        assert len(election.given) == 3 + len(ranks)
+    elections = [part for part in journal.parts if part.name == "LeaderElection"]
+    precedence = harness.part("LeaderPriority")
+    for election, lock in zip(elections, [part for part in journal.parts if part.name == "Lock"], strict=True):
+        ranks = () if lock.args[1] is LEASE else (precedence.key, precedence.outranks)
+        assert election.args[:3] == (lock, "istiod-1", DURATIONS)
+        assert len(election.args) == 3 + len(ranks)
     assert journal.lines.count("LeaderElection.run") == len(locks)
     await harness.controllers.stop()
 
 
-async def test_every_replica_writes_without_elections(journal: Journal) -> None:
+async def test_every_replica_writes_without_elections(journal: PartRecorder) -> None:
     harness = Harness(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
     await harness.start()
     starts = [
@@ -444,7 +444,7 @@ async def test_every_replica_writes_without_elections(journal: Journal) -> None:
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "no task is left"
 
 
-async def test_leader_priority_starts_before_elections(journal: Journal) -> None:
+async def test_leader_priority_starts_before_elections(journal: PartRecorder) -> None:
     harness = Harness(journal, {}, authority=False)
     await harness.start()
     assert journal.lines == [
@@ -456,7 +456,7 @@ async def test_leader_priority_starts_before_elections(journal: Journal) -> None
     await harness.controllers.stop()
 
 
-async def test_no_controllers_run_if_none_is_enabled(journal: Journal) -> None:
+async def test_no_controllers_run_if_none_is_enabled(journal: PartRecorder) -> None:
     harness = Harness(journal, {"ENABLE_LEADER_ELECTION": "false"}, ("--configDir=/etc",), authority=False)
     await harness.start()
     harness.controllers.on_stream_commit([])
@@ -465,15 +465,15 @@ async def test_no_controllers_run_if_none_is_enabled(journal: Journal) -> None:
     assert journal.lines == ["LeaderPriority.stop"]
 
 
-async def test_changed_roots_are_written_at_once(journal: Journal) -> None:
+async def test_changed_roots_are_written_at_once(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     assert harness.authority is not None
     assert harness.authority.on_change == [], "no listener before the start"
     await harness.start()
-    journal.take_calls()
+    journal.pop_calls()
     for on_change in harness.authority.on_change:
         on_change()
-    assert journal.take_calls() == [
+    assert journal.pop_calls() == [
         ("RemoteControllers.resync",),
         ("RootCertificateController.resync",),
         ("CaBundleController.resync",),
@@ -481,7 +481,7 @@ async def test_changed_roots_are_written_at_once(journal: Journal) -> None:
     await harness.controllers.stop()
 
 
-def test_commits_notify_affected_parts(journal: Journal) -> None:
+def test_commits_notify_affected_parts(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     always = [("GatewayControllers.on_commit",), ("AnalysisStatusController.on_edit",)]
     assert harness.calls_for("MeshConfig") == [
@@ -493,10 +493,10 @@ def test_commits_notify_affected_parts(journal: Journal) -> None:
     assert harness.calls_for(SERVICE.table_name, POD.table_name) == always
     nodes: Any = ["some nodes"]
     harness.controllers.on_stream_commit(nodes)
-    assert journal.take_calls() == [("GatewayControllers.on_stream_commit", nodes)]
+    assert journal.pop_calls() == [("GatewayControllers.on_stream_commit", nodes)]
 
 
-def test_analysis_receives_committed_objects(journal: Journal) -> None:
+def test_analysis_receives_committed_objects(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     rows = rows_of(
         [
@@ -515,7 +515,7 @@ def test_analysis_receives_committed_objects(journal: Journal) -> None:
     ]
     commit = Commit([], edits, 1, 0.0, 0.0, Counter(), 0.0)
     harness.controllers.on_commit(commit)
-    calls = {call[0]: call[1] for call in journal.take_calls() if len(call) > 1}
+    calls = {call[0]: call[1] for call in journal.pop_calls() if len(call) > 1}
     assert list(calls["AnalysisStatusController.on_edit"]) == [row.ref]
     assert calls["GatewayControllers.on_commit"] is commit
 
@@ -523,36 +523,36 @@ def test_analysis_receives_committed_objects(journal: Journal) -> None:
 # -- remote clusters ---------------------------------------------------------------------------------------------------
 
 
-async def test_remote_cluster_is_written_by_its_leader(journal: Journal) -> None:
+async def test_remote_cluster_is_written_by_its_leader(journal: PartRecorder) -> None:
     harness = Harness(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh"})
-    remote = harness.one("RemoteControllers")
-    _, _, make_controllers, lead, started, attempts = remote.given
+    remote = harness.part("RemoteControllers")
+    _, _, make_controllers, lead, started, attempts = remote.args
     assert not started.is_set()
     assert attempts() is not attempts()
     remote_client: Any = object()
     roots, bundles = make_controllers(remote_client)
-    assert (roots.name, roots.given[0]) == ("RootCertificateController", remote_client)
-    rng = roots.given[4]
-    assert bundles.given == (
+    assert (roots.name, roots.args[0]) == ("RootCertificateController", remote_client)
+    rng = roots.args[4]
+    assert bundles.args == (
         remote_client,
         "blue",
         "mesh",
-        bundles.given[3],
+        bundles.args[3],
         [MUTATING],
         harness.watch_options,
         rng,
         harness.metrics,
     )
-    assert bundles.given[3]() == "roots"
+    assert bundles.args[3]() == "roots"
     task = asyncio.create_task(lead(remote_client, roots))
     for _ in range(3):
         await asyncio.sleep(0)
-    assert journal.made[-1].name == "LeaderElection"
-    lock, precedence = journal.made[-2], journal.made[-3]
-    assert lock.given == (remote_client, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
-    assert precedence.given == (remote_client, f"{REMOTE_PREFIX}blue", harness.watch_options, rng)
-    assert journal.made[-1].given[:3] == (lock, "istiod-1", DURATIONS)
-    assert len(journal.made[-1].given) == 5
+    assert journal.parts[-1].name == "LeaderElection"
+    lock, precedence = journal.parts[-2], journal.parts[-3]
+    assert lock.args == (remote_client, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
+    assert precedence.args == (remote_client, f"{REMOTE_PREFIX}blue", harness.watch_options, rng)
+    assert journal.parts[-1].args[:3] == (lock, "istiod-1", DURATIONS)
+    assert len(journal.parts[-1].args) == 5
     assert journal.lines == ["LeaderPriority.start", "LeaderElection.run"]
     await cancel_tasks(task)
     assert journal.lines[2:] == ["LeaderPriority.stop"]
@@ -561,9 +561,9 @@ async def test_remote_cluster_is_written_by_its_leader(journal: Journal) -> None
     await harness.controllers.stop()
 
 
-async def test_every_replica_writes_to_remote_clusters_without_elections(journal: Journal) -> None:
+async def test_every_replica_writes_to_remote_clusters_without_elections(journal: PartRecorder) -> None:
     harness = Harness(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
-    _, _, make_controllers, lead, _, _ = harness.one("RemoteControllers").given
+    _, _, make_controllers, lead, _, _ = harness.part("RemoteControllers").args
     remote_client: Any = object()
     roots, _ = make_controllers(remote_client)
     task = asyncio.create_task(lead(remote_client, roots))
@@ -572,7 +572,7 @@ async def test_every_replica_writes_to_remote_clusters_without_elections(journal
     await cancel_tasks(task)
 
 
-async def test_only_an_external_control_plane_writes_to_remote_clusters(journal: Journal) -> None:
+async def test_only_an_external_control_plane_writes_to_remote_clusters(journal: PartRecorder) -> None:
     client: Any = object()
     await Harness(journal, {}).controllers.run_remote("west", client)
     assert journal.lines == []

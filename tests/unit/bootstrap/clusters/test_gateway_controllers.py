@@ -26,7 +26,7 @@ from pilot.lib.backoff import Backoff
 from pilot.mesh.status.object_status import AMBIENT_KINDS, KINDS
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from testing.mesh.part_recorder import Journal, StandIn
+from testing.mesh.part_recorder import FakePart, PartRecorder
 from testing.mesh.world import rows_of
 from webhook.inject.proxy_config import ProxyConfigObject
 
@@ -48,7 +48,7 @@ OTHERS = tuple(kind for kind in KINDS if kind != INGRESS.id)
 class Harness:
     """Gateway controllers of a control plane, with stand-ins for the parts."""
 
-    def __init__(self, journal: Journal, environ: dict[str, str], has_injector: bool = True) -> None:
+    def __init__(self, journal: PartRecorder, environ: dict[str, str], has_injector: bool = True) -> None:
         self.journal, self.client, self.watch_options, self.rng = (
             journal,
             object(),
@@ -70,19 +70,19 @@ class Harness:
         webhooks: Any = SimpleNamespace(context=context, injector=self.injector)
         self.controllers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.rng)
 
-    def statuses(self) -> dict[str, StandIn]:
+    def statuses(self) -> dict[str, FakePart]:
         """Return the status controllers by kind group."""
         names = {OTHERS: "gateways", (INGRESS.id,): "ingresses", AMBIENT_KINDS: "ambient"}
-        return {names[part.given[2]]: part for part in self.journal.made if part.name == "StatusController"}
+        return {names[part.args[2]]: part for part in self.journal.parts if part.name == "StatusController"}
 
     def elections(self) -> list[str]:
         return [name for name, _ in self.controllers.elections()]
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    recorder = Journal()
-    recorder.take_over(monkeypatch, gateway_writers, *PARTS)
+def journal(monkeypatch: pytest.MonkeyPatch) -> PartRecorder:
+    recorder = PartRecorder()
+    recorder.replace_classes(monkeypatch, gateway_writers, *PARTS)
     return recorder
 
 
@@ -130,7 +130,7 @@ STATUS, CLASSES, DEPLOYMENTS = (
     ],
 )
 def test_settings_select_controllers(
-    journal: Journal, environ: dict[str, str], has_injector: bool, locks: list[str], has_class_controller: bool
+    journal: PartRecorder, environ: dict[str, str], has_injector: bool, locks: list[str], has_class_controller: bool
 ) -> None:
     harness = Harness(journal, environ, has_injector)
     assert harness.elections() == locks
@@ -138,18 +138,18 @@ def test_settings_select_controllers(
     assert ("GatewayDeploymentController" in journal.names) is any("deployment" in name for name in locks)
 
 
-def test_parts_receive_their_arguments(journal: Journal) -> None:
+def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
     harness = Harness(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east"})
     client, db, backoff, rng = harness.client, harness.db, harness.watch_options.backoff, harness.rng
-    assert journal.one("RevisionTags").given == (client, "blue", "mesh", harness.watch_options, rng)
+    assert journal.part("RevisionTags").args == (client, "blue", "mesh", harness.watch_options, rng)
     statuses = harness.statuses()
     assert list(statuses) == ["gateways", "ingresses", "ambient"]
     for name, controller in statuses.items():
-        path, is_ours = controller.given[3:5]
-        assert controller.given == (
+        path, is_ours = controller.args[3:5]
+        assert controller.args == (
             client,
             db,
-            controller.given[2],
+            controller.args[2],
             path,
             is_ours,
             DocumentOrigin("east", True, "blue"),
@@ -158,20 +158,20 @@ def test_parts_receive_their_arguments(journal: Journal) -> None:
         )
         assert path(ObjectRef(GATEWAY, "shop", "edge")) == f"{GATEWAY}/shop/edge"
         assert (is_ours == harness.controllers.is_ours) is (name != "ingresses")
-    assert statuses["ingresses"].given[4](object()) is True
-    path = journal.one("GatewayClassController").given[2]
-    assert journal.one("GatewayClassController").given == (client, db, path, backoff, rng)
+    assert statuses["ingresses"].args[4](object()) is True
+    path = journal.part("GatewayClassController").args[2]
+    assert journal.part("GatewayClassController").args == (client, db, path, backoff, rng)
     assert path("istio") == f"{GATEWAY_CLASS.id}//istio"
-    path = journal.one("ShadowServiceController").given[2]
-    assert journal.one("ShadowServiceController").given == (client, db, path, harness.controllers.is_ours, backoff, rng)
+    path = journal.part("ShadowServiceController").args[2]
+    assert journal.part("ShadowServiceController").args == (client, db, path, harness.controllers.is_ours, backoff, rng)
     assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
 
 
-def test_deployments_use_the_injector_configuration(journal: Journal) -> None:
+def test_deployments_use_the_injector_configuration(journal: PartRecorder) -> None:
     harness = Harness(
         journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"}
     )
-    args = journal.one("GatewayDeploymentController").given
+    args = journal.part("GatewayDeploymentController").args
     context = args[3]
     assert args == (harness.client, harness.db, args[2], context, "a/controller", harness.watch_options, harness.rng)
     assert args[2]() == f"{GATEWAY}/"
@@ -186,7 +186,7 @@ def test_deployments_use_the_injector_configuration(journal: Journal) -> None:
         True,
         "fips",
     )
-    assert not Harness(Journal(), {}).journal.made
+    assert not Harness(PartRecorder(), {}).journal.parts
     default = context.proxy_config("shop", {"app": "edge"})
     assert default == harness.mesh.default_config
     harness.configs = [ProxyConfigObject("shop", selector={"app": "edge"}, concurrency=3)]
@@ -194,12 +194,12 @@ def test_deployments_use_the_injector_configuration(journal: Journal) -> None:
     assert context.proxy_config("shop", {"app": "web"}) == context.proxy_config("bank", {"app": "edge"}) == default
 
 
-def test_copying_gateway_labels_is_configurable(journal: Journal) -> None:
+def test_copying_gateway_labels_is_configurable(journal: PartRecorder) -> None:
     Harness(journal, {"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false"})
-    assert journal.one("GatewayDeploymentController").given[3].copies_metadata is False
+    assert journal.part("GatewayDeploymentController").args[3].copies_metadata is False
 
 
-def test_ownership_follows_object_and_namespace_labels(journal: Journal) -> None:
+def test_ownership_follows_object_and_namespace_labels(journal: PartRecorder) -> None:
     harness = Harness(journal, {})
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"a": "b"}}}
     harness.db.commit([(NAMESPACE.table(harness.db), key, row) for (_, key), row in rows_of([namespace]).items()])
@@ -218,14 +218,14 @@ def test_ownership_follows_object_and_namespace_labels(journal: Journal) -> None
         "cluster-scoped objects belong to every revision"
     )
     assert calls == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
-    ours = journal.one("GatewayDeploymentController").given[3].is_ours
+    ours = journal.part("GatewayDeploymentController").args[3].is_ours
     assert ours({}, "") is False, "Gateway deployments always check the tags"
 
 
 # -- a running process -------------------------------------------------------------------------------------------------
 
 
-async def test_tag_changes_resync_the_controllers(journal: Journal) -> None:
+async def test_tag_changes_resync_the_controllers(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     await harness.controllers.start()
     await asyncio.sleep(0)
@@ -233,7 +233,7 @@ async def test_tag_changes_resync_the_controllers(journal: Journal) -> None:
     assert harness.injector is not None
     for on_change in harness.controllers.tags.on_change:
         on_change()
-    assert journal.take_calls() == [
+    assert journal.pop_calls() == [
         ("StatusController.resync",),
         ("StatusController.resync",),
         ("GatewayDeploymentController.resync",),
@@ -241,18 +241,18 @@ async def test_tag_changes_resync_the_controllers(journal: Journal) -> None:
     ]
     for on_take in harness.injector.on_load:
         on_take()
-    assert journal.take_calls() == [("GatewayDeploymentController.resync",)], "the templates changed"
+    assert journal.pop_calls() == [("GatewayDeploymentController.resync",)], "the templates changed"
     for on_watch in harness.source.on_watch:
         on_watch(GATEWAY)
-        assert journal.take_calls() == []
+        assert journal.pop_calls() == []
         on_watch(GATEWAY_CLASS.id)
-    assert journal.take_calls() == [("GatewayClassController.resync",)]
+    assert journal.pop_calls() == [("GatewayClassController.resync",)]
     await harness.controllers.stop()
     assert journal.lines[2:] == ["RevisionTags.stop"]
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
-async def test_only_tags_are_watched_without_controllers(journal: Journal) -> None:
+async def test_only_tags_are_watched_without_controllers(journal: PartRecorder) -> None:
     harness = Harness(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
     await harness.controllers.start()
     assert (harness.controllers.tags.on_change, harness.source.on_watch, journal.lines) == (
@@ -261,11 +261,11 @@ async def test_only_tags_are_watched_without_controllers(journal: Journal) -> No
         ["RevisionTags.start"],
     )
     harness.controllers.on_stream_commit([])
-    assert journal.take_calls() == []
+    assert journal.pop_calls() == []
     await harness.controllers.stop()
 
 
-async def test_leaders_wait_for_the_tags_except_for_ingresses(journal: Journal) -> None:
+async def test_leaders_wait_for_the_tags_except_for_ingresses(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     for (name, lead), part in zip(
         harness.controllers.elections(),
@@ -286,15 +286,15 @@ async def test_leaders_wait_for_the_tags_except_for_ingresses(journal: Journal) 
 
 
 def calls_for(harness: Harness, *tables: str) -> list[tuple[Any, ...]]:
-    harness.journal.take_calls()
+    harness.journal.pop_calls()
     nodes: Any = ["some nodes"]
     harness.controllers.on_commit(
         Commit(nodes, [(table, "key", None) for table in tables], 1, 0.0, 0.0, Counter(), 0.0)
     )
-    return harness.journal.take_calls()
+    return harness.journal.pop_calls()
 
 
-def test_commits_notify_affected_parts(journal: Journal) -> None:
+def test_commits_notify_affected_parts(journal: PartRecorder) -> None:
     harness = Harness(journal, ALL)
     affected = ["some nodes"]
     status, deployment, shadow = (
@@ -332,10 +332,10 @@ def test_commits_notify_affected_parts(journal: Journal) -> None:
     ]
     nodes: Any = ["others"]
     harness.controllers.on_stream_commit(nodes)
-    assert journal.take_calls() == [("StatusController.on_commit", nodes, ())]
+    assert journal.pop_calls() == [("StatusController.on_commit", nodes, ())]
 
 
-def test_ingresses_have_status_without_the_gateway_api(journal: Journal) -> None:
+def test_ingresses_have_status_without_the_gateway_api(journal: PartRecorder) -> None:
     harness = Harness(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
     assert [call[0] for call in calls_for(harness, NAMESPACE.table_name, GATEWAY_CLASS.table_name, "MeshConfig")] == [
         "StatusController.on_commit"

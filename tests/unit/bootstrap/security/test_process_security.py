@@ -33,7 +33,7 @@ from pilot.xds.authn.identity import (
 from pilot.xds.authn.oidc import JwtRule
 from pilot.xds.net.listen_address import Address
 from pilot.xds.push.discovery import Discovery
-from testing.mesh.part_recorder import Journal
+from testing.mesh.part_recorder import PartRecorder
 from testing.security.certificates import root
 
 PARTS = (
@@ -53,7 +53,9 @@ ALIASES = {"alias": "Kubernetes", "other": "west"}
 class Harness:
     """The security of a control plane, with stand-ins for its parts."""
 
-    def __init__(self, journal: Journal, environ: dict[str, str] | None = None, *flags: str, **overrides: Any) -> None:
+    def __init__(
+        self, journal: PartRecorder, environ: dict[str, str] | None = None, *flags: str, **overrides: Any
+    ) -> None:
         self.journal, self.metrics, self.servers = journal, Metrics(), {"west": object()}
         self.settings, self.mesh = load(list(flags), environ or {}).settings, MeshConfig()
         self.db = Mesh(self.settings.mesh)
@@ -70,9 +72,9 @@ class Harness:
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    recorder = Journal()
-    recorder.take_over(monkeypatch, security, *PARTS)
+def journal(monkeypatch: pytest.MonkeyPatch) -> PartRecorder:
+    recorder = PartRecorder()
+    recorder.replace_classes(monkeypatch, security, *PARTS)
     return recorder
 
 
@@ -93,7 +95,7 @@ SIGNERS, SERVER = "the external signer", "the control plane's certificate"
     ],
 )
 async def test_settings_select_certificate_issuers(
-    journal: Journal, environ: dict[str, str], flags: tuple[str, ...], parts: list[str]
+    journal: PartRecorder, environ: dict[str, str], flags: tuple[str, ...], parts: list[str]
 ) -> None:
     harness = Harness(journal, environ, *flags)
     assert [part.name for part in harness.security.parts()] == parts
@@ -115,21 +117,21 @@ async def test_settings_select_certificate_issuers(
     assert journal.lines == [f"{name}.{step}" for name in names for step in ("start", "stop")]
 
 
-async def test_parts_receive_their_arguments(journal: Journal) -> None:
+async def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
     harness = Harness(journal, {**SIGNED, "REVISION": "blue", "POD_NAMESPACE": "mesh", "ISTIOD_CUSTOM_HOST": "a.com"})
-    registration, signer, names = journal.one("SignedCertificate").given
+    registration, signer, names = journal.part("SignedCertificate").args
     assert (registration, signer) == (harness.security.external_signer, "example.com/mesh")
     assert {"a.com", "istiod.mesh.svc", "istiod-blue.mesh.svc"} <= set(names())
-    port = journal.one("PortCertificate")
-    assert port.given == (
+    port = journal.part("PortCertificate")
+    assert port.args == (
         harness.settings.secure_port,
         harness.security._rules,
         names,
         harness.security.server_identity,
     )
-    assert port.named == {"external_signer": registration}
+    assert port.kwargs == {"external_signer": registration}
     other: Any = harness.security.build_certificate("http/1.1")
-    assert other.given == (
+    assert other.args == (
         harness.settings.secure_port,
         harness.security._rules,
         names,
@@ -138,9 +140,9 @@ async def test_parts_receive_their_arguments(journal: Journal) -> None:
     )
 
 
-async def test_authority_receives_the_root_store(journal: Journal) -> None:
+async def test_authority_receives_the_root_store(journal: PartRecorder) -> None:
     harness = Harness(journal)
-    settings, trust_domain, metrics, root_store, read_secret = journal.one("CertificateAuthority").given
+    settings, trust_domain, metrics, root_store, read_secret = journal.part("CertificateAuthority").args
     assert (settings, metrics, root_store, read_secret) == (
         harness.settings.authority,
         harness.metrics,
@@ -150,18 +152,18 @@ async def test_authority_receives_the_root_store(journal: Journal) -> None:
     assert trust_domain() == "cluster.local"
 
 
-async def test_external_signers_need_an_api_server(journal: Journal) -> None:
+async def test_external_signers_need_an_api_server(journal: PartRecorder) -> None:
     with pytest.raises(FlagError, match=r"^EXTERNAL_CA requires an API server, whose signers issue certificates$"):
         Harness(journal, EXTERNAL, client=None)
 
 
-async def test_mesh_config_changes_reach_the_external_signer(journal: Journal) -> None:
+async def test_mesh_config_changes_reach_the_external_signer(journal: PartRecorder) -> None:
     harness, configs = Harness(journal, EXTERNAL), list[Any]()
     registration: Any = harness.security.external_signer
     registration.on_mesh_config = configs.append
     harness.security.on_mesh_config(harness.mesh)
     assert configs == [harness.mesh]
-    Harness(Journal()).security.on_mesh_config(harness.mesh)
+    Harness(PartRecorder()).security.on_mesh_config(harness.mesh)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ async def test_mesh_config_changes_reach_the_external_signer(journal: Journal) -
     ],
 )
 async def test_settings_decide_which_ports_authenticate(
-    journal: Journal, environ: dict[str, str], authenticates_plain: bool, authenticates_secure: bool
+    journal: PartRecorder, environ: dict[str, str], authenticates_plain: bool, authenticates_secure: bool
 ) -> None:
     harness = Harness(journal, environ).security
     assert harness.plain.identify_peer is plaintext_caller
@@ -182,65 +184,67 @@ async def test_settings_decide_which_ports_authenticate(
     assert (harness.plain.authenticate is not no_authentication) is authenticates_plain
     assert (harness.secure.authenticate is not no_authentication) is authenticates_secure
     assert harness.authorize is verified_identity
-    assert Harness(Journal(), {**environ, "PILOT_ENABLE_XDS_IDENTITY_CHECK": "false"}).security.authorize is unchecked
+    assert (
+        Harness(PartRecorder(), {**environ, "PILOT_ENABLE_XDS_IDENTITY_CHECK": "false"}).security.authorize is unchecked
+    )
 
 
-async def test_one_port_issues_certificates(journal: Journal) -> None:
+async def test_one_port_issues_certificates(journal: PartRecorder) -> None:
     harness = Harness(journal).security
     assert harness.certificate_service(harness.plain) is None
     service: Any = harness.certificate_service(harness.secure)
-    service.given[0]("a request")
-    assert journal.take_calls() == [("CertificateAuthority.sign", "a request")]
-    assert service.given[2] is harness._metrics
-    without_tls = Harness(Journal(), {}, "--secureGRPCAddr=").security
+    service.args[0]("a request")
+    assert journal.pop_calls() == [("CertificateAuthority.sign", "a request")]
+    assert service.args[2] is harness._metrics
+    without_tls = Harness(PartRecorder(), {}, "--secureGRPCAddr=").security
     assert without_tls.certificate_service(without_tls.secure) is None
     assert without_tls.certificate_service(without_tls.plain) is not None
-    none = Harness(Journal(), {"ENABLE_CA_SERVER": "false"}).security
+    none = Harness(PartRecorder(), {"ENABLE_CA_SERVER": "false"}).security
     assert none.certificate_service(none.secure) is None
 
 
-async def test_certificate_requests_are_authenticated(journal: Journal) -> None:
+async def test_certificate_requests_are_authenticated(journal: PartRecorder) -> None:
     harness = Harness(journal, {"XDS_AUTH_PLAINTEXT": "true"}, "--secureGRPCAddr=").security
     service: Any = harness.certificate_service(harness.plain)
     context = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:1", invocation_metadata=lambda: ())
     with pytest.raises(CallerRefused, match="client certificate: there is no client certificate"):
-        await service.given[1](context)
+        await service.args[1](context)
 
 
-async def test_external_signer_wins_over_the_authority(journal: Journal) -> None:
+async def test_external_signer_wins_over_the_authority(journal: PartRecorder) -> None:
     harness = Harness(journal, EXTERNAL).security
     assert harness.external_signer is not None
     service: Any = harness.certificate_service(harness.secure)
-    sign, identify, metrics, impersonate = service.given
+    sign, identify, metrics, impersonate = service.args
     assert (sign, metrics) == (harness.external_signer.sign, harness._metrics)
     assert callable(identify)
     with pytest.raises(CallerRefused, match=r"impersonation is disabled: spiffe://a"):
         await impersonate(None, "spiffe://a")
 
 
-async def test_node_proxies_are_identified_by_tokens(journal: Journal) -> None:
+async def test_node_proxies_are_identified_by_tokens(journal: PartRecorder) -> None:
     environ = {
         "CA_TRUSTED_NODE_ACCOUNTS": "istio-system/ztunnel",
         "TOKEN_AUDIENCES": "one,two",
         "CLUSTER_ID": "Kubernetes",
     }
     harness = Harness(journal, environ)
-    reviewers, audiences, trust_domain = journal.one("ServiceAccountTokens").given
+    reviewers, audiences, trust_domain = journal.part("ServiceAccountTokens").args
     assert (reviewers, audiences, trust_domain()) == (harness.servers, ("one", "two"), "cluster.local")
-    accounts, tokens, db, clusters = journal.one("NodeProxies").given
-    assert (accounts, tokens, db) == (("istio-system/ztunnel",), journal.one("ServiceAccountTokens"), harness.db)
+    accounts, tokens, db, clusters = journal.part("NodeProxies").args
+    assert (accounts, tokens, db) == (("istio-system/ztunnel",), journal.part("ServiceAccountTokens"), harness.db)
     assert clusters == {"": "Kubernetes", "Kubernetes": "Kubernetes", "alias": "Kubernetes", "other": "west"}
 
 
 @pytest.mark.parametrize("environ", [{}, {"CA_TRUSTED_NODE_ACCOUNTS": "a/b", "XDS_AUTH": "false"}])
-async def test_node_proxies_need_accounts_and_authentication(journal: Journal, environ: dict[str, str]) -> None:
+async def test_node_proxies_need_accounts_and_authentication(journal: PartRecorder, environ: dict[str, str]) -> None:
     Harness(journal, environ)
     assert "NodeProxies" not in journal.names
 
 
 @pytest.mark.parametrize("in_kubernetes", [True, False])
 async def test_provider_authenticates_csrs_outside_kubernetes(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, in_kubernetes: bool
+    journal: PartRecorder, monkeypatch: pytest.MonkeyPatch, in_kubernetes: bool
 ) -> None:
     calls: list[Any] = []
 
@@ -262,16 +266,16 @@ async def test_provider_authenticates_csrs_outside_kubernetes(
     assert trust_domain() == "cluster.local"
 
 
-async def test_secure_port_arguments(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secure_port_arguments(journal: PartRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "make_server", lambda *args: args)
     harness = Harness(journal, {}, "--shutdownDuration=7s")
     services = GrpcServices("secure xDS", Address("", 1), ("handlers",), ("connections",))  # type: ignore[arg-type]
     port: Any = harness.security.build_port(services)
-    server, front, certificate, trust_domain, address, connections, drain_time = port.given
+    server, front, certificate, trust_domain, address, connections, drain_time = port.args
     assert server == (harness.settings.serve, ("handlers",))
     assert (front, certificate, address, connections, str(drain_time)) == (
         harness.security._front,
-        journal.one("PortCertificate"),
+        journal.part("PortCertificate"),
         Address("", 1),
         ("connections",),
         "7s",

@@ -15,12 +15,12 @@ from ca.self_signed import make_root
 from ca.signer import Signer
 from pilot.bootstrap.security.secret_store import GENERATED_MARKER, PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretStore
 from testing.apiserver.server import ApiServer
-from testing.kube.kube_access import client_of, defined_server
+from testing.kube.kube_access import client_of, server_with_crds
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 

@@ -29,7 +29,7 @@ from pilot.mesh.status.pool_status import pool_status
 from pilot.mesh.status.route_status import route_status
 from testing.apiserver.server import ApiServer
 from testing.edits.gateway_objects import gateway_object
-from testing.kube.kube_access import QUICK, client_of, defined_server, until
+from testing.kube.kube_access import QUICK_WATCH, client_of, server_with_crds, until
 from testing.mesh.objects import Plain, at, endpoint_slice, make
 from testing.mesh.world import World, proxy, rows_of
 
@@ -215,7 +215,7 @@ def test_shadow_service_exists_while_a_gateway_routes_to_the_pool() -> None:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with defined_server() as api_server:
+    async with server_with_crds() as api_server:
         yield api_server
 
 
@@ -224,7 +224,7 @@ async def test_controller_recreates_a_deleted_shadow_service(server: ApiServer) 
     harness = world(pool(), route())
     path = lambda key: f"/apis/{INFERENCE}/v1/namespaces/{key.namespace}/inferencepools/{key.name}"  # noqa: E731
     client = client_of(server)
-    writer = ShadowServiceController(client, harness.mesh, path, lambda _: True, QUICK, random.Random(1))
+    writer = ShadowServiceController(client, harness.mesh, path, lambda _: True, QUICK_WATCH, random.Random(1))
     task = asyncio.create_task(writer.run())
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
     service = server.get("", "services", "m", SHADOW)

@@ -1,4 +1,4 @@
-"""Two workloads whose stock Envoys are started by the agent: certificates of our authority, mutual TLS, rotation."""
+"""Two workloads with agents and stock Envoys: certificates, mutual TLS, rotation, probes and draining."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from testing.security.tokens import write_keys
 from testing.servers.backends import Answer, Backend, ask
 
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
-QUICK = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
-"""A certificate is renewed after three seconds, so that some come and go in a test, and would do for half a minute."""
+SHORT_LIVED = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
+"""Certificates are renewed after three seconds, so that several are used in a test. They are valid for half a minute."""
 OBJECTS = (
     books(VIP, SERVER)
     + """---
@@ -35,7 +35,7 @@ kind: DestinationRule
 metadata: {name: books, namespace: shop}
 spec:
   host: books.shop.svc.cluster.local
-  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}  # so that every request needs a handshake
+  trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}  # a handshake for each request
 """
 )
 PROBERS = {
@@ -60,7 +60,7 @@ class Mesh:
     """Client and server pods on a bridge, and a control plane with a plugged-in intermediate."""
 
     def __init__(self, work: pathlib.Path, certificate: Mapping[str, str]) -> None:
-        """`certificate` are the agents' settings of certificates."""
+        """`certificate` has the certificate settings of the agents."""
         self.work, self._certificate, self._stack = work, certificate, contextlib.ExitStack()
         self.network = Network(NODE)
         self._stack.callback(self.network.stop)
@@ -88,16 +88,16 @@ class Mesh:
             host.run(lambda: capture(kept=(15020, 15021, 15090)))
 
     def restart_control_plane(self) -> None:
-        """Ends the control plane without a farewell, and starts it again at its ports."""
+        """Kill the control plane, and start it again on the same ports."""
         self.pilot.child.kill()
         self.pilot.child.wait()
-        again = Process(
+        restarted = Process(
             list(self.pilot.child.args),
             self.work / "pilot-again.log",
             self.network.node.join,
             {"ROOT_CA_DIR": str(self.authority)},
         )
-        self._stack.callback(again.stop)
+        self._stack.callback(restarted.stop)
         eventually(
             lambda: self.network.node.run(lambda: self.pilot.get("/ready", "httpAddr")) is not None,
             60,
@@ -106,7 +106,7 @@ class Mesh:
 
     def _sidecar(self, account: str, host: Host, ip: str) -> Sidecar:
         discovery = f"{NODE}:{self.pilot.ports['secureGRPCAddr']}"
-        made = Sidecar(
+        sidecar = Sidecar(
             self.work / account,
             account,
             ip,
@@ -116,11 +116,11 @@ class Mesh:
             environ={**self._certificate, **ENVIRONMENT},
             config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
         )
-        self._stack.callback(made.stop)
-        return made
+        self._stack.callback(sidecar.stop)
+        return sidecar
 
     def policy(self, mode: str) -> None:
-        """Replaces the policy of the namespace; an empty mode takes it away."""
+        """Replace the policy of the namespace, or remove it for an empty mode."""
         path = self.work / "config" / "policy.yaml"
         if mode:
             path.with_suffix(".new").write_text(POLICY.format(mode=mode))
@@ -129,27 +129,27 @@ class Mesh:
             path.unlink(missing_ok=True)
 
     def ask(self, path: str = "/") -> Answer:
-        """A request of the client application to the service's virtual IP: both sidecars must pass it on."""
+        """Send a request from the client application to the service's virtual IP, through both sidecars."""
         return self.client.run(lambda: ask((VIP, 80), path, host="books"))
 
     def ask_plain(self) -> Answer:
-        """A request from outside of the mesh to the server's pod."""
+        """Send a request from outside the mesh to the server's pod."""
         return self.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
 
-    def takes_plain_text(self) -> bool:
-        """Whether the server's sidecar answers such a request at all."""
+    def accepts_plaintext(self) -> bool:
+        """Return whether the server's sidecar accepts plaintext requests."""
         try:
             return self.ask_plain().status == 200
         except ConnectionError:
             return False
 
     def forwarded(self) -> str:
-        """What the server's sidecar says of the client of one new request."""
+        """Send a request and return the client certificate header that the server's sidecar adds."""
         assert self.ask().status == 200
         return self.backend.requests[-1].headers.get("x-forwarded-client-cert", "")
 
     def chain(self, name: str) -> set[str]:
-        """Serial numbers of the certificates that are in the chain which a sidecar shows."""
+        """Return the serial numbers of the certificate chain of a sidecar."""
         sidecar, host = self.sidecars[name], self.client if name == "web" else self.server
         certs = json.loads(
             host.run(
@@ -158,7 +158,7 @@ class Mesh:
         )
         (pair,) = (c["secret"]["tls_certificate"] for c in certs["configs"] if c["name"] == "default")
         pem = base64.b64decode(pair["certificate_chain"]["inline_bytes"])
-        return {f"{found.serial_number:x}" for found in x509.load_pem_x509_certificates(pem)}
+        return {f"{certificate.serial_number:x}" for certificate in x509.load_pem_x509_certificates(pem)}
 
     def ready(self) -> bool:
         return self.client.run(self.sidecars["web"].ready) and self.server.run(self.sidecars["books"].ready)
@@ -168,19 +168,19 @@ class Mesh:
 
 
 def start(work: pathlib.Path, certificate: Mapping[str, str]) -> Iterator[Mesh]:
-    found = Mesh(work, certificate)
+    env = Mesh(work, certificate)
     try:
-        eventually(found.ready, 60, "both proxies ready")
-        eventually(lambda: found.ask().status == 200, 30, "the server answers through both sidecars")
-        yield found
+        eventually(env.ready, 60, "both proxies ready")
+        eventually(lambda: env.ask().status == 200, 30, "the server answers through both sidecars")
+        yield env
     finally:
-        found.stop()
+        env.stop()
 
 
 @pytest.fixture(scope="module")
-def renewing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """Certificates come and go all the time."""
-    yield from start(tmp_path_factory.mktemp("renewing"), QUICK)
+def renewing_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh with short-lived certificates."""
+    yield from start(tmp_path_factory.mktemp("renewing"), SHORT_LIVED)
 
 
 @pytest.fixture(scope="module")
@@ -189,76 +189,81 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 
 
 @pytest.fixture
-def ending(tmp_path: pathlib.Path) -> Iterator[Mesh]:
-    """A mesh whose agents a test ends."""
+def disposable_mesh(tmp_path: pathlib.Path) -> Iterator[Mesh]:
+    """A mesh for one test, which may stop its agents."""
     yield from start(tmp_path, {})
 
 
-def test_the_server_sees_the_spiffe_id_of_the_client(mesh: Mesh) -> None:
-    said = mesh.forwarded()
-    assert "By=spiffe://cluster.local/ns/shop/sa/books" in said
-    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in said
+def test_server_sees_the_spiffe_id_of_the_client(mesh: Mesh) -> None:
+    header = mesh.forwarded()
+    assert "By=spiffe://cluster.local/ns/shop/sa/books" in header
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in header
 
 
-def test_plain_text_is_taken_while_permissive_and_refused_when_strict(mesh: Mesh) -> None:
+def test_plaintext_is_accepted_only_while_permissive(mesh: Mesh) -> None:
     mesh.policy("")
-    eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken")
+    eventually(lambda: mesh.ask_plain().status == 200, 20, "plaintext is accepted")
     mesh.policy("STRICT")
-    eventually(lambda: not mesh.takes_plain_text(), 20, "plain text is refused")
+    eventually(lambda: not mesh.accepts_plaintext(), 20, "plaintext is refused")
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
     mesh.policy("PERMISSIVE")
-    eventually(lambda: mesh.ask_plain().status == 200, 20, "plain text is taken again")
+    eventually(lambda: mesh.ask_plain().status == 200, 20, "plaintext is accepted again")
     mesh.policy("")
 
 
-def test_certificates_are_renewed_under_load_without_a_failed_request(renewing: Mesh) -> None:
-    seen: dict[str, int] = {}
+def test_certificate_renewal_fails_no_requests(renewing_mesh: Mesh) -> None:
+    hashes: dict[str, int] = {}
     for _ in range(5000):
-        found = HASH.search(renewing.forwarded())
-        assert found is not None
-        seen[found[1]] = seen.get(found[1], 0) + 1
-        if len(seen) == 4:
+        match = HASH.search(renewing_mesh.forwarded())
+        assert match is not None
+        hashes[match[1]] = hashes.get(match[1], 0) + 1
+        if len(hashes) == 4:
             break
-    assert len(seen) == 4, "the client's certificate was not renewed"
-    assert not any(renewing.client.run(lambda: renewing.sidecars["web"].stats("ssl.fail_verify_error")).values())
-    assert renewing.network.node.run(lambda: renewing.pilot.metric("citadel_server_success_cert_issuance_count")) >= 4
+    assert len(hashes) == 4, "the client's certificate was not renewed"
+    assert not any(
+        renewing_mesh.client.run(lambda: renewing_mesh.sidecars["web"].stats("ssl.fail_verify_error")).values()
+    )
+    assert (
+        renewing_mesh.network.node.run(lambda: renewing_mesh.pilot.metric("citadel_server_success_cert_issuance_count"))
+        >= 4
+    )
 
 
-def test_another_intermediate_of_the_same_root_counts_without_a_restart(renewing: Mesh) -> None:
-    fresh = certificates.intermediate(renewing.root, 2, 3000 * DAY)
-    serial = f"{fresh.certificate.serial_number:x}"
-    assert renewing.ask().status == 200
-    write_plugged_in(renewing.authority, fresh)
+def test_new_intermediate_is_used_without_a_restart(renewing_mesh: Mesh) -> None:
+    new_signer = certificates.intermediate(renewing_mesh.root, 2, 3000 * DAY)
+    serial = f"{new_signer.certificate.serial_number:x}"
+    assert renewing_mesh.ask().status == 200
+    write_plugged_in(renewing_mesh.authority, new_signer)
 
-    def both_have_it() -> bool:
-        assert renewing.ask().status == 200  # while one of them has it and the other has not
-        return all(serial in renewing.chain(name) for name in ("web", "books"))
+    def both_use_it() -> bool:
+        assert renewing_mesh.ask().status == 200  # also during the transition
+        return all(serial in renewing_mesh.chain(name) for name in ("web", "books"))
 
-    eventually(both_have_it, 60, "both proxies have certificates of the new intermediate")
-    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in renewing.forwarded()
+    eventually(both_use_it, 60, "both proxies have certificates of the new intermediate")
+    assert "URI=spiffe://cluster.local/ns/shop/sa/web" in renewing_mesh.forwarded()
 
 
-def test_the_kubelet_probes_the_application_though_plain_text_is_refused(mesh: Mesh) -> None:
+def test_kubelet_probes_pass_under_strict_mtls(mesh: Mesh) -> None:
     mesh.policy("STRICT")
-    eventually(lambda: not mesh.takes_plain_text(), 20, "plain text is refused")
+    eventually(lambda: not mesh.accepts_plaintext(), 20, "plaintext is refused")
     mesh.backend.reset()
     for path in PROBERS:
         assert mesh.network.node.run(lambda path=path: ask((SERVER, 15020), path)).status == 200
     assert [request.path for request in mesh.backend.requests] == ["/live"]
-    assert "x-forwarded-client-cert" not in mesh.backend.requests[0].headers  # straight from the agent
+    assert "x-forwarded-client-cert" not in mesh.backend.requests[0].headers  # sent by the agent, not by Envoy
     mesh.policy("")
 
 
-def test_proxies_keep_serving_while_the_control_plane_is_away_and_follow_the_next_one(mesh: Mesh) -> None:
+def test_proxies_survive_a_control_plane_restart(mesh: Mesh) -> None:
     mesh.restart_control_plane()
     assert mesh.ask().status == 200
     mesh.policy("STRICT")
-    eventually(lambda: not mesh.takes_plain_text(), 60, "the new policy has arrived")
+    eventually(lambda: not mesh.accepts_plaintext(), 60, "the new policy has arrived")
     mesh.policy("")
     assert "URI=spiffe://cluster.local/ns/shop/sa/web" in mesh.forwarded()
 
 
-def test_metrics_of_envoy_and_agent_are_one_page(mesh: Mesh) -> None:
+def test_metrics_of_envoy_and_agent_are_merged(mesh: Mesh) -> None:
     page = mesh.client.run(lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15020"))
     assert "istio_agent_cert_expiry_seconds" in page
     assert "envoy_server_state" in page
@@ -268,7 +273,7 @@ def test_metrics_of_envoy_and_agent_are_one_page(mesh: Mesh) -> None:
     )
 
 
-def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:
+def test_envoy_rejects_no_configuration(mesh: Mesh) -> None:
     for name, host in (("web", mesh.client), ("books", mesh.server)):
         rejected = host.run(lambda name=name: mesh.sidecars[name].stats("update_rejected"))
         assert rejected
@@ -276,22 +281,22 @@ def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:
     assert mesh.network.node.run(lambda: mesh.pilot.metric("pilot_total_xds_rejects")) == 0
 
 
-def test_an_agent_lets_requests_finish_before_it_ends_with_its_envoy(ending: Mesh) -> None:
-    ending.backend.reset()
-    ending.backend.delay = 2.0
-    answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(ending.ask("/slow").status))
-    asking.start()
-    eventually(lambda: ending.backend.requests, 20, "the request has arrived")
-    assert ending.sidecars["books"].stop() == 0
-    asking.join()
-    assert answers == [200]
+def test_agent_drains_before_it_exits(disposable_mesh: Mesh) -> None:
+    disposable_mesh.backend.reset()
+    disposable_mesh.backend.delay = 2.0
+    statuses: list[int] = []
+    client_thread = threading.Thread(target=lambda: statuses.append(disposable_mesh.ask("/slow").status))
+    client_thread.start()
+    eventually(lambda: disposable_mesh.backend.requests, 20, "the request has arrived")
+    assert disposable_mesh.sidecars["books"].stop() == 0
+    client_thread.join()
+    assert statuses == [200]
     with pytest.raises(OSError):  # noqa: PT011
-        ending.server.run(lambda: ending.sidecars["books"].get("/ready"))
+        disposable_mesh.server.run(lambda: disposable_mesh.sidecars["books"].get("/ready"))
 
 
-def test_an_agent_ends_with_an_error_when_its_envoy_dies(ending: Mesh) -> None:
-    sidecar = ending.sidecars["web"]
+def test_agent_fails_when_its_envoy_dies(disposable_mesh: Mesh) -> None:
+    sidecar = disposable_mesh.sidecars["web"]
     (envoy,) = pathlib.Path(f"/proc/{sidecar.child.pid}/task/{sidecar.child.pid}/children").read_text().split()
     os.kill(int(envoy), signal.SIGKILL)
     assert sidecar.child.wait(20) == 1

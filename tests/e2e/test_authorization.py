@@ -1,4 +1,4 @@
-"""Who gets through: requests and connections to a stock Envoy under AuthorizationPolicies, and what becomes of each."""
+"""Requests and connections to a stock Envoy under AuthorizationPolicies, allowed and denied."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from testing.processes.guarded_workload import Guarded, Policy
 TD = "spiffe://cluster.local/ns"
 WEB, EVE, CRON, OTHER = f"{TD}/shop/sa/web", f"{TD}/shop/sa/eve", f"{TD}/jobs/sa/cron.io", f"{TD}/other/sa/web"
 OLD = "spiffe://old.td/ns/shop/sa/web"
-NOBODY = ""
+ANONYMOUS = ""
 MESH = "{trustDomainAliases: [old.td], pathNormalization: {normalization: DECODE_AND_MERGE_SLASHES}}"
 
 
 class Case(NamedTuple):
-    """Policies, and what they let through: an ask gets `passes`, or not."""
+    """Policies, and the requests that they allow and deny."""
 
     name: str
     policies: tuple[Policy, ...]
@@ -49,90 +49,90 @@ def when(key: str, fields: str) -> str:
     return f"[{{when: [{{key: '{key}', {fields}}}]}}]"
 
 
-def tcp(by: str = WEB, **how: str) -> MeshRequest:
-    return MeshRequest(identity=by, tcp=True, **how)  # type: ignore[arg-type]
+def tcp(identity: str = WEB, **fields: str) -> MeshRequest:
+    return MeshRequest(identity=identity, tcp=True, **fields)  # type: ignore[arg-type]
 
 
-def get(path: str = "/", by: str = WEB, **headers: str) -> MeshRequest:
-    """A request; `sni=\"other\"` stands for one to the second port of HTTP."""
+def get(path: str = "/", identity: str = WEB, **headers: str) -> MeshRequest:
+    """Return a request. `sni="other"` stands for the second HTTP port."""
     return MeshRequest(
-        identity=by, path=path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        identity=identity, path=path, headers={name.replace("_", "-"): value for name, value in headers.items()}
     )
 
 
 CASES = [
-    Case("no policy", (), (get(), get(by=NOBODY), tcp(), tcp(NOBODY)), ()),
-    Case("an ALLOW without rules", (("AuthorizationPolicy", ""),), (), (get(), get(by=NOBODY), tcp())),
-    Case("an ALLOW of everything", (allow("[{}]"),), (get(), get(by=NOBODY), tcp(), tcp(NOBODY)), ()),
-    Case("a DENY of everything comes before any ALLOW", (allow("[{}]"), deny("[{}]")), (), (get(), tcp())),
+    Case("no policy", (), (get(), get(identity=ANONYMOUS), tcp(), tcp(ANONYMOUS)), ()),
+    Case("an ALLOW without rules", (("AuthorizationPolicy", ""),), (), (get(), get(identity=ANONYMOUS), tcp())),
+    Case("an ALLOW of all requests", (allow("[{}]"),), (get(), get(identity=ANONYMOUS), tcp(), tcp(ANONYMOUS)), ()),
+    Case("DENY wins over ALLOW", (allow("[{}]"), deny("[{}]")), (), (get(), tcp())),
     Case(
         "principals",
         (allow(source("principals: [cluster.local/ns/shop/sa/web, '*/sa/cron.io']")),),
-        (get(), get(by=CRON), get(by=OLD), tcp(), tcp(OLD)),
-        (get(by=EVE), get(by=OTHER), get(by=NOBODY), tcp(EVE), tcp(NOBODY)),
+        (get(), get(identity=CRON), get(identity=OLD), tcp(), tcp(OLD)),
+        (get(identity=EVE), get(identity=OTHER), get(identity=ANONYMOUS), tcp(EVE), tcp(ANONYMOUS)),
     ),
     Case(
         "any principal",
         (allow(source("principals: ['*']")),),
-        (get(), get(by=EVE), tcp(EVE)),
-        (get(by=NOBODY), tcp(NOBODY)),
+        (get(), get(identity=EVE), tcp(EVE)),
+        (get(identity=ANONYMOUS), tcp(ANONYMOUS)),
     ),
     Case(
-        "all but a principal",
+        "all except a principal",
         (allow(source("notPrincipals: [cluster.local/ns/shop/sa/eve]")),),
-        (get(), get(by=NOBODY), tcp()),
-        (get(by=EVE), tcp(EVE)),
+        (get(), get(identity=ANONYMOUS), tcp()),
+        (get(identity=EVE), tcp(EVE)),
     ),
     Case(
-        "a DENY of those without identity",
+        "a DENY of requests without an identity",
         (deny(source("notPrincipals: ['*']")),),
         (get(), tcp()),
-        (get(by=NOBODY), tcp(NOBODY)),
+        (get(identity=ANONYMOUS), tcp(ANONYMOUS)),
     ),
     Case(
         "namespaces",
         (allow(source("namespaces: [sh*, jobs], notNamespaces: [jobs]")),),
         (get(), tcp()),
-        (get(by=CRON), get(by=OTHER), tcp(OTHER)),
+        (get(identity=CRON), get(identity=OTHER), tcp(OTHER)),
     ),
     Case(
         "CVE-2026-39350 dots in service accounts",
         (allow(source("serviceAccounts: [web, jobs/cron.io]")),),
-        (get(), get(by=CRON), tcp(CRON)),
+        (get(), get(identity=CRON), tcp(CRON)),
         (
-            get(by=EVE),
-            get(by=OTHER),
-            get(by=f"{TD}/jobs/sa/cronXio"),
-            get(by=f"{TD}/jobs/sa/cron-io"),
+            get(identity=EVE),
+            get(identity=OTHER),
+            get(identity=f"{TD}/jobs/sa/cronXio"),
+            get(identity=f"{TD}/jobs/sa/cron-io"),
             tcp(f"{TD}/jobs/sa/cronXio"),
         ),
     ),
     Case(
-        "CVE-2026-39350 dots in service accounts that are denied",
+        "CVE-2026-39350 dots in denied service accounts",
         (deny(source("serviceAccounts: [jobs/cron.io]")),),
-        (get(by=f"{TD}/jobs/sa/cronXio"), get()),
-        (get(by=CRON), tcp(CRON)),
+        (get(identity=f"{TD}/jobs/sa/cronXio"), get()),
+        (get(identity=CRON), tcp(CRON)),
     ),
     Case(
         "trust domains",
         (allow(source("trustDomains: [cluster.local]")),),
-        (get(), get(by=OLD), tcp(OLD)),
-        (get(by=NOBODY), tcp(NOBODY)),
+        (get(), get(identity=OLD), tcp(OLD)),
+        (get(identity=ANONYMOUS), tcp(ANONYMOUS)),
     ),
     Case(
-        "all but a trust domain",
+        "all except a trust domain",
         (deny(source("notTrustDomains: ['*.local']")),),
         (get(), tcp()),
-        (get(by=OLD), tcp(OLD)),
+        (get(identity=OLD), tcp(OLD)),
     ),
     Case(
-        "addresses of peers",
+        "peer addresses",
         (allow(source("ipBlocks: [127.0.0.0/30], notIpBlocks: [127.0.0.2]")),),
         (get(), tcp()),
         (get()._replace(source="127.0.0.2"), get()._replace(source="127.0.0.9"), tcp()._replace(source="127.0.0.2")),
     ),
     Case(
-        "addresses of clients behind proxies",
+        "client addresses behind proxies",
         (allow(source("remoteIpBlocks: [192.0.2.0/24]")),),
         (get(x_forwarded_for="192.0.2.7"),),
         (get(x_forwarded_for="198.51.100.1"), get(), tcp()),
@@ -144,7 +144,7 @@ CASES = [
         (get()._replace(method="POST"), get()._replace(method="HEAD"), tcp()),
     ),
     Case(
-        "paths, exact, by prefix and by suffix",
+        "exact paths, prefixes and suffixes",
         (allow(operation("paths: [/a, '/b/*', '*/c'], notPaths: [/b/no]")),),
         (get("/a"), get("/b/x"), get("/x/c"), get("/a?q=1"), get("//a"), get("/b/../a")),
         (get("/"), get("/a/"), get("/b"), get("/b/no"), get("/A"), get("/x/cc"), tcp()),
@@ -184,21 +184,21 @@ CASES = [
         ),
     ),
     Case(
-        "hosts that are allowed",
+        "allowed hosts",
         (allow(operation("hosts: [books.shop, 'books.shop:*'], notHosts: ['*:99']")),),
         (get(), get()._replace(host="BOOKS.shop"), get()._replace(host="books.shop:80")),
         (get()._replace(host="other.shop"), get()._replace(host="books.shop:99"), tcp()),
     ),
     Case("ports", (allow(operation("ports: ['{http}', '{tcp}']")),), (get(), tcp()), (get(sni="other"),)),
-    Case("all but a port", (allow(operation("notPorts: ['{tcp}']")),), (get(), get(sni="other")), (tcp(),)),
+    Case("all except a port", (allow(operation("notPorts: ['{tcp}']")),), (get(), get(sni="other")), (tcp(),)),
     Case(
-        "a DENY of what only HTTP has, without a port, denies TCP too",
+        "a DENY rule with HTTP fields and without a port denies TCP too",
         (deny(operation("methods: [DELETE]")),),
         (get(),),
         (get()._replace(method="DELETE"), tcp()),
     ),
     Case(
-        "a DENY of what only HTTP has, on its port, leaves TCP alone",
+        "a DENY rule with HTTP fields and its port does not affect TCP",
         (deny(operation("methods: [DELETE], ports: ['{http}']")),),
         (get(), tcp()),
         (get()._replace(method="DELETE"),),
@@ -210,63 +210,63 @@ CASES = [
         (get(), get(x_role="user"), get(x_role="ops-guest"), tcp()),
     ),
     Case(
-        "a header that is there",
+        "a header that is present",
         (deny(when("request.headers[x-debug]", "values: ['*']")),),
         (get(),),
         (get(x_debug="1"),),
     ),
     Case(
-        "the name in the handshake",
+        "SNI",
         (allow(when("connection.sni", "values: ['*.shop']")),),
         (get(), tcp()),
-        (get(by=NOBODY), get()._replace(sni="x.y"), tcp()._replace(sni="x.y")),
+        (get(identity=ANONYMOUS), get()._replace(sni="x.y"), tcp()._replace(sni="x.y")),
     ),
-    Case("the port as a condition", (allow(when("destination.port", "values: ['{tcp}']")),), (tcp(),), (get(),)),
+    Case("a destination.port condition", (allow(when("destination.port", "values: ['{tcp}']")),), (tcp(),), (get(),)),
     Case(
-        "the address as a condition",
+        "a source.ip condition",
         (allow(when("source.ip", "notValues: [127.0.0.2]")),),
         (get(), tcp()),
         (get()._replace(source="127.0.0.2"), tcp()._replace(source="127.0.0.2")),
     ),
     Case(
-        "the client's address as a condition",
+        "a remote.ip condition",
         (deny(when("remote.ip", "values: [192.0.2.0/24]")),),
         (get(),),
         (get(x_forwarded_for="192.0.2.1"),),
     ),
     Case(
-        "the namespace as a condition",
+        "a source.namespace condition",
         (allow(when("source.namespace", "values: [shop]")),),
         (get(), tcp()),
-        (get(by=CRON), tcp(CRON)),
+        (get(identity=CRON), tcp(CRON)),
     ),
     Case(
-        "the principal as a condition",
+        "a source.principal condition",
         (deny(when("source.principal", "values: [old.td/ns/shop/sa/web]")),),
-        (get(by=EVE), tcp(EVE)),
-        (get(), get(by=OLD), tcp(OLD)),
+        (get(identity=EVE), tcp(EVE)),
+        (get(), get(identity=OLD), tcp(OLD)),
     ),
-    Case("the own address as a condition", (allow(when("destination.ip", "values: [127.0.0.1]")),), (get(), tcp()), ()),
+    Case("a destination.ip condition", (allow(when("destination.ip", "values: [127.0.0.1]")),), (get(), tcp()), ()),
     Case(
-        "sources, operations and conditions of one rule together",
+        "sources, operations and conditions in one rule",
         (
             allow(
                 "[{from: [{source: {namespaces: [shop]}}, {source: {namespaces: [jobs]}}], to: [{operation: {methods: [GET], paths: ['/a*']}}, "
                 "{operation: {methods: [POST]}}], when: [{key: 'request.headers[x]', values: ['1']}]}]"
             ),
         ),
-        (get("/a", x="1"), get("/a", by=CRON, x="1"), get("/z", x="1")._replace(method="POST")),
-        (get("/a"), get("/b", x="1"), get("/a", by=OTHER, x="1"), get("/a", x="2"), tcp()),
+        (get("/a", x="1"), get("/a", identity=CRON, x="1"), get("/z", x="1")._replace(method="POST")),
+        (get("/a"), get("/b", x="1"), get("/a", identity=OTHER, x="1"), get("/a", x="2"), tcp()),
     ),
     Case(
         "several rules and policies",
         (allow(source("namespaces: [jobs]")), allow(operation("paths: [/open]"))),
-        (get("/open"), get(by=CRON)),
+        (get("/open"), get(identity=CRON)),
         (get("/x"),),
     ),
-    Case("a DENY that is tried", (deny("[{}]"),), (get(), tcp()), (), {"istio.io/dry-run": "true"}),
+    Case("a dry-run DENY", (deny("[{}]"),), (get(), tcp()), (), {"istio.io/dry-run": "true"}),
     Case(
-        "an ALLOW that is tried, alone",
+        "a dry-run ALLOW",
         (allow(operation("paths: [/x]")),),
         (get(), tcp()),
         (),
@@ -283,65 +283,71 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    found = Guarded(tmp_path_factory.mktemp("guarded"), MESH)
+    workload = Guarded(tmp_path_factory.mktemp("guarded"), MESH)
     try:
-        yield found
-        assert found.envoy.rejected() == {}, found.envoy.tail()
+        yield workload
+        assert workload.envoy.rejected() == {}, workload.envoy.tail()
     finally:
-        found.stop()
+        workload.stop()
 
 
-def passes(books: Guarded, ask: MeshRequest) -> bool:
-    """Whether an ask gets to the workload: `sni` other stands for its second port of HTTP."""
-    if ask.tcp:
-        return books.client.connects(books.tcp, ask)
-    port, headers = (books.other, {}) if ask.headers.get("sni") == "other" else (books.http, ask.headers)
-    return books.client.status(port, ask._replace(headers=headers)) == 200
+def passes(books: Guarded, request: MeshRequest) -> bool:
+    """Return whether a request reaches the workload."""
+    if request.tcp:
+        return books.client.connects(books.tcp, request)
+    port, headers = (books.other, {}) if request.headers.get("sni") == "other" else (books.http, request.headers)
+    return books.client.status(port, request._replace(headers=headers)) == 200
 
 
-_UNUSUAL = frozenset("%#\\.")  # what Envoy changes of a path, or refuses
+_UNUSUAL = frozenset("%#\\.")  # characters in paths that Envoy normalizes or rejects
 
 
-def said(books: Guarded, ask: MeshRequest) -> bool:
-    """Whether the control plane says that an ask gets through."""
-    other = ask.headers.get("sni") == "other"
-    question = {
-        "tcp": ask.tcp,
-        "method": ask.method,
-        "path": ask.path.replace("//", "/"),
-        "host": ask.host,
-        "headers": dict(ask.headers),
-        "principal": ask.identity,
-        "ip": ask.source,
+def predicts(books: Guarded, request: MeshRequest) -> bool:
+    """Return whether the authz debug page allows a request."""
+    other = request.headers.get("sni") == "other"
+    authz_request = {
+        "tcp": request.tcp,
+        "method": request.method,
+        "path": request.path.replace("//", "/"),
+        "host": request.host,
+        "headers": dict(request.headers),
+        "principal": request.identity,
+        "ip": request.source,
         "toIp": "127.0.0.1",
-        "port": books.tcp if ask.tcp else books.other if other else books.http,
-        "sni": ask.sni if ask.identity else "",
-        "remoteIp": ask.headers.get("x-forwarded-for", ""),
+        "port": books.tcp if request.tcp else books.other if other else books.http,
+        "sni": request.sni if request.identity else "",
+        "remoteIp": request.headers.get("x-forwarded-for", ""),
     }
-    query = urllib.parse.urlencode({"proxyID": "books-0.shop", "request": json.dumps(question)})
-    answer = json.loads(books.plane.get(f"/debug/authz?{query}"))
-    assert answer["why"]
-    return bool(answer["decision"] == "allowed")
+    query = urllib.parse.urlencode({"proxyID": "books-0.shop", "request": json.dumps(authz_request)})
+    verdict = json.loads(books.plane.get(f"/debug/authz?{query}"))
+    assert verdict["why"]
+    return bool(verdict["decision"] == "allowed")
 
 
-def in_place(books: Guarded, policy: Policy) -> Policy:
-    """A policy with the ports of the workload."""
+def with_ports(books: Guarded, policy: Policy) -> Policy:
+    """Return the policy with the ports of the workload."""
     return policy[0], policy[1].replace("'{http}'", f"'{books.http}'").replace("'{tcp}'", f"'{books.tcp}'")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_gets_through(books: Guarded, case: Case) -> None:
-    books.apply(*(in_place(books, policy) for policy in case.policies), annotations=case.annotations)
-    assert [str(ask) for ask in case.passes if not passes(books, ask)] == [], "should have passed"
-    assert [str(ask) for ask in case.fails if passes(books, ask)] == [], "should not have passed"
-    asks = [(ask, ask in case.passes) for ask in (*case.passes, *case.fails) if _UNUSUAL.isdisjoint(ask.path)]
-    assert [str(ask) for ask, passed in asks if said(books, ask) is not passed] == [], "should have been told as it is"
+def test_authorization_policies(books: Guarded, case: Case) -> None:
+    books.apply(*(with_ports(books, policy) for policy in case.policies), annotations=case.annotations)
+    assert [str(request) for request in case.passes if not passes(books, request)] == [], "should be allowed"
+    assert [str(request) for request in case.fails if passes(books, request)] == [], "should be denied"
+    decisions = [
+        (request, request in case.passes)
+        for request in (*case.passes, *case.fails)
+        if _UNUSUAL.isdisjoint(request.path)
+    ]
+    assert [str(request) for request, is_allowed in decisions if predicts(books, request) is not is_allowed] == [], (
+        "the debug page should agree"
+    )
 
 
-def test_the_table_is_large_enough() -> None:
-    rows = [ask for case in CASES for ask in (*case.passes, *case.fails)]
+def test_number_of_cases() -> None:
+    rows = [request for case in CASES for request in (*case.passes, *case.fails)]
     assert len(rows) >= 150
-    assert sum(ask.tcp for ask in rows) >= 40
+    assert sum(request.tcp for request in rows) >= 40
 
 
 # -- external authorizers --------------------------------------------------------------------------------------------------
@@ -351,7 +357,7 @@ def custom(provider: str, rules: str) -> Policy:
     return "AuthorizationPolicy", f"action: CUSTOM, provider: {{name: {provider}}}, rules: {rules}"
 
 
-def test_an_authorizer_over_grpc_is_asked_about_what_its_rules_match(books: Guarded) -> None:
+def test_grpc_authorizer_checks_matching_requests(books: Guarded) -> None:
     books.apply(custom("judge", operation(f"paths: ['/vip/*'], ports: ['{books.http}']")))
     books.judge.asked.clear()
     assert passes(books, get("/open"))
@@ -361,51 +367,51 @@ def test_an_authorizer_over_grpc_is_asked_about_what_its_rules_match(books: Guar
     assert books.judge.asked == ["/vip/a", "/vip/b"]
 
 
-def test_an_authorizer_over_grpc_is_asked_about_connections(books: Guarded) -> None:
+def test_grpc_authorizer_checks_connections(books: Guarded) -> None:
     books.apply(custom("judge", operation(f"ports: ['{books.tcp}']")))
     assert not passes(books, tcp())
     assert passes(books, tcp()._replace(source="127.0.0.2"))
 
 
-def test_an_authorizer_over_http_says_no(books: Guarded) -> None:
+def test_http_authorizer_denies_requests(books: Guarded) -> None:
     books.apply(custom("refusing", operation("paths: ['/vip/*']")))
     assert passes(books, get("/open"))
     assert not passes(books, get("/vip/a"))
-    assert passes(books, tcp()), "it is not asked about connections"
+    assert passes(books, tcp()), "HTTP authorizers do not check connections"
 
 
-def test_what_an_authorizer_lets_through_may_still_be_denied(books: Guarded) -> None:
+def test_deny_wins_over_the_authorizer(books: Guarded) -> None:
     books.apply(custom("judge", "[{}]"), deny(operation("paths: [/never]")))
     assert passes(books, get("/a", x_ticket="good"))
     assert not passes(books, get("/never", x_ticket="good"))
 
 
-def test_where_the_authorizer_is_not_there_what_it_would_be_asked_is_denied(books: Guarded) -> None:
+def test_unavailable_authorizer_denies_requests(books: Guarded) -> None:
     books.apply(custom("ghost", operation(f"paths: ['/vip/*'], ports: ['{books.http}']")))
     assert passes(books, get("/open"))
     assert not passes(books, get("/vip/a", x_ticket="good"))
 
 
-def test_a_denial_is_told_and_counted(books: Guarded) -> None:
+def test_denial_has_a_body_and_a_metric(books: Guarded) -> None:
     books.apply(deny(operation("paths: [/no]")))
     assert "RBAC: access denied" in books.client.answer(books.http, get("/no"))
     assert sum(books.envoy.stats("rbac.*denied").values()) > 0
 
 
-# -- how peers connect -----------------------------------------------------------------------------------------------------
+# -- mutual TLS ------------------------------------------------------------------------------------------------------------
 
 
-def test_strict_takes_no_plain_text_and_permissive_does(books: Guarded) -> None:
+def test_strict_refuses_plaintext_and_permissive_accepts_it(books: Guarded) -> None:
     books.apply(("PeerAuthentication", "mtls: {mode: STRICT}"))
     assert passes(books, get())
     assert passes(books, tcp())
-    assert not passes(books, get(by=NOBODY))
-    assert not passes(books, tcp(NOBODY))
+    assert not passes(books, get(identity=ANONYMOUS))
+    assert not passes(books, tcp(ANONYMOUS))
     books.apply(("PeerAuthentication", "mtls: {mode: PERMISSIVE}"))
-    assert passes(books, get(by=NOBODY))
+    assert passes(books, get(identity=ANONYMOUS))
 
 
-def test_the_server_sees_the_identity_of_its_client(books: Guarded) -> None:
+def test_server_sees_the_identity_of_its_client(books: Guarded) -> None:
     books.apply()
-    assert passes(books, get(by=CRON))
+    assert passes(books, get(identity=CRON))
     assert f"URI={CRON}" in books.backend.requests[-1].headers["x-forwarded-client-cert"]

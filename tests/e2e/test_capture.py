@@ -1,6 +1,6 @@
-"""Where connections of a pod go once `pilot-agent istio-iptables` has run: rules of a real kernel, in network namespaces.
+"""Destinations of a pod's connections after `pilot-agent istio-iptables`, with kernel rules in network namespaces.
 
-They go there by nftables, which needs no program; on a machine with iptables PYISTIOD_CAPTURE_BY=iptables has them go there by that.
+The tests use nftables, which needs no program. Set PYISTIOD_CAPTURE_BY=iptables to use iptables instead.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from testing.processes.captured_pod import PEER, POD, Pod, pod
 from testing.processes.sidecar import drop_capabilities
 
 INJECTED = "-p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x '' -b * -d 15090,15021,15020"
-"""What our template gives a pod without annotations."""
+"""The arguments in the injection template for a pod without annotations."""
 CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
-    "what a pod without annotations has": (
+    "a pod without annotations": (
         INJECTED,
         {},
         [
@@ -84,12 +84,12 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         {},
         ["application → elsewhere 80: outbound", "application → peer 80: outside"],
     ),
-    "all networks but one": (
+    "all networks except one": (
         "-i * -x 10.80.0.1/16",
         {},
         ["application → elsewhere 80: outside", "application → peer 80: outbound"],
     ),
-    "the own machine": (
+    "loopback": (
         "-i 127.0.0.0/8,10.79.0.0/16",
         {"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "127.0.0.2/32"},
         [
@@ -98,22 +98,22 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "application → elsewhere 80: outside",
         ],
     ),
-    "ports whatever the network": (
+    "ports in any network": (
         "-i 10.80.0.0/16 -q 443",
         {},
         ["application → peer 443: outbound", "application → peer 80: outside"],
     ),
-    "all ports but some": (
+    "all ports except some": (
         "-i * -o 443,53",
         {},
         ["application → peer 443: outside", "application → peer 80: outbound"],
     ),
-    "an interface of which nothing is": (
+    "excluded interfaces": (
         "-i * -b * -c eth0,net+",
         {},
         ["application → peer 80: outside", "peer → pod 8080: application"],
     ),
-    "interfaces by how their names begin": (
+    "excluded interfaces by prefix": (
         "-i * -b * -c et+",
         {},
         ["application → peer 80: outside", "peer → pod 8080: application"],
@@ -125,12 +125,12 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         {"ISTIO_OUTBOUND_OWNER_GROUPS": "7,9"},
         ["group 7 → peer 80: outbound", "group 8 → peer 80: outside"],
     ),
-    "all groups but some": (
+    "all groups except some": (
         "-i *",
         {"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "7,9"},
         ["group 7 → peer 80: outside", "group 8 → peer 80: outbound"],
     ),
-    "every question for a name": (
+    "all DNS queries": (
         "-i * -b * --redirect-dns --capture-all-dns",
         {},
         [
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "application → pod 8080: application",
         ],
     ),
-    "questions to the pod's own servers": (
+    "DNS queries to the pod's name servers": (
         "-i '' --redirect-dns",
         {},
         [
@@ -155,17 +155,17 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "application → elsewhere 53: agent",
         ],
     ),
-    "questions by the variable of the ProxyConfig": (
+    "DNS capture by the ProxyConfig variable": (
         "-i *",
         {"ISTIO_META_DNS_CAPTURE": "true"},
         ["application → elsewhere 53 udp: agent"],
     ),
-    "packets of no connection": (
+    "invalid packets": (
         "-i * -b * --drop-invalid",
         {},
         ["peer → pod 8080: inbound", "application → peer 80: outbound"],
     ),
-    "both families of addresses": (
+    "dual stack": (
         f"{INJECTED} --dual-stack",
         {},
         [
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "application → peer 80: outbound",
         ],
     ),
-    "networks of IPv6": (
+    "IPv6 networks": (
         "-i fd00:79::/64 -x fd00:79::7/128 --dual-stack",
         {},
         [
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         "-u 1337 -m TPROXY -i * -b * -d 15020",
         {},
         [
-            f"peer → pod 8080: inbound 8080 {PEER}",  # the port and the caller as they were
+            f"peer → pod 8080: inbound 8080 {PEER}",  # the original port and peer
             "peer → pod 15020: application",
             "peer → pod 15008: application",
             f"proxy in the name of the peer → pod 8080: application 8080 {PEER}",
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "proxy → peer 80: outside",
         ],
     ),
-    "TPROXY of one port, with another mark and table": (
+    "TPROXY of one port, with a custom mark and table": (
         "-m TPROXY -b 8080 -t 1400 -r 134",
         {},
         [
@@ -206,24 +206,24 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             "peer → pod 9090: application",
         ],
     ),
-    "TPROXY of IPv6": (
+    "IPv6 TPROXY": (
         "-m TPROXY -b * --dual-stack",
         {},
         ["peer → pod6 8080: inbound 8080 fd00:79::1", "peer → pod 8080: inbound 8080"],
     ),
-    "TPROXY, but of an interface": ("-m TPROXY -b * -c eth0", {}, ["peer → pod 8080: application"]),
+    "TPROXY with an excluded interface": ("-m TPROXY -b * -c eth0", {}, ["peer → pod 8080: application"]),
 }
 
 
 @pytest.fixture(scope="module")
-def captured() -> Iterator[Pod]:
-    with pod() as made:
-        yield made
+def captured_pod() -> Iterator[Pod]:
+    with pod() as running_pod:
+        yield running_pod
 
 
 @pytest.fixture(autouse=True)
 def resolvers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod asks one server; and no program of iptables is there, unless that is asked for."""
+    """Configure one name server, and hide the iptables programs unless they are requested."""
     path = tmp_path / "resolv.conf"
     path.write_text("search shop.svc.cluster.local\nnameserver 10.80.0.1\n")
     monkeypatch.setattr(network, "RESOLV_CONF", path)
@@ -232,116 +232,118 @@ def resolvers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(pod: Pod, expected: list[str]) -> None:
-    found = []
+    actual = []
     for line in expected:
-        asked, _, answer = line.rpartition(": ")
-        caller, _, target = asked.partition(" → ")
+        connection, _, expected_destination = line.rpartition(": ")
+        caller, _, target = connection.partition(" → ")
         words = target.split()
-        got = pod.reached(caller, words[0], int(words[1]), *words[2:])
-        found.append(f"{asked}: {' '.join(got.split()[: len(answer.split())])}")
-    assert found == expected
+        destination = pod.reached(caller, words[0], int(words[1]), *words[2:])
+        actual.append(f"{connection}: {' '.join(destination.split()[: len(expected_destination.split())])}")
+    assert actual == expected
 
 
-def inside(pod: Pod, command: str) -> int:
+def run_in_pod(pod: Pod, command: str) -> int:
     return pod.host.run(lambda: main(shlex.split(command)))
 
 
 def rules(pod: Pod) -> list[str]:
-    """Every rule that the kernel has in the pod."""
+    """Return all kernel rules in the pod."""
 
     def read() -> list[str]:
-        found = []
+        lines = []
         for family in (2, 10):
             with NFTables(nfgen_family=family) as nft:
-                found += [
-                    str([rule.get_attr(f"NFTA_RULE_{what}") for what in ("TABLE", "CHAIN", "EXPRESSIONS")])
+                lines += [
+                    str([rule.get_attr(f"NFTA_RULE_{attribute}") for attribute in ("TABLE", "CHAIN", "EXPRESSIONS")])
                     for rule in nft.get_rules()
                 ]
-        return found
+        return lines
 
     return pod.host.run(read)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_connections_go_where_the_flags_say(captured: Pod, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_by_flags(captured_pod: Pod, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     argv, environ, expected = CASES[name]
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
-    assert inside(captured, f"istio-iptables {argv}") == 0
+    assert run_in_pod(captured_pod, f"istio-iptables {argv}") == 0
     try:
-        check(captured, expected)
+        check(captured_pod, expected)
     finally:
-        assert inside(captured, f"istio-clean-iptables {argv}") == 0
-    assert rules(captured) == []
+        assert run_in_pod(captured_pod, f"istio-clean-iptables {argv}") == 0
+    assert rules(captured_pod) == []
 
 
-def test_rules_are_the_same_after_a_second_time(captured: Pod) -> None:
-    inside(captured, f"istio-iptables {INJECTED} -m TPROXY")
-    once = rules(captured)
-    assert inside(captured, f"istio-iptables {INJECTED} -m TPROXY --force-apply") == 0
-    assert rules(captured) == once
-    check(captured, CASES["TPROXY"][2])
-    inside(captured, "istio-iptables -i *")
-    check(captured, ["peer → pod 8080: application", "application → peer 80: outbound"])
-    inside(captured, "istio-clean-iptables")
-    check(captured, ["application → peer 80: outside", "peer → pod 8080: application"])
-    inside(captured, "istio-clean-iptables")
-    assert rules(captured) == []
-    assert captured.host.run(lambda: [r.get("fwmark") for r in IPRoute().get_rules(family=2) if r.get("fwmark")]) == []
+def test_second_run_replaces_the_rules(captured_pod: Pod) -> None:
+    run_in_pod(captured_pod, f"istio-iptables {INJECTED} -m TPROXY")
+    first = rules(captured_pod)
+    assert run_in_pod(captured_pod, f"istio-iptables {INJECTED} -m TPROXY --force-apply") == 0
+    assert rules(captured_pod) == first
+    check(captured_pod, CASES["TPROXY"][2])
+    run_in_pod(captured_pod, "istio-iptables -i *")
+    check(captured_pod, ["peer → pod 8080: application", "application → peer 80: outbound"])
+    run_in_pod(captured_pod, "istio-clean-iptables")
+    check(captured_pod, ["application → peer 80: outside", "peer → pod 8080: application"])
+    run_in_pod(captured_pod, "istio-clean-iptables")
+    assert rules(captured_pod) == []
+    assert (
+        captured_pod.host.run(lambda: [r.get("fwmark") for r in IPRoute().get_rules(family=2) if r.get("fwmark")]) == []
+    )
 
 
-def test_rules_that_the_kernel_refuses_change_nothing(captured: Pod) -> None:
-    inside(captured, f"istio-iptables {INJECTED}")
-    before = rules(captured)
+def test_rejected_rules_change_nothing(captured_pod: Pod) -> None:
+    run_in_pod(captured_pod, f"istio-iptables {INJECTED}")
+    previous = rules(captured_pod)
 
     def enter() -> None:
-        captured.host.join()
+        captured_pod.host.join()
         drop_capabilities()
 
     command = [sys.executable, "-m", "pilot.cli.pilot_agent", "istio-iptables", "-i", "*", "--native-nftables"]
-    done = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "Error: nftables: Operation not permitted\n")
-    assert rules(captured) == before
-    inside(captured, "istio-clean-iptables")
+    result = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "Error: nftables: Operation not permitted\n")
+    assert rules(captured_pod) == previous
+    run_in_pod(captured_pod, "istio-clean-iptables")
 
 
-def test_many_rules_are_one_transaction(captured: Pod) -> None:
-    many = ",".join(str(port) for port in range(1000, 1300))
-    assert inside(captured, f"istio-iptables -i * -o {many} --native-nftables") == 0
-    assert len(rules(captured)) > 600
-    check(captured, ["application → peer 80: outbound"])
-    inside(captured, "istio-clean-iptables")
-    assert rules(captured) == []
+def test_many_rules_are_one_transaction(captured_pod: Pod) -> None:
+    ports = ",".join(str(port) for port in range(1000, 1300))
+    assert run_in_pod(captured_pod, f"istio-iptables -i * -o {ports} --native-nftables") == 0
+    assert len(rules(captured_pod)) > 600
+    check(captured_pod, ["application → peer 80: outbound"])
+    run_in_pod(captured_pod, "istio-clean-iptables")
+    assert rules(captured_pod) == []
 
 
 @pytest.mark.parametrize(
     "command", ["istio-iptables -i * -b * --native-nftables --dry-run", "istio-iptables -i * -b * --skip-rule-apply"]
 )
-def test_nothing_changes_where_that_is_asked_for(
-    captured: Pod, command: str, capsys: pytest.CaptureFixture[str]
+def test_dry_run_and_skipped_apply_change_nothing(
+    captured_pod: Pod, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inside(captured, command) == 0
-    assert rules(captured) == []
+    assert run_in_pod(captured_pod, command) == 0
+    assert rules(captured_pod) == []
     assert ("redirect to :15006" in capsys.readouterr().out) is ("--dry-run" in command)
 
 
-def test_whether_connections_are_captured_can_be_asked(captured: Pod) -> None:
-    """The init container beside a CNI plugin does this: it sets up nothing itself."""
-    asked = f"istio-iptables {INJECTED} --skip-rule-apply --run-validation --probe-timeout 200ms -z 15007"
-    assert inside(captured, asked) == 126
-    inside(captured, f"istio-iptables {INJECTED} -z 15007")
+def test_validation_without_apply(captured_pod: Pod) -> None:
+    """With a CNI plugin, the init container only validates the rules."""
+    command = f"istio-iptables {INJECTED} --skip-rule-apply --run-validation --probe-timeout 200ms -z 15007"
+    assert run_in_pod(captured_pod, command) == 126
+    run_in_pod(captured_pod, f"istio-iptables {INJECTED} -z 15007")
     try:
-        assert inside(captured, asked) == 0
+        assert run_in_pod(captured_pod, command) == 0
     finally:
-        inside(captured, "istio-clean-iptables")
+        run_in_pod(captured_pod, "istio-clean-iptables")
 
 
-def test_another_namespace_can_be_named(captured: Pod) -> None:
-    path = f"/proc/{captured.host.pid}/ns/net"
-    assert captured.network.node.run(lambda: main(["istio-iptables", "-i", "*", "--network-namespace", path])) == 0
-    check(captured, ["application → peer 80: outbound"])
-    inside(captured, "istio-clean-iptables")
+def test_rules_in_another_network_namespace(captured_pod: Pod) -> None:
+    path = f"/proc/{captured_pod.host.pid}/ns/net"
+    assert captured_pod.network.node.run(lambda: main(["istio-iptables", "-i", "*", "--network-namespace", path])) == 0
+    check(captured_pod, ["application → peer 80: outbound"])
+    run_in_pod(captured_pod, "istio-clean-iptables")
 
 
-def test_addresses_are_those_of_the_pod(captured: Pod) -> None:
-    assert next(str(each) for each in captured.host.run(network.pod_addresses)) == POD
+def test_pod_addresses(captured_pod: Pod) -> None:
+    assert next(str(address) for address in captured_pod.host.run(network.pod_addresses)) == POD

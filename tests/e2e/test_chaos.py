@@ -1,4 +1,4 @@
-"""Hostile clients and broken folders, at a hundredth of the size of bench/chaos.py."""
+"""Hostile clients and broken directories, at one percent of the size of bench/chaos.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from testing.processes.mesh_processes import RealMesh
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.__name__) for scenario in SCENARIOS])
-async def test_after_an_attack_proxies_have_what_a_fresh_start_gives(
-    scenario: Scenario, tmp_path: pathlib.Path
-) -> None:
+async def test_proxies_converge_after_an_attack(scenario: Scenario, tmp_path: pathlib.Path) -> None:
     mesh = RealMesh(tmp_path)
     try:
         await mesh.start()

@@ -1,4 +1,4 @@
-"""EnvoyFilters in a stock Envoy: one for each thing that can be patched and each operation, seen in its config dump and by a client."""
+"""EnvoyFilters in a stock Envoy: each context and operation, checked in its config dump and by a client."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from testing.tables.envoy_filter_cases import CASES
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatchedEdge]:
-    found = PatchedEdge(tmp_path_factory.mktemp("patched"), CASES)
+    env = PatchedEdge(tmp_path_factory.mktemp("patched"), CASES)
     try:
-        found.settle()
-        yield found
-        assert found.envoy.rejected() == {}, found.envoy.tail()
+        env.settle()
+        yield env
+        assert env.envoy.rejected() == {}, env.envoy.tail()
     finally:
-        found.stop()
+        env.stop()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_patch_is_seen_in_envoy_and_by_a_client(case: Case, edge: PatchedEdge) -> None:
+def test_patch_is_active(case: Case, edge: PatchedEdge) -> None:
     at = edge.at[case.name]
     assert case.shown(at)
     assert case.acts(at)
 
 
-def test_every_patch_changes_something(edge: PatchedEdge) -> None:
-    def told() -> bool:
+def test_every_patch_matches(edge: PatchedEdge) -> None:
+    def has_no_problems() -> bool:
         problems = json.loads(edge.plane.get("/debug/problemz"))
         return [problem for problem in problems if problem["object"]["kind"].endswith("EnvoyFilter")] == []
 
-    eventually(told, 30, "no problems of EnvoyFilters")
+    eventually(has_no_problems, 30, "no problems of EnvoyFilters")
 
 
-def test_there_are_enough_of_them() -> None:
+def test_number_of_cases() -> None:
     assert len(CASES) >= 40

@@ -1,4 +1,4 @@
-"""Scripts and Wasm modules of users in a stock Envoy: a gateway whose modules its agent fetches, and what becomes of requests where that fails."""
+"""Lua scripts and Wasm modules in a stock Envoy, with modules fetched by the agent, and their failure policies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILING_LUA = "function envoy_on_request(handle) handle:nothing() end"
 
 
 class Edge:
-    """A gateway that answers all requests itself."""
+    """A gateway that answers all requests with a direct response."""
 
     def __init__(self, work: pathlib.Path, stack: contextlib.ExitStack) -> None:
         self.folder = work / "config"
@@ -46,9 +46,9 @@ class Edge:
         stack.callback(plane.stop)
         plane.wait_ready()
         ports = {"ENVOY_STATUS_PORT": str(free_port()), "ENVOY_PROMETHEUS_PORT": str(free_port())}
-        fetching = {"WASM_INSECURE_REGISTRIES": self.registry.host, "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.0/8"}
+        wasm_settings = {"WASM_INSECURE_REGISTRIES": self.registry.host, "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.0/8"}
         config = {"statusPort": free_port(), "proxyAdminPort": free_port()}
-        environ = {**ports, **fetching, "ISTIO_META_UNPRIVILEGED_POD": "true"}
+        environ = {**ports, **wasm_settings, "ISTIO_META_UNPRIVILEGED_POD": "true"}
         self.agent = Sidecar(
             work / "edge",
             "edge",
@@ -63,7 +63,7 @@ class Edge:
         self._work, self._round = work, 0
 
     def _publish(self) -> None:
-        for name in ("added", "other"):  # an image that is there already is used without a login
+        for name in ("added", "other"):  # separate images, because a cached one needs no login
             self.registry.push(f"lab/{name}", "1", archive(module("image")))
         self.registry.replies["/added.wasm"] = Reply(module("file"))
         self.registry.replies["/traps.wasm"] = Reply(module(traps=True))
@@ -83,37 +83,37 @@ class Edge:
         ]
 
     def apply(self, *extensions: tuple[str, str]) -> None:
-        """Has the gateway these extensions and no others, and waits until its Envoy has its listener with them."""
+        """Replace the extensions of the gateway, and wait until they are active in its listener."""
         self._round += 1
         mark = f"round-{self._round}"
         script = make("TrafficExtension", mark, "{lua: {inlineCode: 'x = 1'}}", "shop")
-        made = [make(kind, f"x{self._round}-{i}", spec, "shop") for i, (kind, spec) in enumerate(extensions)]
-        (self.folder / "extensions.next").write_text(yaml.safe_dump_all([script, *made]))
+        objects = [make(kind, f"x{self._round}-{i}", spec, "shop") for i, (kind, spec) in enumerate(extensions)]
+        (self.folder / "extensions.next").write_text(yaml.safe_dump_all([script, *objects]))
         (self.folder / "extensions.next").rename(self.folder / "extensions.yaml")
 
         def active() -> bool:
             self.agent.check_alive()
-            found = json.loads(self.agent.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
-            return any(mark in json.dumps(one.get("active_state", {})) for one in found)
+            listeners = json.loads(self.agent.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
+            return any(mark in json.dumps(listener.get("active_state", {})) for listener in listeners)
 
         eventually(active, 30, f"the listener of {mark}: {self.agent.tail(15)}")
 
     def outcome(self) -> tuple[int, str, str]:
-        """The status of a request, and the headers that extensions add; a status of 0 where the connection ends."""
+        """Return the status of a request, or 0 if the connection ends, and the headers that extensions add."""
         try:
-            answer = ask(("127.0.0.1", self.port), "/", host="a.test")
+            response = ask(("127.0.0.1", self.port), "/", host="a.test")
         except OSError:
             return 0, "", ""
-        return answer.status, answer.headers.get(HEADER, ""), answer.headers.get("x-lua", "")
+        return response.status, response.headers.get(HEADER, ""), response.headers.get("x-lua", "")
 
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     with contextlib.ExitStack() as stack:
-        made = Edge(tmp_path_factory.mktemp("edge"), stack)
-        made.apply()
-        eventually(lambda: made.outcome()[0] == 200, 30, "the gateway answers")
-        yield made
+        gateway = Edge(tmp_path_factory.mktemp("edge"), stack)
+        gateway.apply()
+        eventually(lambda: gateway.outcome()[0] == 200, 30, "the gateway answers")
+        yield gateway
 
 
 class Row(NamedTuple):
@@ -131,42 +131,42 @@ def wasm(url: str, strategy: str = "FAIL_CLOSE", **more: str) -> tuple[str, str]
 
 
 IMAGE, OTHER = "oci://HOST/lab/added:1", "oci://HOST/lab/other:1"
-FILE, TRAPS, GONE = "http://HOST/added.wasm", "http://HOST/traps.wasm", "http://HOST/gone.wasm"
+FILE, TRAPS, MISSING = "http://HOST/added.wasm", "http://HOST/traps.wasm", "http://HOST/gone.wasm"
 ROWS = (
     Row("a script adds a header", (lua(LUA),), (200, "", "added")),
-    Row("a script that fails leaves the request alone", (lua(FAILING_LUA),), (200, "", "")),
-    Row("a module of a registry with a login", (wasm(IMAGE, imagePullSecret="pull"),), (200, "image", "")),
-    Row("a module of a registry without the login it asks for", (wasm(OTHER),), (403, "", "")),
-    Row("a module whose pull secret is not there", (wasm(IMAGE, imagePullSecret="none"),), (403, "", "")),
+    Row("a failing script does not affect the request", (lua(FAILING_LUA),), (200, "", "")),
+    Row("a module from a registry with a login", (wasm(IMAGE, imagePullSecret="pull"),), (200, "image", "")),
+    Row("a module from a registry without its login", (wasm(OTHER),), (403, "", "")),
+    Row("a module with a missing pull secret", (wasm(IMAGE, imagePullSecret="none"),), (403, "", "")),
     Row(
-        "a module over HTTP beside a script",
+        "a module over HTTP and a script",
         (wasm(FILE, sha256=hashlib.sha256(module("file")).hexdigest()), lua(LUA)),
         (200, "file", "added"),
     ),
-    Row("a module with another checksum", (wasm(FILE, sha256="ab" * 32),), (403, "", "")),
-    Row("a module with another checksum that may fail", (wasm(FILE, "FAIL_OPEN", sha256="ab" * 32),), (200, "", "")),
+    Row("a module with a wrong checksum", (wasm(FILE, sha256="ab" * 32),), (403, "", "")),
+    Row("a module with a wrong checksum and FAIL_OPEN", (wasm(FILE, "FAIL_OPEN", sha256="ab" * 32),), (200, "", "")),
     Row("a module that traps", (wasm(TRAPS),), (503, "", "")),
-    Row("a module that traps and may fail", (wasm(TRAPS, "FAIL_OPEN"),), (200, "", "")),
-    Row("a module that is not there", (wasm(GONE),), (403, "", "")),
-    Row("a module that is not there and may fail", (wasm(GONE, "FAIL_OPEN"),), (200, "", "")),
-    Row("a module for connections that is not there", (wasm(GONE, type="NETWORK"),), (0, "", "")),
+    Row("a module that traps with FAIL_OPEN", (wasm(TRAPS, "FAIL_OPEN"),), (200, "", "")),
+    Row("a missing module", (wasm(MISSING),), (403, "", "")),
+    Row("a missing module with FAIL_OPEN", (wasm(MISSING, "FAIL_OPEN"),), (200, "", "")),
+    Row("a missing network module", (wasm(MISSING, type="NETWORK"),), (0, "", "")),
     Row(
-        "a module for connections that is not there and may fail",
-        (wasm(GONE, "FAIL_OPEN", type="NETWORK"),),
+        "a missing network module with FAIL_OPEN",
+        (wasm(MISSING, "FAIL_OPEN", type="NETWORK"),),
         (200, "", ""),
     ),
 )
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
-def test_an_extension_runs_or_fails_as_it_says(edge: Edge, row: Row) -> None:
+def test_extension_runs_or_fails_by_its_policy(edge: Edge, row: Row) -> None:
     edge.apply(*((kind, spec.replace("HOST", edge.registry.host)) for kind, spec in row.extensions))
     eventually(
         lambda: edge.outcome() == row.expected, 15, f"{row.expected}, now {edge.outcome()}: {edge.agent.tail(10)}"
     )
 
 
-def test_a_pull_secret_does_not_reach_envoy(edge: Edge) -> None:
+def test_pull_secret_does_not_reach_envoy(edge: Edge) -> None:
     edge.apply(wasm(IMAGE.replace("HOST", edge.registry.host), imagePullSecret="pull"))
     eventually(lambda: edge.outcome() == (200, "image", ""), 15, "the module runs")
     dump = edge.agent.get("/config_dump")

@@ -1,4 +1,4 @@
-"""Requests through a stock Envoy as ingress gateway, by rules that the control plane follows from files."""
+"""Requests through a stock Envoy as ingress gateway, with routes from configuration files."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ RULES = {
 
 
 class Shop:
-    """Two backends of one service, a control plane on a folder, and an Envoy in front of them."""
+    """Two backends of a service, a control plane with a configuration directory, and a gateway."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self.v1, self.v2 = Backend("v1"), Backend("v2")
@@ -124,7 +124,7 @@ class Shop:
         self.envoy = Envoy(work, node, self.pilot.xds)
 
     def write(self, name: str, text: str) -> None:
-        """Writes a new file and renames it into place, as editors do."""
+        """Write a file and rename it into place, as editors do."""
         temporary = self.config / f".{name}.tmp"
         temporary.write_text(text)
         temporary.replace(self.config / f"{name}.yaml")
@@ -142,49 +142,49 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    found = Shop(tmp_path_factory.mktemp("shop"))
+def module_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    env = Shop(tmp_path_factory.mktemp("shop"))
     try:
-        eventually(lambda: found.ask("plain").status == 200, 30, "the gateway answers")
-        yield found
-        assert found.envoy.rejected() == {}, found.envoy.tail()
-        assert found.pilot.metric("pilot_total_xds_rejects") == 0
-        assert found.pilot.metric("pilot_xds_pushes") > 0
+        eventually(lambda: env.ask("plain").status == 200, 30, "the gateway answers")
+        yield env
+        assert env.envoy.rejected() == {}, env.envoy.tail()
+        assert env.pilot.metric("pilot_total_xds_rejects") == 0
+        assert env.pilot.metric("pilot_xds_pushes") > 0
     finally:
-        found.stop()
+        env.stop()
 
 
 @pytest.fixture
-def shop(running: Shop) -> Shop:
-    running.v1.reset()
-    running.v2.reset()
-    return running
+def shop(module_shop: Shop) -> Shop:
+    module_shop.v1.reset()
+    module_shop.v2.reset()
+    return module_shop
 
 
-def test_a_route_to_a_subset(shop: Shop) -> None:
+def test_route_to_a_subset(shop: Shop) -> None:
     assert {shop.ask("plain").json["backend"] for _ in range(10)} == {"v1"}
 
 
-def test_an_unknown_host_is_not_found(shop: Shop) -> None:
+def test_unknown_host(shop: Shop) -> None:
     assert shop.ask("unknown").status == 404
 
 
-def test_a_header_match(shop: Shop) -> None:
+def test_header_match(shop: Shop) -> None:
     assert shop.ask("header", x_tester="yes").json["backend"] == "v2"
     assert shop.ask("header", x_tester="no").json["backend"] == "v1"
 
 
-def test_a_redirect(shop: Shop) -> None:
-    answer = shop.ask("redirect", "/old")
-    assert (answer.status, answer.headers["location"]) == (302, "http://other.example.com/new")
+def test_redirect(shop: Shop) -> None:
+    response = shop.ask("redirect", "/old")
+    assert (response.status, response.headers["location"]) == (302, "http://other.example.com/new")
     assert shop.v1.requests == []
 
 
-def test_a_rewrite_of_path_host_and_headers(shop: Shop) -> None:
-    answer = shop.ask("rewrite", "/api/books?page=2")
-    assert answer.headers["x-answered"] == "yes"
-    seen = shop.v1.requests[-1]
-    assert (seen.path, seen.headers["host"], seen.headers["x-added"]) == (
+def test_rewrite_of_path_host_and_headers(shop: Shop) -> None:
+    response = shop.ask("rewrite", "/api/books?page=2")
+    assert response.headers["x-answered"] == "yes"
+    received = shop.v1.requests[-1]
+    assert (received.path, received.headers["host"], received.headers["x-added"]) == (
         "/internal/books?page=2",
         "rewritten.example.com",
         "1",
@@ -197,24 +197,24 @@ def test_retries_hide_a_failing_backend(shop: Shop) -> None:
     assert len(shop.v1.requests) == 3
 
 
-def test_retries_end(shop: Shop) -> None:
+def test_retry_limit(shop: Shop) -> None:
     shop.v1.fail = 100
     assert shop.ask("retry").status == 503
     assert len(shop.v1.requests) == 4
 
 
-def test_a_timeout(shop: Shop) -> None:
+def test_timeout(shop: Shop) -> None:
     shop.v1.delay = 1.5
     assert shop.ask("timeout").status == 504
 
 
-def test_an_injected_fault(shop: Shop) -> None:
-    answer = shop.ask("fault")
-    assert (answer.status, answer.text) == (418, "fault filter abort")
+def test_fault_injection(shop: Shop) -> None:
+    response = shop.ask("fault")
+    assert (response.status, response.text) == (418, "fault filter abort")
     assert shop.v1.requests == []
 
 
-def test_a_mirror(shop: Shop) -> None:
+def test_mirror(shop: Shop) -> None:
     assert shop.ask("mirror", "/watched").json["backend"] == "v1"
     copy = eventually(
         lambda: next((r for r in shop.v2.requests if r.path == "/watched"), None), 5, "the mirrored request"
@@ -222,34 +222,36 @@ def test_a_mirror(shop: Shop) -> None:
     assert copy.headers["host"].startswith("mirror.example.com")
 
 
-def test_a_weighted_split(shop: Shop) -> None:
-    seen = [shop.ask("split").json["backend"] for _ in range(300)]
-    assert 20 <= seen.count("v2") <= 110  # 60 on average; further away is less likely than one in a million
-    assert seen.count("v1") + seen.count("v2") == 300
+def test_weighted_split(shop: Shop) -> None:
+    backends = [shop.ask("split").json["backend"] for _ in range(300)]
+    assert 20 <= backends.count("v2") <= 110  # 60 on average; less than a one in a million chance outside
+    assert backends.count("v1") + backends.count("v2") == 300
 
 
-def test_a_direct_response(shop: Shop) -> None:
-    answer = shop.ask("direct")
-    assert (answer.status, answer.text) == (503, "closed today")
+def test_direct_response(shop: Shop) -> None:
+    response = shop.ask("direct")
+    assert (response.status, response.text) == (503, "closed today")
 
 
-def test_an_edit_is_followed_live(shop: Shop) -> None:
-    other = "  - route: [{destination: {host: reviews.shop.internal, subset: v2}}]\n"
-    for http, want in ((other, "v2"), (RULES["plain"], "v1")):
+def test_edit_takes_effect(shop: Shop) -> None:
+    v2_route = "  - route: [{destination: {host: reviews.shop.internal, subset: v2}}]\n"
+    for http, backend in ((v2_route, "v2"), (RULES["plain"], "v1")):
         shop.write("plain", routes("plain", http))
-        eventually(lambda want=want: shop.ask("plain").json["backend"] == want, 10, f"requests go to {want}")
+        eventually(
+            lambda backend=backend: shop.ask("plain").json["backend"] == backend, 10, f"requests go to {backend}"
+        )
 
 
-def test_a_broken_file_keeps_what_was_good_and_says_so(shop: Shop) -> None:
+def test_invalid_file_keeps_its_last_valid_objects(shop: Shop) -> None:
     shop.write("header", routes("header", "  - route: [{destination: {host: reviews.shop"))
     shop.write("late", routes("late", RULES["plain"]))
-    eventually(lambda: shop.ask("late").status == 200, 10, "the neighbour's change is in")
+    eventually(lambda: shop.ask("late").status == 200, 10, "the other file is loaded")
     assert shop.ask("header", x_tester="yes").json["backend"] == "v2"
     assert "header.yaml" in shop.pilot.log.read_text()
     shop.write("header", routes("header", RULES["header"]))
 
 
-def test_a_new_service_and_a_removed_one(shop: Shop) -> None:
+def test_added_and_removed_service(shop: Shop) -> None:
     third = Backend("v3")
     try:
         shop.write("third", SERVICE.format(name="third") + ENDPOINT.format(port=third.port, version="v3"))
@@ -257,6 +259,6 @@ def test_a_new_service_and_a_removed_one(shop: Shop) -> None:
         eventually(lambda: shop.ask("third").json["backend"] == "v3", 10, "the new service answers")
         (shop.config / "third-route.yaml").unlink()
         (shop.config / "third.yaml").unlink()
-        eventually(lambda: shop.ask("third").status == 404, 10, "its route is gone")
+        eventually(lambda: shop.ask("third").status == 404, 10, "its route is removed")
     finally:
         third.stop()

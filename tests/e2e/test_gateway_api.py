@@ -1,4 +1,4 @@
-"""The table of what the Gateway API promises, request by request, through one stock Envoy."""
+"""The Gateway API table, request by request, through a stock Envoy."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from testing.tables.gateway_api_cases import BACKENDS, PORTS, ROWS, objects, req
 from tests.simulate.envoy import Request
 
 IDENTITY = "spiffe://cluster.local/ns/edge/sa/gateway"
-MANY = 80
+REQUESTS = 80
 SECONDS = 15.0
 
 
 class Edge:
-    """A gateway of the table's objects, and its backends."""
+    """A gateway with the objects of the table, and its backends."""
 
     def __init__(self, work: pathlib.Path) -> None:
         issued = Authority("backends").issue("backend")
@@ -42,8 +42,8 @@ class Edge:
         self.targets = {port: free_port() for port in PORTS}
         config = work / "config"
         config.mkdir()
-        made = [*objects(self.targets), *(self.endpoints(*key) for key in BACKENDS)]
-        (config / "table.yaml").write_text("\n---\n".join(map(json.dumps, made)))
+        manifests = [*objects(self.targets), *(self.endpoints(*key) for key in BACKENDS)]
+        (config / "table.yaml").write_text("\n---\n".join(map(json.dumps, manifests)))
         self.pilot = ControlPlane(
             work, config, more=("--caDir", str(work / "ca")), mesh_config="enableAutoMtls: false\n"
         )
@@ -87,19 +87,21 @@ class Edge:
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
-    def connect(self, asked: Request) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", self.targets.get(asked.port) or free_port()), timeout=SECONDS)
-        if asked.sni is None:
-            return made
+    def connect(self, call: Request) -> socket.socket:
+        connection = socket.create_connection(
+            ("127.0.0.1", self.targets.get(call.port) or free_port()), timeout=SECONDS
+        )
+        if call.sni is None:
+            return connection
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context.wrap_socket(made, server_hostname=asked.sni)
+        return context.wrap_socket(connection, server_hostname=call.sni)
 
-    def ask(self, asked: Request, **headers: str) -> Answer:
-        with contextlib.closing(http.client.HTTPConnection(asked.host)) as connection:
-            connection.sock = self.connect(asked)
-            body = "" if asked.method == "POST" else None
-            connection.request(asked.method, asked.path, body, headers={"host": asked.host, **asked.headers, **headers})
+    def ask(self, call: Request, **headers: str) -> Answer:
+        with contextlib.closing(http.client.HTTPConnection(call.host)) as connection:
+            connection.sock = self.connect(call)
+            body = "" if call.method == "POST" else None
+            connection.request(call.method, call.path, body, headers={"host": call.host, **call.headers, **headers})
             response = connection.getresponse()
             text = response.read().decode(errors="replace")
             return Answer(
@@ -108,172 +110,175 @@ class Edge:
                 text,
             )
 
-    def ask_once(self, asked: Request, **headers: str) -> tuple[Answer, dict[str, list[Seen]]]:
-        """The answer to a request, and what each backend saw of it."""
-        number = uuid.uuid4().hex
-        answer = self.ask(asked, **headers, x_number=number)
-        return answer, self.seen(number)
+    def ask_once(self, call: Request, **headers: str) -> tuple[Answer, dict[str, list[Seen]]]:
+        """Send a request and return its response, and its copies at each backend."""
+        request_id = uuid.uuid4().hex
+        response = self.ask(call, **headers, x_number=request_id)
+        return response, self.received(request_id)
 
-    def seen(self, number: str) -> dict[str, list[Seen]]:
-        own = (
-            (b.name, [one for one in list(b.seen) if one.headers.get("x_number") == [number]])
+    def received(self, request_id: str) -> dict[str, list[Seen]]:
+        by_backend = (
+            (b.name, [one for one in list(b.seen) if one.headers.get("x_number") == [request_id]])
             for b in self.backends.values()
         )
-        return {name.removesuffix(".edge"): found for name, found in own if found}
+        return {name.removesuffix(".edge"): requests for name, requests in by_backend if requests}
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    made = Edge(tmp_path_factory.mktemp("table"))
+def module_edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    env = Edge(tmp_path_factory.mktemp("table"))
     try:
-        eventually(lambda: made.ask(request("plain.org/")).status == 200, 60, "the first route")
-        eventually(lambda: made.ask(request("a.x.com/ 443 tls")).status == 200, 60, "the first certificate")
-        eventually(lambda: made.ask(request("set.org/ 8082")).status == 200, 60, "the last listener")
-        yield made
+        eventually(lambda: env.ask(request("plain.org/")).status == 200, 60, "the first route")
+        eventually(lambda: env.ask(request("a.x.com/ 443 tls")).status == 200, 60, "the first certificate")
+        eventually(lambda: env.ask(request("set.org/ 8082")).status == 200, 60, "the last listener")
+        yield env
     finally:
-        made.stop()
+        env.stop()
 
 
 @pytest.fixture
-def edge(running: Edge) -> Edge:
-    running.reset()
-    return running
+def edge(module_edge: Edge) -> Edge:
+    module_edge.reset()
+    return module_edge
 
 
-# -- what a row says -------------------------------------------------------------------------------------------------------
+# -- expectations of a row -------------------------------------------------------------------------------------------------
 
 
-def check(edge: Edge, asked: Request, becomes: str) -> None:
-    """Sends a request, or as many as it takes, and holds what becomes of it against a row of the table."""
-    words = becomes.split()
-    if becomes in ("no listener", "no chain") or "zero-weight" in becomes:
+def check(edge: Edge, call: Request, expected: str) -> None:
+    """Send one or more requests and check the outcome that a row of the table expects."""
+    words = expected.split()
+    if expected in ("no listener", "no chain") or "zero-weight" in expected:
         with pytest.raises((ssl.SSLError, OSError, http.client.RemoteDisconnected)):
-            edge.ask(asked)
-    elif becomes == "404":
-        answer, seen = edge.ask_once(asked)
-        assert (answer.status, seen) == (404, {})
-    elif becomes in ("answers 500", "ghost", "UnknownService"):
-        answer, seen = edge.ask_once(asked)
-        assert (answer.status, seen) == (500, {})
+            edge.ask(call)
+    elif expected == "404":
+        response, received = edge.ask_once(call)
+        assert (response.status, received) == (404, {})
+    elif expected in ("answers 500", "ghost", "UnknownService"):
+        response, received = edge.ask_once(call)
+        assert (response.status, received) == (500, {})
     elif words[0] == "redirect":
-        check_redirect(edge.ask(asked), asked, int(words[1]), dict(word.split("=", 1) for word in words[2:]))
+        check_redirect(edge.ask(call), call, int(words[1]), dict(word.split("=", 1) for word in words[2:]))
     elif "%" in words[0]:
-        check_shares(edge, asked, becomes)
+        check_shares(edge, call, expected)
     else:
-        check_backend(edge, asked, words[0], words[1:])
+        check_backend(edge, call, words[0], words[1:])
 
 
-def check_redirect(answer: Answer, asked: Request, status: int, said: dict[str, str]) -> None:
+def check_redirect(response: Answer, call: Request, status: int, expected: dict[str, str]) -> None:
     path = (
-        said.get("path") or re.sub(r"^/[^/]*", said["prefix"], asked.path)
-        if {"path", "prefix"} & said.keys()
-        else asked.path
+        expected.get("path") or re.sub(r"^/[^/]*", expected["prefix"], call.path)
+        if {"path", "prefix"} & expected.keys()
+        else call.path
     )
-    found = urllib.parse.urlsplit(answer.headers["location"])
-    assert answer.status == status
-    assert (found.scheme, found.hostname, found.path) == (
-        said.get("scheme", "http"),
-        said.get("host", asked.host),
+    location = urllib.parse.urlsplit(response.headers["location"])
+    assert response.status == status
+    assert (location.scheme, location.hostname, location.path) == (
+        expected.get("scheme", "http"),
+        expected.get("host", call.host),
         path,
     )
-    assert str(found.port or "") == said.get("port", "")
+    assert str(location.port or "") == expected.get("port", "")
 
 
-def check_shares(edge: Edge, asked: Request, becomes: str) -> None:
-    weights = {name: int(share) for share, name in re.findall(r"(\d+)% (\S+?)(?:,|$)", becomes)}
-    went: Counter[str] = Counter()
-    for _ in range(MANY):
-        answer = edge.ask(asked)
-        went[
-            json.loads(answer.text)["backend"].removesuffix(".edge") if answer.status == 200 else "UnknownService"
+def check_shares(edge: Edge, call: Request, expected: str) -> None:
+    weights = {name: int(share) for share, name in re.findall(r"(\d+)% (\S+?)(?:,|$)", expected)}
+    counts: Counter[str] = Counter()
+    for _ in range(REQUESTS):
+        response = edge.ask(call)
+        counts[
+            json.loads(response.text)["backend"].removesuffix(".edge") if response.status == 200 else "UnknownService"
         ] += 1
-        assert answer.status in (200, 500)
-    assert went.keys() == weights.keys()
+        assert response.status in (200, 500)
+    assert counts.keys() == weights.keys()
     for name, weight in weights.items():
         share = weight / sum(weights.values())
-        assert abs(went[name] - share * MANY) < 6 * (share * (1 - share) * MANY) ** 0.5, "six standard deviations"
+        assert abs(counts[name] - share * REQUESTS) < 6 * (share * (1 - share) * REQUESTS) ** 0.5, (
+            "six standard deviations"
+        )
 
 
-def check_backend(edge: Edge, asked: Request, name: str, changes: list[str]) -> None:
-    said = [re.split(r"(?<=[a-z])[=:*]", word, maxsplit=1) for word in changes]
-    own = (
+def check_backend(edge: Edge, call: Request, name: str, changes: list[str]) -> None:
+    parts = [re.split(r"(?<=[a-z])[=:*]", word, maxsplit=1) for word in changes]
+    headers = (
         {"x-a": "was"}
-        if any("x-a" in word and word[0] in "=+-" for word in changes) and "x-a" not in asked.headers
+        if any("x-a" in word and word[0] in "=+-" for word in changes) and "x-a" not in call.headers
         else {}
     )
-    waits = {part[0]: part[1] for part in said if part[0] in ("timeout", "retries", "on")}
-    if waits:
-        check_patience(edge, asked, name, waits, [word for word in changes if word.startswith("on=")])
+    policies = {part[0]: part[1] for part in parts if part[0] in ("timeout", "retries", "on")}
+    if policies:
+        check_timeouts_and_retries(edge, call, name, policies, [word for word in changes if word.startswith("on=")])
         return
-    answer, seen = edge.ask_once(asked, **own)
-    assert answer.status == 200
-    assert json.loads(answer.text)["backend"].removesuffix(".edge") == name
-    (one,) = seen[name]
+    response, received = edge.ask_once(call, **headers)
+    assert response.status == 200
+    assert json.loads(response.text)["backend"].removesuffix(".edge") == name
+    (copy,) = received[name]
     for word in changes:
-        check_change(word, one, answer, edge, asked)
+        check_change(word, copy, response, edge, call)
 
 
-def check_change(word: str, one: Seen, answer: Answer, edge: Edge, asked: Request) -> None:
+def check_change(word: str, copy: Seen, response: Answer, edge: Edge, call: Request) -> None:
     if word.startswith("<"):
         name, _, value = word[2:].partition(":")
-        found = answer.headers.get(name)
+        actual = response.headers.get(name)
         expected = {"=": value, "-": None}.get(word[1], ", ".join(part for part in (EXTRA.get(name), value) if part))
-        assert found == expected
+        assert actual == expected
     elif word[0] in "=+-":
         name, _, value = word[1:].partition(":")
-        have = [part.strip() for line in one.headers.get(name, ()) for part in line.split(",")]
-        before = ["was"] if name == "x-a" else []
-        assert have == {"=": [value], "-": []}.get(word[0], [*before, value])
+        values = [part.strip() for line in copy.headers.get(name, ()) for part in line.split(",")]
+        original = ["was"] if name == "x-a" else []
+        assert values == {"=": [value], "-": []}.get(word[0], [*original, value])
     elif word.startswith("host="):
-        assert one.headers["host"] == [word.removeprefix("host=")]
+        assert copy.headers["host"] == [word.removeprefix("host=")]
     elif word.startswith("path="):
-        assert one.path == word.removeprefix("path=")
+        assert copy.path == word.removeprefix("path=")
     elif word.startswith("copy="):
-        check_copies(edge, asked, *word.removeprefix("copy=").split("*"))
+        check_copies(edge, call, *word.removeprefix("copy=").split("*"))
     else:
         assert word == "named", word
 
 
-def check_copies(edge: Edge, asked: Request, name: str, share: str) -> None:
-    count, part = (1, 1.0) if share == "1" else (2 * MANY, float(share))
-    marker = uuid.uuid4().hex  # Envoy mirrors asynchronously: a late copy of an earlier request is not counted
+def check_copies(edge: Edge, call: Request, name: str, share: str) -> None:
+    count, fraction = (1, 1.0) if share == "1" else (2 * REQUESTS, float(share))
+    marker = uuid.uuid4().hex  # excludes late copies of earlier requests, because Envoy mirrors asynchronously
     for _ in range(count):
-        edge.ask(asked, x_number=marker)
+        edge.ask(call, x_number=marker)
 
     def copies() -> int:
-        return len(edge.seen(marker).get(name, ()))
+        return len(edge.received(marker).get(name, ()))
 
-    spread = 6 * (part * (1 - part) * count) ** 0.5
-    eventually(lambda: copies() >= max(1, part * count - spread), 10, "the copies")
-    assert copies() <= part * count + spread
+    spread = 6 * (fraction * (1 - fraction) * count) ** 0.5
+    eventually(lambda: copies() >= max(1, fraction * count - spread), 10, "the copies")
+    assert copies() <= fraction * count + spread
 
 
-def check_patience(edge: Edge, asked: Request, name: str, waits: dict[str, str], codes: list[str]) -> None:
-    """What a route waits for, and how often it tries: a backend that is too slow, or fails once less often than it may, and once more."""
+def check_timeouts_and_retries(
+    edge: Edge, call: Request, name: str, policies: dict[str, str], codes: list[str]
+) -> None:
+    """Check timeouts with a slow backend, and retries with one that fails as often as allowed and once more."""
     backend = edge.backend(name)
-    if "timeout" in waits:
-        tries = (
-            waits.get("retries", "").partition("*")[2] or waits["timeout"]
-        )  # Envoy gives up a try that is too slow, and the request with it
-        limit = int(tries.removesuffix("ms")) / 1000
+    if "timeout" in policies:
+        # A try that times out ends the request.
+        timeout = policies.get("retries", "").partition("*")[2] or policies["timeout"]
+        limit = int(timeout.removesuffix("ms")) / 1000
         backend.delay = limit + 0.5
-        began = time.monotonic()
-        assert edge.ask(asked).status == 504
-        assert limit - 0.1 <= time.monotonic() - began
+        start = time.monotonic()
+        assert edge.ask(call).status == 504
+        assert limit - 0.1 <= time.monotonic() - start
         return
-    most = int(waits["retries"])
+    attempts = int(policies["retries"])
     for code in [int(word.removeprefix("on=")) for word in codes] or [503]:
-        for fails, status in ((most, 200), (most + 1, code)):
+        for fails, status in ((attempts, 200), (attempts + 1, code)):
             backend.reset()
             backend.fail, backend.status = fails, code
-            assert edge.ask(asked).status == status
-            assert len(backend.seen) == most + 1
+            assert edge.ask(call).status == status
+            assert len(backend.seen) == attempts + 1
 
 
-@pytest.mark.parametrize(("feature", "sent", "becomes"), ROWS, ids=[f"{feature} {sent}" for feature, sent, _ in ROWS])
-def test_requests_go_where_the_feature_says(edge: Edge, feature: str, sent: str, becomes: str) -> None:
-    check(edge, request(sent), becomes)
+@pytest.mark.parametrize(("feature", "line", "expected"), ROWS, ids=[f"{feature} {line}" for feature, line, _ in ROWS])
+def test_gateway_api_features(edge: Edge, feature: str, line: str, expected: str) -> None:
+    check(edge, request(line), expected)
 
 
-def test_envoy_refuses_nothing(edge: Edge) -> None:
+def test_envoy_rejects_nothing(edge: Edge) -> None:
     assert edge.envoy.rejected() == {}

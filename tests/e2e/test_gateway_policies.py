@@ -1,4 +1,4 @@
-"""A stock Envoy as a gateway under policies: who gets in over HTTP and TCP, and routes that go by the claims of a token."""
+"""A stock Envoy as a gateway: authorization for HTTP and TCP, and routes by token claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = {"istio": "edge", "gateway.networking.k8s.io/gateway-name": "front"}
 
 
 class Edge:
-    """A gateway with a port of HTTP and one of TCP, in front of two servers of HTTP and one of TCP."""
+    """A gateway with an HTTP and a TCP port, in front of two HTTP servers and a TCP server."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self.folder = work / "config"
@@ -88,7 +88,7 @@ class Edge:
         return [gateway, *entries, make("VirtualService", "all", json.dumps(virtual_service), "edge")]
 
     def apply(self, *policies: tuple[str, str]) -> None:
-        """Has the gateway these policies and no others, and waits until its Envoy has them."""
+        """Replace the policies of the gateway, and wait until they are active in its Envoy."""
         self._round += 1
         mark = f"round-{self._round}"
         marker = ("AuthorizationPolicy", "action: AUDIT, rules: [{from: [{source: {namespaces: [nowhere]}}]}]")
@@ -101,8 +101,10 @@ class Edge:
 
         def active() -> bool:
             self.envoy.check_alive()
-            found = json.loads(self.envoy.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
-            return sum(f"policy[{mark}-0]" in json.dumps(one.get("active_state", {})) for one in found) == 2
+            listeners = json.loads(self.envoy.get("/config_dump?resource=dynamic_listeners")).get("configs", ())
+            return (
+                sum(f"policy[{mark}-0]" in json.dumps(listener.get("active_state", {})) for listener in listeners) == 2
+            )
 
         eventually(active, 30, f"policies of {mark} in Envoy: {self.envoy.tail(5)}")
 
@@ -111,8 +113,8 @@ class Edge:
             self.http, MeshRequest(identity="", path=path, host=host, source=source, headers=headers)
         )
 
-    def answered(self, **claims: object) -> str:
-        """The server that a request with a token of these claims gets to."""
+    def backend_for(self, **claims: object) -> str:
+        """Return the backend for a request with a token with these claims."""
         token = self.issuer.token(claims, time.time())
         answer = self.client.answer(
             self.http, MeshRequest(identity="", host="a.test", headers={"Authorization": f"Bearer {token}"})
@@ -131,17 +133,17 @@ class Edge:
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    found = Edge(tmp_path_factory.mktemp("edge"))
+    env = Edge(tmp_path_factory.mktemp("edge"))
     try:
-        found.apply()
-        eventually(lambda: found.status() == 200, 20, "the gateway answers")
-        yield found
-        assert found.envoy.rejected() == {}, found.envoy.tail()
+        env.apply()
+        eventually(lambda: env.status() == 200, 20, "the gateway answers")
+        yield env
+        assert env.envoy.rejected() == {}, env.envoy.tail()
     finally:
-        found.stop()
+        env.stop()
 
 
-def test_addresses_that_connect_are_let_in_over_http_and_tcp(edge: Edge) -> None:
+def test_allowed_addresses_over_http_and_tcp(edge: Edge) -> None:
     edge.apply(
         (
             "AuthorizationPolicy",
@@ -152,27 +154,27 @@ def test_addresses_that_connect_are_let_in_over_http_and_tcp(edge: Edge) -> None
     assert (edge.connects(), edge.connects(source="127.0.0.2")) == (True, False)
 
 
-def test_a_policy_that_names_the_gateway_denies_a_host(edge: Edge) -> None:
+def test_policy_for_the_gateway_denies_a_host(edge: Edge) -> None:
     target = "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: front}]"
     rules = f"rules: [{{to: [{{operation: {{hosts: [admin.test], ports: ['{edge.http}']}}}}]}}]"
     edge.apply(("AuthorizationPolicy", f"{target}, action: DENY, {rules}"))
     assert (edge.status(), edge.status(host="ADMIN.test"), edge.connects()) == (200, 403, True)
 
 
-def test_a_policy_that_names_another_gateway_is_for_nobody(edge: Edge) -> None:
+def test_policy_for_another_gateway_has_no_effect(edge: Edge) -> None:
     target = "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: other}]"
     edge.apply(("AuthorizationPolicy", f"{target}, action: DENY, rules: [{{}}]"))
     assert (edge.status(), edge.connects()) == (200, True)
 
 
-def test_routes_go_by_the_claims_of_a_valid_token(edge: Edge) -> None:
+def test_routes_by_token_claims(edge: Edge) -> None:
     edge.apply(("RequestAuthentication", f"jwtRules: [{{issuer: '{edge.issuer.name}', jwks: '{edge.issuer.keys}'}}]"))
-    assert edge.answered() == "usual"
-    assert edge.answered(groups="testers") == "beta"
-    assert edge.answered(groups=["users", "testers"]) == "beta"
-    assert edge.answered(groups=["users"]) == "usual"
-    assert edge.answered(org={"unit": "lab-1"}) == "beta"
-    assert edge.answered(org={"unit": "shop"}) == "usual"
+    assert edge.backend_for() == "usual"
+    assert edge.backend_for(groups="testers") == "beta"
+    assert edge.backend_for(groups=["users", "testers"]) == "beta"
+    assert edge.backend_for(groups=["users"]) == "usual"
+    assert edge.backend_for(org={"unit": "lab-1"}) == "beta"
+    assert edge.backend_for(org={"unit": "shop"}) == "usual"
     assert edge.status("/own") == 418
-    stranger = Issuer(edge.issuer.name).token({"groups": "testers"}, time.time())
-    assert edge.status(Authorization=f"Bearer {stranger}") == 401
+    forged_token = Issuer(edge.issuer.name).token({"groups": "testers"}, time.time())
+    assert edge.status(Authorization=f"Bearer {forged_token}") == 401

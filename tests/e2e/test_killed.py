@@ -1,4 +1,4 @@
-"""A control plane that is killed comes back with what it served, also where a file has become wrong meanwhile."""
+"""A killed control plane restarts with its last configuration, even if a file has become invalid."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ spec: {hosts: [a.example], http: [{timeout: 1s, route: [{destination: {host: a.e
 """
 
 
-def test_after_a_kill_the_last_good_objects_of_a_broken_file_are_served_and_marked(tmp_path: pathlib.Path) -> None:
+def test_last_valid_objects_are_served_after_a_kill(tmp_path: pathlib.Path) -> None:
     config = tmp_path / "config"
     config.mkdir()
     file = config / "v.yaml"
     file.write_text(RULE)
-    before = start(tmp_path, config)
-    good = eventually(lambda: configz(before), 30, "the object is there")
+    killed = start(tmp_path, config)
+    objects = eventually(lambda: configz(killed), 30, "the object is loaded")
     replace(file, RULE.replace("1s", "soon"))
-    eventually(lambda: "bad-duration" in codes(before), 30, "the mistake is noticed")
-    before.child.kill()
-    before.child.wait()
-    after = start(tmp_path, config)
+    eventually(lambda: "bad-duration" in codes(killed), 30, "the error is reported")
+    killed.child.kill()
+    killed.child.wait()
+    restarted = start(tmp_path, config)
     try:
-        assert configz(after) == good
-        assert codes(after) >= {"bad-duration", "old-version"}
+        assert configz(restarted) == objects
+        assert codes(restarted) >= {"bad-duration", "old-version"}
         replace(file, RULE.replace("1s", "2s"))
         eventually(
-            lambda: "bad-duration" not in codes(after) and "2s" in str(configz(after)), 30, "the mended file counts"
+            lambda: "bad-duration" not in codes(restarted) and "2s" in str(configz(restarted)),
+            30,
+            "the corrected file takes effect",
         )
     finally:
-        after.stop()
+        restarted.stop()
 
 
 def start(work: pathlib.Path, config: pathlib.Path) -> ControlPlane:
@@ -45,7 +47,7 @@ def start(work: pathlib.Path, config: pathlib.Path) -> ControlPlane:
 
 
 def replace(file: pathlib.Path, text: str) -> None:
-    """Writes a file as a whole: one that is empty for a moment would declare nothing in that moment."""
+    """Replace a file atomically, so that it is never empty."""
     (file.parent / "next").write_text(text)
     (file.parent / "next").rename(file)
 
@@ -55,5 +57,5 @@ def codes(plane: ControlPlane) -> set[str]:
 
 
 def configz(plane: ControlPlane) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(plane.get("/debug/configz"))
-    return found
+    objects: list[dict[str, Any]] = json.loads(plane.get("/debug/configz"))
+    return objects

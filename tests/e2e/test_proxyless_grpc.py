@@ -1,4 +1,4 @@
-"""gRPC's own xDS client and server follow the mesh's configuration without a proxy: routes, subsets, weights, and mutual TLS by the agent's files."""
+"""Proxyless gRPC clients and servers: routes, subsets, weights, and mutual TLS with the agent's certificate files."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ PEER = [sys.executable, "-m", "testing.clients.grpc_peer"]
 
 
 class Peer:
-    """A process of `testing.clients.grpc_peer` that is asked by lines."""
+    """A process of `testing.clients.grpc_peer`, controlled by lines of JSON."""
 
     def __init__(self, arguments: list[str], bootstrap: pathlib.Path | None, log: pathlib.Path) -> None:
         environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "GRPC_XDS_BOOTSTRAP": str(bootstrap or "/dev/null")}
@@ -126,12 +126,12 @@ class Peer:
         assert self._child.stdout is not None
         return self._child.stdout.readline()
 
-    def call(self, target: str = TARGET, **said: Any) -> dict[str, Any]:
+    def call(self, target: str = TARGET, **options: Any) -> dict[str, Any]:
         assert self._child.stdin is not None
-        self._child.stdin.write(json.dumps({"target": target, **said}) + "\n")
+        self._child.stdin.write(json.dumps({"target": target, **options}) + "\n")
         self._child.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.read())
-        return answer
+        response: dict[str, Any] = json.loads(self.read())
+        return response
 
     def stop(self) -> None:
         assert self._child.stdin is not None
@@ -140,11 +140,11 @@ class Peer:
 
 
 class Mesh:
-    """A control plane, agents without Envoys, servers of two versions and one with mutual TLS, and clients that run as `client` and as `secure`."""
+    """A control plane, agents without Envoy, two versions of a server, one server with mutual TLS, and two clients."""
 
-    def __init__(self, work: pathlib.Path, ends: contextlib.ExitStack) -> None:
-        """`ends` ends what is started here, also where not all of it starts."""
-        self._ends = ends
+    def __init__(self, work: pathlib.Path, stack: contextlib.ExitStack) -> None:
+        """`stack` stops all processes, even after an incomplete start."""
+        self._stack = stack
         self.config = work / "config"
         self.config.mkdir()
         ports = {"v1": free_port("127.0.0.1"), "v2": free_port("127.0.0.2"), "secure": free_port("127.0.0.3")}
@@ -155,26 +155,26 @@ class Mesh:
         write_plugged_in(cacerts, SIGNER)
         environ = {"PILOT_TOKEN_KEYS": str(keys), "PILOT_DEBOUNCE_AFTER": "10ms", "ROOT_CA_DIR": str(cacerts)}
         self.pilot = ControlPlane(work, self.config, environ=environ)
-        self._ends.callback(self.pilot.stop)
+        self._stack.callback(self.pilot.stop)
         self.pilot.wait_ready()
         for account, ip in (("client", "127.0.0.5"), ("secure", "127.0.0.3")):
             self._agent(work, account, ip)
         for account in ("client", "secure"):
-            written = [self.bootstrap(account), work / account / "cert-chain.pem"]
+            files = [self.bootstrap(account), work / account / "cert-chain.pem"]
             eventually(
-                lambda written=written: all(path.exists() for path in written),
+                lambda files=files: all(path.exists() for path in files),
                 30,
                 f"the agent of {account} has written its files",
             )
-        plain = self._peer(
+        plaintext_servers = self._peer(
             ["serve", f"v1=127.0.0.1:{ports['v1']}", f"v2=127.0.0.2:{ports['v2']}"], None, work / "servers.log"
         )
-        server = self._peer(
+        secure_server = self._peer(
             ["xds", f"secure=127.0.0.3:{ports['secure']}"], self.bootstrap("secure"), work / "secure.log"
         )
         self.client = self._peer(["call"], self.bootstrap("client"), work / "client.log")
         self.other = self._peer(["call"], self.bootstrap("secure"), work / "other.log")
-        for peer in (plain, server):
+        for peer in (plaintext_servers, secure_server):
             assert peer.read() == "serving\n"
 
     def _agent(self, work: pathlib.Path, account: str, ip: str) -> Sidecar:
@@ -182,7 +182,7 @@ class Mesh:
         environ = {"DISABLE_ENVOY": "true", "ISTIO_META_GENERATOR": "grpc", "OUTPUT_CERTS": str(folder)}
         config = {"statusPort": free_port(), "proxyAdminPort": free_port()}
         agent = Sidecar(folder, account, ip, self.pilot.secure_xds, SIGNER.roots_pem, config=config, environ=environ)
-        self._ends.callback(agent.stop)
+        self._stack.callback(agent.stop)
         return agent
 
     def bootstrap(self, account: str) -> pathlib.Path:
@@ -190,11 +190,11 @@ class Mesh:
 
     def _peer(self, arguments: list[str], bootstrap: pathlib.Path | None, log: pathlib.Path) -> Peer:
         peer = Peer(arguments, bootstrap, log)
-        self._ends.callback(peer.stop)
+        self._stack.callback(peer.stop)
         return peer
 
     def route(self, *rules: str) -> None:
-        """Routes calls by the VirtualService's rules, each as YAML in one line; a rule that only this state has ends them."""
+        """Replace the rules of the VirtualService, each given as one line of YAML."""
         (self.config / "routes.yaml").write_text(ROUTES + "".join(f"  - {rule}\n" for rule in rules))
 
 
@@ -204,50 +204,52 @@ def to(subset: str, weight: int = 100) -> str:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    with contextlib.ExitStack() as ends:
-        yield Mesh(tmp_path_factory.mktemp("grpc"), ends)
+    with contextlib.ExitStack() as stack:
+        yield Mesh(tmp_path_factory.mktemp("grpc"), stack)
 
 
-def test_without_rules_the_endpoints_take_turns(mesh: Mesh) -> None:
+def test_round_robin_without_rules(mesh: Mesh) -> None:
     (mesh.config / "routes.yaml").unlink(missing_ok=True)
-    eventually(lambda: mesh.client.call(calls=10)["names"] == {"v1": 5, "v2": 5}, 20, "both have half of the calls")
+    eventually(lambda: mesh.client.call(calls=10)["names"] == {"v1": 5, "v2": 5}, 20, "both get half of the calls")
 
 
-def test_a_subset_has_all_calls(mesh: Mesh) -> None:
+def test_route_to_a_subset(mesh: Mesh) -> None:
     for subset in ("v2", "v1"):
         mesh.route(f"{{route: [{to(subset)}]}}")
-        eventually(lambda: mesh.client.call(calls=10)["names"] == {subset: 10}, 20, f"{subset} has all calls")  # noqa: B023
+        eventually(lambda: mesh.client.call(calls=10)["names"] == {subset: 10}, 20, f"{subset} gets all calls")  # noqa: B023
 
 
-def test_weights_divide_the_calls(mesh: Mesh) -> None:
+def test_weighted_routes(mesh: Mesh) -> None:
     mesh.route(f"{{route: [{to('v1', 80)}, {to('v2', 20)}]}}")
     eventually(
-        lambda: 130 <= mesh.client.call(calls=1000)["names"].get("v2", 0) <= 270, 20, "a fifth of the calls goes to v2"
+        lambda: 130 <= mesh.client.call(calls=1000)["names"].get("v2", 0) <= 270, 20, "v2 gets a fifth of the calls"
     )
 
 
-def test_headers_and_methods_choose_a_route(mesh: Mesh) -> None:
+def test_headers_and_methods_select_a_route(mesh: Mesh) -> None:
     mesh.route(
         f"{{match: [{{headers: {{user: {{exact: tester}}}}}}], route: [{to('v2')}]}}",
         f"{{match: [{{uri: {{exact: /test.Echo/New}}}}], route: [{to('v2')}]}}",
         f"{{route: [{to('v1')}]}}",
     )
     eventually(
-        lambda: mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}, 20, "the header chooses"
+        lambda: mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5},
+        20,
+        "the header selects a route",
     )
-    # The rules of the test before may have sent all calls to v2, so that only this answer says that the new ones are there.
+    # Rules of the previous test may send all calls to v2, so only a response from v1 proves that the new ones are active.
     eventually(
         lambda: mesh.client.call(calls=5, headers={"user": "else"})["names"] == {"v1": 5},
         20,
-        "the last rule takes the rest",
+        "the last rule matches all other calls",
     )
     assert mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}
     assert mesh.client.call(calls=5, method="New")["names"] == {"v2": 5}
     assert mesh.client.call(calls=5)["names"] == {"v1": 5}
 
 
-def test_the_timeout_of_a_route_ends_calls(mesh: Mesh) -> None:
-    # Not less than 2 s: on some machines gRPC takes its cycle counter to be ahead, and a timeout to begin a second before its call.
+def test_route_timeout(mesh: Mesh) -> None:
+    # At least 2 s, because on some machines gRPC's clock runs up to a second ahead and shortens the timeout.
     mesh.route(f"{{timeout: 2s, route: [{to('v2')}]}}")
     slow = {"sleep": "5"}
     eventually(
@@ -257,24 +259,24 @@ def test_the_timeout_of_a_route_ends_calls(mesh: Mesh) -> None:
     )
 
 
-def test_retries_are_made_as_often_as_the_route_says(mesh: Mesh) -> None:
+def test_route_retries(mesh: Mesh) -> None:
     mesh.route(f"{{retries: {{attempts: 3, retryOn: unavailable}}, route: [{to('v1')}]}}")
     eventually(lambda: mesh.client.call(headers={"fail": "3"})["attempts"] == "4", 20, "the fourth attempt is answered")
     assert mesh.client.call(headers={"fail": "4"})["errors"] == {"UNAVAILABLE": 1}
     mesh.route(f"{{retries: {{attempts: 0}}, route: [{to('v1')}]}}")
     eventually(
-        lambda: mesh.client.call(headers={"fail": "1"})["errors"] == {"UNAVAILABLE": 1}, 20, "nothing is tried again"
+        lambda: mesh.client.call(headers={"fail": "1"})["errors"] == {"UNAVAILABLE": 1}, 20, "nothing is retried"
     )
 
 
-def test_short_names_mean_what_they_mean_in_dns(mesh: Mesh) -> None:
+def test_short_host_names(mesh: Mesh) -> None:
     mesh.route(f"{{route: [{to('v2')}]}}")
     for target in ("xds:///echo:7070", "xds:///echo.shop:7070"):
         eventually(lambda: mesh.client.call(target, calls=3)["names"] == {"v2": 3}, 20, target)  # noqa: B023
 
 
-def test_mutual_tls_and_policies_hold_between_clients_and_servers(mesh: Mesh) -> None:
-    eventually(lambda: mesh.client.call(SECURE, secure=True)["names"] == {"secure": 1}, 30, "the client is let in")
+def test_mutual_tls_and_authorization(mesh: Mesh) -> None:
+    eventually(lambda: mesh.client.call(SECURE, secure=True)["names"] == {"secure": 1}, 30, "the client is allowed")
     assert mesh.client.call(SECURE, secure=True, method="Other")["errors"] == {"PERMISSION_DENIED": 1}
     assert mesh.other.call(SECURE, secure=True)["errors"] == {"PERMISSION_DENIED": 1}
     assert mesh.client.call(SECURE, secure=False, timeout=3)["errors"].keys() <= {"UNAVAILABLE", "DEADLINE_EXCEEDED"}

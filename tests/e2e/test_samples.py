@@ -1,4 +1,4 @@
-"""The samples do what they print: each runs in a network of its own, where every port is free."""
+"""The samples work as documented. Each runs in a separate network namespace, where all ports are free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVIEWS = "reviews.shop.internal"
 
 
 class Sample(Process):
-    """A script of the sample in a network of its own."""
+    """A script of the sample in a network namespace."""
 
     def __init__(self, script: str, folder: pathlib.Path) -> None:
         self.host = Host()
@@ -38,12 +38,14 @@ class Sample(Process):
 
     def ctl(self, *words: str) -> str:
         command = [sys.executable, "-m", "pilot.cli.pilotctl", *words]
-        done = subprocess.run(command, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = subprocess.run(
+            command, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=ROOT
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def shell(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command as a user would, in the repository."""
+        """Run a shell command in the repository, as a user would."""
         variables = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
         return subprocess.run(
             command,
@@ -63,36 +65,36 @@ class Sample(Process):
 
 @pytest.fixture
 def shop(tmp_path: pathlib.Path) -> Iterator[Sample]:
-    made = Sample("run.py", tmp_path)
-    eventually(made.open, 90, "the shop is running")
-    yield made
-    made.close()
+    sample = Sample("run.py", tmp_path)
+    eventually(sample.open, 90, "the shop is running")
+    yield sample
+    sample.close()
 
 
 @pytest.fixture
 def secure(tmp_path: pathlib.Path) -> Iterator[Sample]:
-    made = Sample("secure.py", tmp_path)
-    eventually(made.open, 90, "the shop is running")
-    yield made
-    made.close()
+    sample = Sample("secure.py", tmp_path)
+    eventually(sample.open, 90, "the shop is running")
+    yield sample
+    sample.close()
 
 
-def test_the_gateway_shows_the_shop(shop: Sample) -> None:
+def test_gateway_serves_the_shop(shop: Sample) -> None:
     assert shop.ask(8000, "/reviews", **{"x-tester": "yes"}).json["version"] == "v2"
     assert shop.ask(8000, "/catalog").status == 200
     assert shop.ask(8000, "/home").status == 301
 
 
-def test_every_command_of_the_documents_does_its_work(shop: Sample) -> None:
-    found = documented_commands()
-    assert len(found) > 20
+def test_documented_commands_succeed(shop: Sample) -> None:
+    commands = documented_commands()
+    assert len(commands) > 20
     with ThreadPoolExecutor(4) as pool:
-        failed = {
-            command: done.stderr
-            for command, done in zip(found, pool.map(shop.shell, found), strict=True)
-            if done.returncode
+        failures = {
+            command: result.stderr
+            for command, result in zip(commands, pool.map(shop.shell, commands), strict=True)
+            if result.returncode
         }
-    assert failed == {}
+    assert failures == {}
 
 
 def documented_commands() -> list[str]:
@@ -102,16 +104,16 @@ def documented_commands() -> list[str]:
     return list(dict.fromkeys(line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")))
 
 
-def test_services_behind_sidecars_talk_mutual_tls_as_the_policies_say(secure: Sample) -> None:
+def test_mutual_tls_and_policies_between_sidecars(secure: Sample) -> None:
     assert secure.ask(9211, "/reviews", host=REVIEWS).json["version"] == "v1"
-    refused = secure.ask(9211, "/reviews", method="DELETE", host=REVIEWS)
-    assert (refused.status, refused.text) == (403, "RBAC: access denied")
+    denied = secure.ask(9211, "/reviews", method="DELETE", host=REVIEWS)
+    assert (denied.status, denied.text) == (403, "RBAC: access denied")
     with pytest.raises(ConnectionError):
         secure.ask(9303, "/reviews", address="127.0.0.4")
-    shown = secure.ctl("proxy-config", "secrets", "--envoy", "127.0.0.1:15100")
-    assert re.search(r"^default\s+Cert Chain\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", shown, re.M)
-    assert re.search(r"^ROOTCA\s+CA\s+yes\s", shown, re.M)
-    asked = ("authz", "check", "reviews", "--from-principal", "cluster.local/ns/shop/sa/storefront", "--method")
-    assert re.match(r"ALLOWED: .*AuthorizationPolicy shop/reviews", secure.ctl(*asked, "GET"))
-    assert secure.ctl(*asked, "DELETE").startswith("DENIED: ")
+    secrets = secure.ctl("proxy-config", "secrets", "--envoy", "127.0.0.1:15100")
+    assert re.search(r"^default\s+Cert Chain\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", secrets, re.M)
+    assert re.search(r"^ROOTCA\s+CA\s+yes\s", secrets, re.M)
+    check = ("authz", "check", "reviews", "--from-principal", "cluster.local/ns/shop/sa/storefront", "--method")
+    assert re.match(r"ALLOWED: .*AuthorizationPolicy shop/reviews", secure.ctl(*check, "GET"))
+    assert secure.ctl(*check, "DELETE").startswith("DENIED: ")
     assert json.loads(secure.ctl("problems", "-o", "json")) == []

@@ -1,4 +1,4 @@
-"""A stock Envoy at the port with TLS: it is served for its own certificate alone, and stays when another intermediate is plugged in."""
+"""Stock Envoys at the TLS port: authentication, and a new intermediate without reconnects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ spec: {{hosts: [{0}.example.com], ports: [{{number: 80, name: http, protocol: HT
 
 
 class Mesh:
-    """A control plane whose signing certificate is plugged in, and Envoys that show it some certificate."""
+    """A control plane with a plugged-in signing certificate, and Envoys with client certificates."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self.work, self.config, self.cacerts = work, work / "config", work / "etc" / "cacerts"
@@ -63,38 +63,40 @@ class Mesh:
 
 @pytest.fixture
 def mesh(tmp_path: pathlib.Path) -> Iterator[Mesh]:
-    made = Mesh(tmp_path)
+    env = Mesh(tmp_path)
     try:
-        yield made
+        yield env
     finally:
-        made.stop()
+        env.stop()
 
 
 def has(envoy: Envoy, name: str) -> bool:
     return f"outbound|80||{name}.example.com" in envoy.get("/clusters")
 
 
-def test_an_envoy_is_served_for_its_own_certificate_alone(mesh: Mesh) -> None:
-    known = mesh.envoy("web-1", FIRST)
-    stranger = mesh.envoy("web-2", FOREIGN)
+def test_envoy_is_served_only_with_its_certificate(mesh: Mesh) -> None:
+    trusted = mesh.envoy("web-1", FIRST)
+    foreign = mesh.envoy("web-2", FOREIGN)
     other = mesh.envoy("web-3", FIRST, "spiffe://cluster.local/ns/bank/sa/web")
-    eventually(lambda: has(known, "one"), 30, "the proxy has its clusters")
-    for reason in ("TLS handshake with", "none of spiffe://cluster.local/ns/bank/sa/web is"):
+    eventually(lambda: has(trusted, "one"), 30, "the proxy has its clusters")
+    for reason in ("TLS handshake with", "spiffe://cluster.local/ns/bank/sa/web does not match"):
         eventually(lambda: reason in mesh.pilot.log.read_text(), 30, f"the log says {reason}")  # noqa: B023
-    for refused in (stranger, other):
-        assert not has(refused, "one")
+    for rejected in (foreign, other):
+        assert not has(rejected, "one")
     assert mesh.pilot.metric("pilot_xds") == 1
 
 
-def test_another_intermediate_is_taken_while_envoys_stay(mesh: Mesh) -> None:
-    before = mesh.envoy("web-1", FIRST)
-    eventually(lambda: has(before, "one"), 30, "the proxy has its clusters")
+def test_new_intermediate_keeps_connections(mesh: Mesh) -> None:
+    old_envoy = mesh.envoy("web-1", FIRST)
+    eventually(lambda: has(old_envoy, "one"), 30, "the proxy has its clusters")
     write_plugged_in(mesh.cacerts, SECOND)
-    eventually(lambda: "loaded the signing certificate" in mesh.pilot.log.read_text(), 30, "the second one is taken")
-    after = mesh.envoy("web-2", SECOND)
-    eventually(lambda: has(after, "one"), 30, "a proxy of the second one has its clusters")
+    eventually(
+        lambda: "loaded the signing certificate" in mesh.pilot.log.read_text(), 30, "the second intermediate is loaded"
+    )
+    new_envoy = mesh.envoy("web-2", SECOND)
+    eventually(lambda: has(new_envoy, "one"), 30, "a proxy of the second intermediate has its clusters")
     mesh.write("two")
-    for envoy in (before, after):
-        eventually(lambda: has(envoy, "two"), 30, "both hear of a change")  # noqa: B023
+    for envoy in (old_envoy, new_envoy):
+        eventually(lambda: has(envoy, "two"), 30, "both receive a change")  # noqa: B023
         assert envoy.stats("cluster.xds-grpc.upstream_cx_total")["cluster.xds-grpc.upstream_cx_total"] == 1
         assert envoy.rejected() == {}

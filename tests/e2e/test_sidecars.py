@@ -1,4 +1,4 @@
-"""Two workloads in network namespaces of their own, each with a stock Envoy that captures its traffic."""
+"""Two workloads in separate network namespaces, each with a stock Envoy that captures its traffic."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Pair:
         return Envoy(work, node, self.pilot.xds, agent.socket, admin=ADMIN, join=host.join_as_proxy)
 
     def ask(self, path: str, **headers: str) -> Answer:
-        """A request of the client application to the service's virtual IP: both sidecars must pass it on."""
+        """Send a request from the client application to the service's virtual IP, through both sidecars."""
         return self.client.run(lambda: ask((VIP, 80), path, host="books", headers=headers))
 
     def is_ready(self) -> bool:
-        """Whether a request gets through. One that was caught while a listener came up may wait for nothing: it is given up soon."""
+        """Return whether a request succeeds. The timeout is short, because a request during startup may never be answered."""
         for envoy in self.envoys.values():
             envoy.check_alive()
         return self.client.run(lambda: ask((VIP, 80), "/", host="books", seconds=2)).status == 200
@@ -88,39 +88,39 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    found = Pair(tmp_path_factory.mktemp("pair"))
+    env = Pair(tmp_path_factory.mktemp("pair"))
     try:
-        eventually(found.is_ready, 60, "the server answers through both sidecars")
-        yield found
+        eventually(env.is_ready, 60, "the server answers through both sidecars")
+        yield env
         for name in ("web", "books"):
-            assert {k: v for k, v in found.stats(name, "update_rejected").items() if v} == {}, found.envoys[name].tail()
-        assert found.network.node.run(lambda: found.pilot.metric("pilot_total_xds_rejects")) == 0
+            assert {k: v for k, v in env.stats(name, "update_rejected").items() if v} == {}, env.envoys[name].tail()
+        assert env.network.node.run(lambda: env.pilot.metric("pilot_total_xds_rejects")) == 0
     finally:
-        found.stop()
+        env.stop()
 
 
-def test_a_request_goes_through_both_sidecars(pair: Pair) -> None:
-    answer = pair.ask("/hello")
-    assert answer.json["backend"] == "books"
-    assert answer.headers["server"] == "envoy" or answer.headers["server"] == "istio-envoy"
+def test_request_passes_both_sidecars(pair: Pair) -> None:
+    response = pair.ask("/hello")
+    assert response.json["backend"] == "books"
+    assert response.headers["server"] == "envoy" or response.headers["server"] == "istio-envoy"
     assert pair.stats("web", "http.outbound_0.0.0.0_80.*rq_2xx")
     assert any(pair.stats("books", "http.inbound.*rq_2xx").values())
 
 
-def test_it_is_encrypted_with_the_workloads_certificates(pair: Pair) -> None:
-    before = sum(pair.stats("books", "ssl.handshake").values())
+def test_request_is_encrypted_with_workload_certificates(pair: Pair) -> None:
+    handshakes = sum(pair.stats("books", "ssl.handshake").values())
     pair.ask("/")
     headers = pair.backend.requests[-1].headers
     assert "spiffe://cluster.local/ns/shop/sa/web" in headers["x-forwarded-client-cert"]
-    assert sum(pair.stats("books", "ssl.handshake").values()) >= before >= 0
+    assert sum(pair.stats("books", "ssl.handshake").values()) >= handshakes >= 0
     assert sum(pair.stats("books", "ssl.handshake").values()) > 0
 
 
-def test_the_clients_sidecar_follows_the_virtual_service(pair: Pair) -> None:
+def test_virtual_service_applies_at_the_client(pair: Pair) -> None:
     assert pair.ask("/new/arrivals").json["path"] == "/stock/arrivals"
 
 
-def test_plain_text_from_outside_the_mesh_is_taken_while_permissive(pair: Pair) -> None:
-    answer = pair.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
-    assert answer.json["path"] == "/plain"
+def test_plaintext_from_outside_is_accepted_while_permissive(pair: Pair) -> None:
+    response = pair.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
+    assert response.json["path"] == "/plain"
     assert "x-forwarded-client-cert" not in pair.backend.requests[-1].headers

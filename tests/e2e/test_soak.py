@@ -1,4 +1,4 @@
-"""A round of random edits with twenty proxies connected, as bench/soak.py makes them for an hour."""
+"""One round of random edits with twenty connected proxies. bench/soak.py repeats it for an hour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testing.processes.random_edits import play_round
 EDITS = 8
 
 
-async def test_after_random_edits_every_proxy_has_what_a_fresh_start_gives(tmp_path: pathlib.Path, seed: int) -> None:
+async def test_proxies_converge_after_random_edits(tmp_path: pathlib.Path, seed: int) -> None:
     mesh = RealMesh(tmp_path)
     try:
         await mesh.start()

@@ -1,4 +1,4 @@
-"""Which tokens a stock Envoy takes, with keys that the control plane fetched, and what it does while their server is down."""
+"""JWT authentication in a stock Envoy, with keys that the control plane fetches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEEDS_TOKEN = ("AuthorizationPolicy", "rules: [{from: [{source: {requestPrincipa
 
 
 class Tokens:
-    """A guarded workload, an issuer of tokens, and the server of its keys."""
+    """A guarded workload, a token issuer, and its key server."""
 
     def __init__(self, work: pathlib.Path) -> None:
         self.issuer, self.server, self.state = Issuer("https://issuer.test"), StaticServer(), work / "state"
@@ -28,8 +28,8 @@ class Tokens:
         self.books = Guarded(work, more=("--stateDir", str(self.state)))
 
     def rule(self, more: str = "", path: str = KEYS) -> tuple[str, str]:
-        said = f"issuer: '{self.issuer.name}', jwksUri: '{self.server.url(path)}'"
-        return "RequestAuthentication", f"jwtRules: [{{{said}{', ' + more if more else ''}}}]"
+        fields = f"issuer: '{self.issuer.name}', jwksUri: '{self.server.url(path)}'"
+        return "RequestAuthentication", f"jwtRules: [{{{fields}{', ' + more if more else ''}}}]"
 
     def apply(self, *policies: tuple[str, str], more: str = "") -> None:
         self.books.apply(self.rule(more), *policies)
@@ -38,11 +38,11 @@ class Tokens:
         return (issuer or self.issuer).token(claims, time.time())
 
     def status(self, token: str = "", path: str = "/", **headers: str) -> int:
-        said = {"Authorization": f"Bearer {token}"} if token else {}
-        return self.books.client.status(self.books.http, MeshRequest(path=path, headers={**said, **headers}))
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        return self.books.client.status(self.books.http, MeshRequest(path=path, headers={**authorization, **headers}))
 
     def forwarded(self, token: str, **headers: str) -> dict[str, str]:
-        """The headers that the workload sees of a request that passes."""
+        """Send a request that must succeed, and return its headers at the workload."""
         assert self.status(token, **headers) == 200
         return self.books.backend.requests[-1].headers
 
@@ -56,34 +56,34 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PILOT_ALLOWED_CIDRS_IN_JWKS_URIS", "127.0.0.1/32")
         patch.setenv("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "300ms")
-        found = Tokens(tmp_path_factory.mktemp("tokens"))
+        env = Tokens(tmp_path_factory.mktemp("tokens"))
         try:
-            yield found
-            assert found.books.envoy.rejected() == {}, found.books.envoy.tail()
+            yield env
+            assert env.books.envoy.rejected() == {}, env.books.envoy.tail()
         finally:
-            found.stop()
+            env.stop()
 
 
-def settled(tokens: Tokens, **claims: object) -> str:
-    """A good token, once the keys have arrived."""
+def wait_for_keys(tokens: Tokens, **claims: object) -> str:
+    """Return a valid token once the keys have arrived."""
     token = tokens.token(**claims)
     eventually(lambda: tokens.status(token) == 200, 20, "the keys of the issuer")
     return token
 
 
-def test_a_valid_token_passes_and_others_do_not(tokens: Tokens) -> None:
+def test_only_valid_tokens_are_accepted(tokens: Tokens) -> None:
     tokens.apply(NEEDS_TOKEN, more="audiences: [books]")
-    settled(tokens, aud="books")
+    wait_for_keys(tokens, aud="books")
     now = time.time()
-    stranger = Issuer(tokens.issuer.name)
+    other_issuer = Issuer(tokens.issuer.name)
     assert tokens.status(tokens.token(aud=["other", "books"])) == 200
     assert tokens.status() == 403, "a token is needed"
     assert tokens.status(tokens.token(aud="books", exp=int(now) - 3600)) == 401, "expired"
     assert tokens.status(tokens.token(aud="books", nbf=int(now) + 3600)) == 401, "not yet valid"
-    assert tokens.status(tokens.token(aud="books", iss="https://other.test")) == 401, "another issuer"
-    assert tokens.status(tokens.token(aud="other")) == 403, "another audience"
-    assert tokens.status(tokens.token(stranger, aud="books")) == 401, "a key that the issuer does not have"
-    assert tokens.status(tokens.token(aud="books")[:-4] + "AAAA") == 401, "a broken signature"
+    assert tokens.status(tokens.token(aud="books", iss="https://other.test")) == 401, "wrong issuer"
+    assert tokens.status(tokens.token(aud="other")) == 403, "wrong audience"
+    assert tokens.status(tokens.token(other_issuer, aud="books")) == 401, "unknown key"
+    assert tokens.status(tokens.token(aud="books")[:-4] + "AAAA") == 401, "invalid signature"
     assert tokens.status("no.token.atall") == 401
     header, body, _ = tokens.token(aud="books").split(".")
     unsigned = base64.urlsafe_b64encode(json.dumps({"alg": "none"}).encode()).rstrip(b"=").decode()
@@ -91,14 +91,14 @@ def test_a_valid_token_passes_and_others_do_not(tokens: Tokens) -> None:
     assert tokens.status(f"{header}.{body}.") == 401
 
 
-def test_without_a_policy_that_asks_for_one_no_token_is_needed_and_a_bad_one_is_refused(tokens: Tokens) -> None:
+def test_without_a_policy_only_invalid_tokens_are_refused(tokens: Tokens) -> None:
     tokens.apply()
-    settled(tokens)
+    wait_for_keys(tokens)
     assert tokens.status() == 200
     assert tokens.status(tokens.token(exp=1)) == 401
 
 
-def test_claims_decide(tokens: Tokens) -> None:
+def test_policies_match_claims(tokens: Tokens) -> None:
     tokens.apply(
         (
             "AuthorizationPolicy",
@@ -107,58 +107,60 @@ def test_claims_decide(tokens: Tokens) -> None:
             "{key: request.auth.audiences, values: [books]}, {key: request.auth.presenter, values: [app]}]}]",
         ),
     )
-    good = {"sub": "ann", "groups": ["sellers", "buyers"], "org": {"unit": "open"}, "aud": "books", "azp": "app"}
-    settled(tokens, **good)
-    assert tokens.status(tokens.token(**{**good, "groups": "buyers"})) == 200
-    for wrong in (
+    claims = {"sub": "ann", "groups": ["sellers", "buyers"], "org": {"unit": "open"}, "aud": "books", "azp": "app"}
+    wait_for_keys(tokens, **claims)
+    assert tokens.status(tokens.token(**{**claims, "groups": "buyers"})) == 200
+    for override in (
         {"sub": "bob"},
         {"groups": ["sellers"]},
         {"org": {"unit": "closed"}},
         {"aud": "other"},
         {"azp": "other"},
     ):
-        assert tokens.status(tokens.token(**{**good, **wrong})) == 403, wrong
+        assert tokens.status(tokens.token(**{**claims, **override})) == 403, override
 
 
-def test_tokens_are_found_where_the_rule_says_and_claims_become_headers(tokens: Tokens) -> None:
-    places = "fromHeaders: [{name: x-token, prefix: 'Token '}], fromParams: [t], fromCookies: [session]"
+def test_token_locations_and_claim_headers(tokens: Tokens) -> None:
+    locations = "fromHeaders: [{name: x-token, prefix: 'Token '}], fromParams: [t], fromCookies: [session]"
     headers = "outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-sub, claim: sub}]"
-    tokens.apply(NEEDS_TOKEN, more=f"{places}, forwardOriginalToken: true, {headers}")
+    tokens.apply(NEEDS_TOKEN, more=f"{locations}, forwardOriginalToken: true, {headers}")
     token = tokens.token(sub="ann")
     eventually(lambda: tokens.status(**{"x-token": f"Token {token}"}) == 200, 20, "the keys of the issuer")
     assert tokens.status(path=f"/?t={token}") == 200
     assert tokens.status(Cookie=f"session={token}") == 200
-    assert tokens.status(token) == 403, "the usual place does not count any more"
-    seen = tokens.forwarded("", **{"x-token": f"Token {token}", "x-sub": "mallory"})
-    assert seen["x-sub"] == "ann"
-    assert json.loads(base64.urlsafe_b64decode(seen["x-payload"] + "=="))["sub"] == "ann"
-    assert seen["x-token"] == f"Token {token}"
+    assert tokens.status(token) == 403, "the default location no longer applies"
+    received = tokens.forwarded("", **{"x-token": f"Token {token}", "x-sub": "mallory"})
+    assert received["x-sub"] == "ann"
+    assert json.loads(base64.urlsafe_b64decode(received["x-payload"] + "=="))["sub"] == "ann"
+    assert received["x-token"] == f"Token {token}"
 
 
-def test_new_keys_of_an_issuer_are_taken_over(tokens: Tokens) -> None:
+def test_rotated_keys_are_used(tokens: Tokens) -> None:
     tokens.apply(NEEDS_TOKEN)
-    old = settled(tokens)
-    again = Issuer(tokens.issuer.name, "two")
-    tokens.server.answers[KEYS] = again.keys
-    eventually(lambda: tokens.status(tokens.token(again)) == 200, 20, "the new keys")
+    old = wait_for_keys(tokens)
+    rotated = Issuer(tokens.issuer.name, "two")
+    tokens.server.answers[KEYS] = rotated.keys
+    eventually(lambda: tokens.status(tokens.token(rotated)) == 200, 20, "the new keys")
     assert tokens.status(old) == 401
     tokens.server.answers[KEYS] = tokens.issuer.keys
-    settled(tokens)
+    wait_for_keys(tokens)
 
 
-def test_while_the_server_of_keys_is_down_the_last_good_ones_count_after_a_restart_too(tokens: Tokens) -> None:
+def test_last_keys_survive_an_outage_and_a_restart(tokens: Tokens) -> None:
     tokens.apply(NEEDS_TOKEN)
-    token = settled(tokens)
+    token = wait_for_keys(tokens)
     tokens.server.down = True
     try:
-        asked = len(tokens.server.asked)
-        eventually(lambda: len(tokens.server.asked) > asked + 1, 20, "fetches that fail")
+        requests = len(tokens.server.asked)
+        eventually(lambda: len(tokens.server.asked) > requests + 1, 20, "fetches that fail")
         assert tokens.status(token) == 200
         plane = tokens.books.plane
         ports = plane.ports
         plane.stop()
-        tokens.books.plane = again = Again(tokens.books.work, tokens.books.folder, ports, str(tokens.state))
-        again.wait_ready()
+        tokens.books.plane = restarted = RestartedControlPlane(
+            tokens.books.work, tokens.books.folder, ports, str(tokens.state)
+        )
+        restarted.wait_ready()
         tokens.books.apply(tokens.rule(), NEEDS_TOKEN)
         assert tokens.status(token) == 200
         assert tokens.status(tokens.token(Issuer(tokens.issuer.name))) == 401
@@ -166,8 +168,8 @@ def test_while_the_server_of_keys_is_down_the_last_good_ones_count_after_a_resta
         tokens.server.down = False
 
 
-class Again(ControlPlane):
-    """The control plane of before on its ports."""
+class RestartedControlPlane(ControlPlane):
+    """A restarted control plane on the same ports."""
 
     def __init__(self, work: pathlib.Path, folder: pathlib.Path, ports: dict[str, int], state: str) -> None:
         more = ["--meshConfig", str(work / "mesh.yaml"), "--stateDir", state]
@@ -175,7 +177,7 @@ class Again(ControlPlane):
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/not-keys"])
-def test_cve_2026_31837_where_a_url_leads_to_no_keys_every_token_is_refused(tokens: Tokens, path: str) -> None:
+def test_cve_2026_31837_without_keys_every_token_is_refused(tokens: Tokens, path: str) -> None:
     tokens.server.answers["/not-keys"] = "<html>"
     tokens.books.apply(tokens.rule(path=path), NEEDS_TOKEN)
     assert tokens.status(tokens.token()) == 401

@@ -1,4 +1,4 @@
-"""A stock Envoy as a waypoint: gateways send HBONE to it, it applies routes and policies, and sends HBONE on to a sidecar."""
+"""A stock Envoy as a waypoint: it receives HBONE from gateways, applies routes and policies, and sends HBONE to a sidecar."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ apiVersion: networking.istio.io/v1
 metadata: {{name: {name}, namespace: edge}}
 spec: {{hosts: ['*'], gateways: [{name}], http: [{{route: [{{destination: {{host: books.shop.svc.cluster.local, port: {{number: 80}}}}}}]}}]}}
 """
-DENIES_ALL = """
+CLOSED_PATH_POLICY = """
 kind: AuthorizationPolicy
 apiVersion: security.istio.io/v1
 metadata: {name: gateway, namespace: shop}
@@ -113,7 +113,7 @@ spec:
 
 
 class Client(NamedTuple):
-    """A gateway that runs as a service account."""
+    """A gateway with its service account."""
 
     account: str
     port: int
@@ -123,9 +123,9 @@ ALICE, EVE = Client("alice", 8081), Client("eve", 8082)
 
 
 class Mesh:
-    """Two gateways on one host, a waypoint and a sidecar on their own, and a control plane.
+    """Two gateways on one host, a waypoint and a sidecar on separate hosts, and a control plane.
 
-    `more` objects, labels of the `services`, settings and metadata of nodes are for meshes that have more; `add` adds their Envoys.
+    Subclasses extend the mesh with `more` objects, service labels, settings and node metadata, and with Envoys in `add`.
     """
 
     mesh_config, more, services = "", "", "istio.io/ingress-use-waypoint: 'true'"
@@ -155,14 +155,14 @@ class Mesh:
         self._stack.callback(self.backend.stop)
         self.root = Root()
         labels = {GATEWAY_NAME: "waypoint", "gateway.istio.io/managed": "istio.io-mesh-controller"}
-        accepts_hbone = {"ENABLE_HBONE": "true", **self.metadata}
+        hbone_metadata = {"ENABLE_HBONE": "true", **self.metadata}
         self.hosts = {"waypoint-0": self.waypoint, "books-0": self.server}
         self.envoys = {
             "waypoint-0": self._envoy(
                 "waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, self.metadata
             ),
             "books-0": self._envoy(
-                "sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, accepts_hbone
+                "sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, hbone_metadata
             ),
         }
         for client in (ALICE, EVE):
@@ -173,7 +173,7 @@ class Mesh:
         self.add()
 
     def add(self) -> None:
-        """Adds Envoys of other kinds of meshes."""
+        """Add the Envoys of a subclass."""
 
     def _envoy(
         self,
@@ -191,12 +191,12 @@ class Mesh:
         node = ProxyNode(
             type=kind, name=name, namespace=namespace, ip=ip, labels=labels, service_account=account, metadata=metadata
         )
-        made = Envoy(self.work, node, self.pilot.xds, agent.socket, join=host.join)
-        self._stack.callback(made.stop)
-        return made
+        envoy = Envoy(self.work, node, self.pilot.xds, agent.socket, join=host.join)
+        self._stack.callback(envoy.stop)
+        return envoy
 
     def ask(self, client: Client, path: str = "/", method: str = "GET") -> Answer:
-        """A request of somebody outside to a gateway."""
+        """Send a request from outside the mesh to a gateway."""
         return self.clients.run(lambda: ask((CLIENTS, client.port), path, host="books", method=method))
 
     def host_of(self, name: str) -> Host:
@@ -211,24 +211,24 @@ class Mesh:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    made = Mesh(tmp_path_factory.mktemp("waypoints"))
+    env = Mesh(tmp_path_factory.mktemp("waypoints"))
     try:
-        eventually(lambda: made.ask(ALICE).status == 200, 60, "a request comes through")
-        eventually(lambda: made.ask(EVE).status == 403, 60, "the other client is answered too")
-        for name, envoy in made.envoys.items():
-            eventually(lambda: "LIVE" in made.host_of(name).run(lambda: envoy.get("/ready")), 30, f"{name} is live")  # noqa: B023
-        yield made
+        eventually(lambda: env.ask(ALICE).status == 200, 60, "a request succeeds")
+        eventually(lambda: env.ask(EVE).status == 403, 60, "the other client is denied")
+        for name, envoy in env.envoys.items():
+            eventually(lambda: "LIVE" in env.host_of(name).run(lambda: envoy.get("/ready")), 30, f"{name} is live")  # noqa: B023
+        yield env
     finally:
-        made.stop()
+        env.stop()
 
 
-def test_nothing_is_refused(mesh: Mesh) -> None:
+def test_no_configuration_is_rejected(mesh: Mesh) -> None:
     assert {name: mesh.host_of(name).run(envoy.rejected) for name, envoy in mesh.envoys.items()} == {
         name: {} for name in mesh.envoys
     }
 
 
-def test_requests_go_through_both_tunnels(mesh: Mesh) -> None:
+def test_requests_pass_both_tunnels(mesh: Mesh) -> None:
     assert mesh.ask(ALICE).status == 200
     for name in ("waypoint-0", "books-0"):
         assert (
@@ -238,27 +238,27 @@ def test_requests_go_through_both_tunnels(mesh: Mesh) -> None:
         assert mesh.stats(name, "^listener.0.0.0.0_15008.ssl.handshake$")["listener.0.0.0.0_15008.ssl.handshake"] > 0
 
 
-def test_a_route_of_the_service_applies(mesh: Mesh) -> None:
+def test_route_of_the_service_applies(mesh: Mesh) -> None:
     assert mesh.ask(ALICE, "/old/page").status == 200
-    seen = mesh.backend.requests[-1]
-    assert (seen.path, seen.headers["x-route"]) == ("/new/page", "rewritten")
+    received = mesh.backend.requests[-1]
+    assert (received.path, received.headers["x-route"]) == ("/new/page", "rewritten")
     assert mesh.ask(ALICE, "/page").status == 200
     assert mesh.backend.requests[-1].path == "/page"
     assert "x-route" not in mesh.backend.requests[-1].headers
 
 
-def test_a_policy_for_the_service_knows_who_opened_the_tunnel(mesh: Mesh) -> None:
+def test_policy_for_the_service_sees_the_tunnel_identity(mesh: Mesh) -> None:
     assert mesh.ask(ALICE).status == 200
     assert mesh.ask(ALICE, method="POST").status == 403
     assert mesh.ask(EVE).status == 403
 
 
-def test_a_policy_for_the_waypoint_comes_and_goes(mesh: Mesh) -> None:
+def test_policy_for_the_waypoint_is_added_and_removed(mesh: Mesh) -> None:
     assert mesh.ask(ALICE, "/closed").status == 200
     path = mesh.config / "policy.yaml"
-    path.with_suffix(".new").write_text(DENIES_ALL)
+    path.with_suffix(".new").write_text(CLOSED_PATH_POLICY)
     os.replace(path.with_suffix(".new"), path)
     eventually(lambda: mesh.ask(ALICE, "/closed").status == 403, 30, "the policy is in force")
     assert mesh.ask(ALICE).status == 200
     path.unlink()
-    eventually(lambda: mesh.ask(ALICE, "/closed").status == 200, 30, "the policy is gone")
+    eventually(lambda: mesh.ask(ALICE, "/closed").status == 200, 30, "the policy is removed")

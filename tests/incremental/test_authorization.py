@@ -1,4 +1,4 @@
-"""AuthorizationPolicies and key sets that change under a mesh that is built: what a proxy has, what a fresh mesh has, and what it costs."""
+"""Edits of AuthorizationPolicies and key sets in an existing mesh: the result of a fresh mesh, and the cost."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ def policy(name: str, spec: str, namespace: str = "a", annotations: str = "{}") 
     return make("AuthorizationPolicy", name, f"{{{spec}}}", namespace, annotations=annotations)
 
 
-def mesh(text: str) -> list[Any]:
-    found, problems = decode_mesh_config([yaml.safe_load(f"{{{text}}}")])
-    assert found is not None, problems
-    return [("MeshConfig", "mesh", found)]
+def mesh_config(text: str) -> list[Any]:
+    config, problems = decode_mesh_config([yaml.safe_load(f"{{{text}}}")])
+    assert config is not None, problems
+    return [("MeshConfig", "mesh", config)]
 
 
-def guard(made: World, node_id: str) -> bytes:
-    """The listener that has everything that guards a workload."""
-    return bytes(made.resources(node_id)[LISTENER]["virtualInbound"].any)
+def inbound_listener(env: World, node_id: str) -> bytes:
+    """Return the listener with all security filters of a workload."""
+    return bytes(env.resources(node_id)[LISTENER]["virtualInbound"].any)
 
 
-def fresh(made: World, client: Proxy = CLIENT) -> bytes:
-    again = World()
-    again.set(made.rows())
-    again.commit([("MeshConfig", "mesh", made.mesh.mesh.peek("mesh"))])
-    again.mesh.commit([(again.mesh.jwks, key, row) for key, row in made.mesh.jwks.rows()])
-    return guard(again, again.connect(client))
+def fresh_listener(env: World, client: Proxy = CLIENT) -> bytes:
+    second_env = World()
+    second_env.set(env.rows())
+    second_env.commit([("MeshConfig", "mesh", env.mesh.mesh.peek("mesh"))])
+    second_env.mesh.commit([(second_env.mesh.jwks, key, row) for key, row in env.mesh.jwks.rows()])
+    return inbound_listener(second_env, second_env.connect(client))
 
 
 STEPS: list[tuple[str, Any]] = [
-    ("a policy of the namespace", policy("p", RULE)),
+    ("a policy in the namespace", policy("p", RULE)),
     ("another rule", policy("p", f"action: DENY, {RULE}")),
-    ("of other workloads", policy("p", f"selector: {{matchLabels: {{app: other}}}}, {RULE}")),
-    ("the workload is one of them", OTHER),
-    ("and is not any more", POD),
-    ("tried only", policy("p", RULE, annotations="{istio.io/dry-run: 'true'}")),
-    ("of the mesh", policy("root", f"action: DENY, {RULE}", "istio-system")),
-    ("an alias of the trust domain", mesh("trustDomainAliases: [old]")),
-    ("another root namespace", mesh("rootNamespace: b")),
-    ("of that namespace", policy("root", RULE, "b")),
-    ("an authorizer that is not there", policy("p", "action: CUSTOM, provider: {name: judge}, rules: [{}]")),
-    ("the provider", mesh(PROVIDER)),
+    ("a selector for other workloads", policy("p", f"selector: {{matchLabels: {{app: other}}}}, {RULE}")),
+    ("the workload matches the selector", OTHER),
+    ("the workload no longer matches", POD),
+    ("dry run", policy("p", RULE, annotations="{istio.io/dry-run: 'true'}")),
+    ("a policy for the mesh", policy("root", f"action: DENY, {RULE}", "istio-system")),
+    ("an alias of the trust domain", mesh_config("trustDomainAliases: [old]")),
+    ("another root namespace", mesh_config("rootNamespace: b")),
+    ("a policy in the new root namespace", policy("root", RULE, "b")),
+    ("a missing authorizer", policy("p", "action: CUSTOM, provider: {name: judge}, rules: [{}]")),
+    ("the provider", mesh_config(PROVIDER)),
     ("its service", JUDGE),
-    ("another port", mesh(PROVIDER.replace("9000", "9001"))),
-    ("keys that are not known", make("RequestAuthentication", "r", f"{{jwtRules: [{{issuer: i, jwksUri: '{URI}'}}]}}")),
+    ("another port", mesh_config(PROVIDER.replace("9000", "9001"))),
+    ("unknown keys", make("RequestAuthentication", "r", f"{{jwtRules: [{{issuer: i, jwksUri: '{URI}'}}]}}")),
     (
         "the keys",
         [("JsonWebKeySet", JwksKey("", URI), json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}))],
@@ -74,31 +74,31 @@ STEPS: list[tuple[str, Any]] = [
 ]
 
 
-def test_each_read_of_what_guards_a_workload_is_tracked() -> None:
-    made = world(WEB, POD)
-    node_id = made.connect(CLIENT)
-    seen = [guard(made, node_id)]
-    for what, edit in STEPS:
+def test_every_read_for_security_filters_is_tracked() -> None:
+    env = world(WEB, POD)
+    node_id = env.connect(CLIENT)
+    states = [inbound_listener(env, node_id)]
+    for step, edit in STEPS:
         if isinstance(edit, list):
-            made.mesh.commit([(made.mesh.tables[table], key, row) for table, key, row in edit])
+            env.mesh.commit([(env.mesh.tables[table], key, row) for table, key, row in edit])
         else:
-            made.apply_objects(edit)
-        seen.append(guard(made, node_id))
-        assert seen[-1] == fresh(made), what
-        assert seen[-1] != seen[-2], what
-    for what, edit in reversed(STEPS):
+            env.apply_objects(edit)
+        states.append(inbound_listener(env, node_id))
+        assert states[-1] == fresh_listener(env), step
+        assert states[-1] != states[-2], step
+    for step, edit in reversed(STEPS):
         if isinstance(edit, dict) and edit["kind"] != "Pod":
-            made.set(dict.fromkeys(rows_of([edit])))
-            assert guard(made, node_id) == fresh(made), what
-    assert not made.failures
+            env.set(dict.fromkeys(rows_of([edit])))
+            assert inbound_listener(env, node_id) == fresh_listener(env), step
+    assert not env.failures
 
 
-def test_a_policy_changes_listeners_alone() -> None:
-    made = world(WEB, POD)
-    node_id = made.connect(CLIENT)
-    before = made.resources(node_id)
-    made.apply_objects(policy("p", RULE))
-    after = made.resources(node_id)
+def test_policy_changes_only_listeners() -> None:
+    env = world(WEB, POD)
+    node_id = env.connect(CLIENT)
+    before = env.resources(node_id)
+    env.apply_objects(policy("p", RULE))
+    after = env.resources(node_id)
     assert {url for url in before if before[url] != after[url]} == {LISTENER}
     assert before[CLUSTER]
     assert before[ROUTE]
@@ -107,67 +107,69 @@ def test_a_policy_changes_listeners_alone() -> None:
     ]
 
 
-def test_an_edit_that_says_the_same_changes_nothing() -> None:
-    made = world(WEB, POD, policy("p", RULE))
-    node_id = made.connect(CLIENT)
-    before = guard(made, node_id)
-    again = policy("p", RULE) | {"metadata": {**policy("p", RULE)["metadata"], "resourceVersion": "7"}}
-    assert cost(made, [node_id], again) == Counter()
-    assert guard(made, node_id) == before
+def test_equal_policy_causes_no_runs() -> None:
+    env = world(WEB, POD, policy("p", RULE))
+    node_id = env.connect(CLIENT)
+    before = inbound_listener(env, node_id)
+    unchanged = policy("p", RULE) | {"metadata": {**policy("p", RULE)["metadata"], "resourceVersion": "7"}}
+    assert count_runs(env, [node_id], unchanged) == Counter()
+    assert inbound_listener(env, node_id) == before
 
 
-def cost(made: World, nodes: list[str], edit: Plain) -> Counter[str]:
-    """How often each derivation runs for an edit, beyond what reading all proxies runs without one."""
-    idle, ran = Counter[str](), Counter[str]()
-    for counter, objects in ((idle, ()), (ran, (edit,))):
-        made.mesh.on_run = lambda node, counter=counter: counter.update((str(node.fn),))
-        made.apply_objects(*objects)
+def count_runs(env: World, nodes: list[str], edit: Plain) -> Counter[str]:
+    """Return the number of runs of each derivation for an edit, without those for reading all proxies."""
+    idle, runs = Counter[str](), Counter[str]()
+    for counter, objects in ((idle, ()), (runs, (edit,))):
+        env.mesh.on_run = lambda node, counter=counter: counter.update((str(node.fn),))
+        env.apply_objects(*objects)
         for node in nodes:
-            guard(made, node)
-    return ran - idle
+            inbound_listener(env, node)
+    return runs - idle
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------------
 
 
-def many(count: int, same_namespace: bool) -> tuple[World, list[str]]:
-    """Workloads, each with a service and a policy of its own: in one namespace, or in one each."""
-    made = World()
+def make_workloads(count: int, same_namespace: bool) -> tuple[World, list[str]]:
+    """Return workloads with a service and a policy each, in one namespace or in separate ones."""
+    env = World()
     nodes = []
     for n in range(count):
         namespace = "a" if same_namespace else f"n{n}"
         spec = f"{{clusterIP: 10.96.1.{n}, selector: {{app: app-{n}}}, ports: [{{name: http, port: 80, targetPort: 8080}}]}}"
-        made.apply_objects(
+        env.apply_objects(
             make("Service", f"s{n}", spec, namespace),
             pod(f"p{n}-0", f"10.1.1.{n}", namespace, labels=f"{{app: app-{n}}}"),
-            numbered(n, namespace, RULE),
+            workload_policy(n, namespace, RULE),
         )
-        nodes.append(made.connect(proxy("sidecar", f"p{n}-0", namespace, f"10.1.1.{n}", {"app": f"app-{n}"})))
-    return made, nodes
+        nodes.append(env.connect(proxy("sidecar", f"p{n}-0", namespace, f"10.1.1.{n}", {"app": f"app-{n}"})))
+    return env, nodes
 
 
-def numbered(n: int, namespace: str, rule: str) -> Plain:
+def workload_policy(n: int, namespace: str, rule: str) -> Plain:
     return policy(f"z{n}", f"selector: {{matchLabels: {{app: app-{n}}}}}, {rule}", namespace)
 
 
-@pytest.mark.parametrize("same_namespace", [False, True], ids=["in namespaces of their own", "in one namespace"])
-def test_an_edit_of_a_policy_costs_the_same_with_10_and_60_others(same_namespace: bool) -> None:
+@pytest.mark.parametrize("same_namespace", [False, True], ids=["separate namespaces", "one namespace"])
+def test_cost_of_a_policy_edit_is_constant(same_namespace: bool) -> None:
     costs: list[Counter[str]] = []
     for count in (10, 60):
-        made, nodes = many(count, same_namespace)
-        before = [guard(made, node) for node in nodes]
-        costs.append(cost(made, nodes, numbered(7, "a" if same_namespace else "n7", RULE.replace("sa/c", "sa/d"))))
-        after = [guard(made, node) for node in nodes]
+        env, nodes = make_workloads(count, same_namespace)
+        before = [inbound_listener(env, node) for node in nodes]
+        costs.append(
+            count_runs(env, nodes, workload_policy(7, "a" if same_namespace else "n7", RULE.replace("sa/c", "sa/d")))
+        )
+        after = [inbound_listener(env, node) for node in nodes]
         assert [n for n in range(count) if before[n] != after[n]] == [7]
     assert costs[0] == costs[1]
-    assert costs[0]["compiled_policy"] == 2, "for requests and for connections"
+    assert costs[0]["compiled_policy"] == 2, "once for HTTP and once for TCP"
     assert costs[0].total() < 25, costs[0]
 
 
-def test_a_policy_of_the_mesh_is_built_once_for_all() -> None:
-    made, nodes = many(20, same_namespace=True)
+def test_mesh_policy_is_built_once() -> None:
+    env, nodes = make_workloads(20, same_namespace=True)
     for node in nodes:
-        guard(made, node)
-    ran = cost(made, nodes, policy("all", f"action: DENY, {RULE}", "istio-system"))
-    assert all(b"policy[all]" in guard(made, node) for node in nodes)
-    assert ran["compiled_policy"] == 2
+        inbound_listener(env, node)
+    runs = count_runs(env, nodes, policy("all", f"action: DENY, {RULE}", "istio-system"))
+    assert all(b"policy[all]" in inbound_listener(env, node) for node in nodes)
+    assert runs["compiled_policy"] == 2

@@ -1,4 +1,4 @@
-"""Random edits of services and DestinationRules: clusters stay those of a fresh start, and an edit reruns those of its host only."""
+"""Random edits of services and DestinationRules: clusters equal those of a fresh start, and an edit rebuilds only its host."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ FACETS = [
 STEPS = 40
 
 
-def rule(choose: random.Random, namespace: str, name: str) -> Rows:
-    parts = [f"host: '{choose.choice(HOSTS)}'"]
-    if choose.random() < 0.6:
-        parts.append(f"trafficPolicy: {choose.choice(POLICIES)}")
-    if choose.random() < 0.5:
-        subsets = [f"{{name: {n}, labels: {{version: {n}}}}}" for n in ("v1", "v2") if choose.random() < 0.7]
+def destination_rule(rng: random.Random, namespace: str, name: str) -> Rows:
+    parts = [f"host: '{rng.choice(HOSTS)}'"]
+    if rng.random() < 0.6:
+        parts.append(f"trafficPolicy: {rng.choice(POLICIES)}")
+    if rng.random() < 0.5:
+        subsets = [f"{{name: {n}, labels: {{version: {n}}}}}" for n in ("v1", "v2") if rng.random() < 0.7]
         parts.append(f"subsets: [{', '.join(subsets)}]")
-    if choose.random() < 0.3:
+    if rng.random() < 0.3:
         parts.append("workloadSelector: {matchLabels: {app: web}}")
-    elif choose.random() < 0.4:
-        parts.append(f"exportTo: [{choose.choice(['.', 'a', 'b', '*'])!r}]")
+    elif rng.random() < 0.4:
+        parts.append(f"exportTo: [{rng.choice(['.', 'a', 'b', '*'])!r}]")
     return rows_of(
         parse_objects(f"""
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
-metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2025-01-01T00:00:0{choose.randrange(3)}Z"}}
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2025-01-01T00:00:0{rng.randrange(3)}Z"}}
 spec: {{{", ".join(parts)}}}
 """)
     )
 
 
-def service(choose: random.Random, namespace: str, name: str, ip: str) -> Rows:
-    cluster_ip = choose.choice([ip, ip, "None"])
-    ports = choose.choice(
+def service(rng: random.Random, namespace: str, name: str, ip: str) -> Rows:
+    cluster_ip = rng.choice([ip, ip, "None"])
+    ports = rng.choice(
         ["[{name: http, port: 80}]", "[{name: http, port: 80}, {name: tcp, port: 90}]", "[{name: grpc, port: 80}]"]
     )
-    hidden = choose.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
+    hidden = rng.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
     return rows_of(
         parse_objects(f"""
 apiVersion: v1
@@ -80,9 +80,9 @@ spec: {{clusterIP: {cluster_ip}, clusterIPs: [{cluster_ip}], selector: {{app: {n
     )
 
 
-def entry(choose: random.Random) -> Rows:
+def service_entry(rng: random.Random) -> Rows:
     endpoints = ", ".join(
-        f"{{address: e{i}.example.com, labels: {{version: v{i}}}}}" for i in (1, 2) if choose.random() < 0.7
+        f"{{address: e{i}.example.com, labels: {{version: v{i}}}}}" for i in (1, 2) if rng.random() < 0.7
     )
     return rows_of(
         parse_objects(f"""
@@ -91,7 +91,7 @@ kind: ServiceEntry
 metadata: {{name: ext, namespace: b}}
 spec:
   hosts: [ext.example.com]
-  location: {choose.choice(["MESH_EXTERNAL", "MESH_INTERNAL"])}
+  location: {rng.choice(["MESH_EXTERNAL", "MESH_INTERNAL"])}
   resolution: DNS
   ports: [{{name: tls, number: 443, protocol: TLS}}]
   endpoints: [{endpoints}]
@@ -100,10 +100,10 @@ spec:
 
 
 SLOTS: list[Any] = [
-    *(lambda c, n=n, name=name: rule(c, n, name) for n in NAMESPACES for name in ("one", "two")),
+    *(lambda c, n=n, name=name: destination_rule(c, n, name) for n in NAMESPACES for name in ("one", "two")),
     lambda c: service(c, "a", "x", "10.0.0.1"),
     lambda c: service(c, "b", "y", "10.0.0.2"),
-    entry,
+    service_entry,
 ]
 GROUPS: list[tuple[Gather[Any, Any, Resource], OutboundFacet]] = [
     *((group, facet) for facet in FACETS for group in (outbound_clusters, inline_clusters)),
@@ -111,7 +111,7 @@ GROUPS: list[tuple[Gather[Any, Any, Resource], OutboundFacet]] = [
 ]
 
 
-def content(world: World, nodes: list[Node]) -> list[dict[str, bytes]]:
+def contents(world: World, nodes: list[Node]) -> list[dict[str, bytes]]:
     for node in nodes:
         world.mesh.refresh(node)
         assert node.error is None
@@ -120,33 +120,33 @@ def content(world: World, nodes: list[Node]) -> list[dict[str, bytes]]:
 
 @pytest.mark.parametrize("part", range(4))
 def test_clusters_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
-    choose = random.Random(f"clusters {seed} {part}")
+    rng = random.Random(f"clusters {seed} {part}")
     world = World()
-    now: list[Rows] = [slot(choose) if choose.random() < 0.6 else {} for slot in SLOTS]
-    world.set({key: row for rows in now for key, row in rows.items()})
+    current: list[Rows] = [slot(rng) if rng.random() < 0.6 else {} for slot in SLOTS]
+    world.set({key: row for rows in current for key, row in rows.items()})
     nodes = [world.mesh.watch(group, facet) for group, facet in GROUPS]
     for step in range(STEPS):
         edits: dict[Any, Any] = {}
-        for index in choose.sample(range(len(SLOTS)), choose.randint(1, 2)):
-            fresh: Rows = {} if choose.random() < 0.3 else SLOTS[index](choose)
-            edits |= dict.fromkeys(now[index]) | dict(fresh)
-            now[index] = fresh
+        for index in rng.sample(range(len(SLOTS)), rng.randint(1, 2)):
+            replacement: Rows = {} if rng.random() < 0.3 else SLOTS[index](rng)
+            edits |= dict.fromkeys(current[index]) | dict(replacement)
+            current[index] = replacement
         world.set(edits)
         scratch = World()
-        scratch.set({key: row for rows in now for key, row in rows.items()})
-        want = content(scratch, [scratch.mesh.watch(group, facet) for group, facet in GROUPS])
-        assert content(world, nodes) == want, f"part {part} step {step} after {list(edits)}"
+        scratch.set({key: row for rows in current for key, row in rows.items()})
+        expected = contents(scratch, [scratch.mesh.watch(group, facet) for group, facet in GROUPS])
+        assert contents(world, nodes) == expected, f"part {part} step {step} after {list(edits)}"
         assert not world.failures
         world.mesh.collect()
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_every_cluster_that_waits_for_endpoints_gets_them(seed: int, part: int) -> None:
-    choose = random.Random(f"endpoints {seed} {part}")
+def test_every_eds_cluster_has_a_load_assignment(seed: int, part: int) -> None:
+    rng = random.Random(f"endpoints {seed} {part}")
     for _ in range(10):
         world = World()
         for slot in SLOTS:
-            world.set(slot(choose) if choose.random() < 0.8 else {})
+            world.set(slot(rng) if rng.random() < 0.8 else {})
         for facet in FACETS:
             pairs = [
                 (outbound_clusters, outbound_load_assignments),
@@ -154,9 +154,9 @@ def test_every_cluster_that_waits_for_endpoints_gets_them(seed: int, part: int) 
                 (sni_routed_clusters, sni_load_assignments),
             ]
             for clusters, assignments in pairs[: 3 if facet.type is NodeType.ROUTER else 2]:
-                waiting = {r.warms for r in world.mesh.watch(clusters, facet).value.values() if r.warms}
-                sent = {r.name for r in world.mesh.watch(assignments, facet).value.values()}
-                assert waiting == (set() if clusters is inline_clusters else sent)
+                expected = {r.warms for r in world.mesh.watch(clusters, facet).value.values() if r.warms}
+                assigned = {r.name for r in world.mesh.watch(assignments, facet).value.values()}
+                assert expected == (set() if clusters is inline_clusters else assigned)
         assert not world.failures
 
 
@@ -177,35 +177,35 @@ spec: {host: s7, subsets: [{name: %s}]}
 """
 
 
-def test_an_edit_of_a_rule_builds_the_clusters_of_its_host_once_for_all() -> None:
+def test_rule_edit_rebuilds_only_its_host_once() -> None:
     world = World()
     world.apply(SHOP + "---" + RULE % "old")
     facets = [OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(n)) for n in ("a", "b", "c", "d")]
     nodes = [world.mesh.watch(outbound_clusters, facet) for facet in facets]
-    before = content(world, nodes)
-    built: list[Any] = []
+    before = contents(world, nodes)
+    cluster_names: list[Any] = []
     world.mesh.on_run = lambda node: (
-        built.append(node.args[0].name) if node.fn is location_independent_cluster else None
+        cluster_names.append(node.args[0].name) if node.fn is location_independent_cluster else None
     )
     world.apply(RULE % "new")
-    after = content(world, nodes)
+    after = contents(world, nodes)
     host = "s7.a.svc.cluster.local"
-    assert sorted(built) == [f"outbound|80|new|{host}", f"outbound|80||{host}"]
+    assert sorted(cluster_names) == [f"outbound|80|new|{host}", f"outbound|80||{host}"]
     assert all(a.keys() - b.keys() == {f"outbound|80|new|{host}"} for a, b in zip(after, before, strict=True))
     assert all(a[n] == b[n] for a, b in zip(after, before, strict=True) for n in a.keys() & b.keys())
     values = [node.value for node in nodes]
     assert all(values[0][key] is other[key] for other in values for key in values[0])  # one copy of the bytes
 
 
-def test_a_namespace_without_rules_of_its_own_shares_the_clusters_of_others() -> None:
+def test_namespaces_without_rules_share_clusters() -> None:
     world = World()
     world.apply(SHOP + "---" + RULE % "v1")
-    ran: list[Any] = []
+    runs: list[Any] = []
     for scope in ("b", "c"):
-        ran.clear()
-        world.mesh.on_run = lambda node: ran.append(node.fn)
+        runs.clear()
+        world.mesh.on_run = lambda node: runs.append(node.fn)
         for group in (outbound_clusters, outbound_load_assignments):
             world.mesh.watch(group, OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(scope)))
-        listed = ran.count(location_independent_cluster)
-        assert listed == (21 if scope == "b" else 0), "each cluster is built for the first namespace"
-    assert len(ran) < 30, "what is left is what the namespace sees, not what is in it"
+        builds = runs.count(location_independent_cluster)
+        assert builds == (21 if scope == "b" else 0), "clusters are built only for the first namespace"
+    assert len(runs) < 30, "the rest is the visibility of services"

@@ -1,4 +1,4 @@
-"""Random edit sequences on a small mesh-like world: incremental equals scratch, no push is missed, no node leaks."""
+"""Random edits of a small database: incremental equals scratch, every change is reported, and no node leaks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMESPACES = ["a", "b", "public"]
 SEQUENCES, STEPS, PARTS = 1_500, 14, 3
 
 
-class World(Database):
+class MeshDatabase(Database):
     """Services in namespaces, and rules that name two hosts each."""
 
     def __init__(self) -> None:
@@ -24,33 +24,33 @@ class World(Database):
 
 
 @derived
-def every_service(db: World) -> tuple[str, ...]:
+def every_service(db: MeshDatabase) -> tuple[str, ...]:
     return db.services.all_keys()
 
 
 @derived
-def own_rules(db: World, host: str) -> dict[str, dict[str, Any]] | None:
-    """A service with ip 2 makes two rules: one of its own, and one that a row of the table or another service may stand before."""
+def rules_for_host(db: MeshDatabase, host: str) -> dict[str, dict[str, Any]] | None:
+    """Return two rules for a service with ip 2. The second one may be overridden by the table or another service."""
     row = db.services.get(host)
     if row is None or row["ip"] != 2:
         return None
     return {f"of {host}": {"hosts": (host, "h0"), "weight": 1}, "r0": {"hosts": ("h1", host), "weight": 2}}
 
 
-own_rules_by_host = Gather("own_rules_by_host", every_service, own_rules)
+rules_by_host = Gather("rules_by_host", every_service, rules_for_host)
 
 
 @derived
-def service_rules(db: World) -> dict[str, dict[str, Any]]:
-    return {key: row for made in own_rules_by_host(db).values() for key, row in made.items()}
+def service_rules(db: MeshDatabase) -> dict[str, dict[str, Any]]:
+    return {key: row for host_rules in rules_by_host(db).values() for key, row in host_rules.items()}
 
 
 @derived
-def namespace_rules(db: World) -> dict[str, dict[str, Any]]:
-    """Fails where all services are in one namespace."""
-    if len(found := {row["namespace"] for key in db.services.all_keys() if (row := db.services.get(key))}) == 1:
+def namespace_rules(db: MeshDatabase) -> dict[str, dict[str, Any]]:
+    """Return a rule for each namespace, or fail if there is only one."""
+    if len(namespaces := {row["namespace"] for key in db.services.all_keys() if (row := db.services.get(key))}) == 1:
         raise ValueError("one namespace")
-    return {f"of {name}": {"hosts": ("h0", "h1"), "weight": index % 3} for index, name in enumerate(sorted(found))}
+    return {f"of {name}": {"hosts": ("h0", "h1"), "weight": index % 3} for index, name in enumerate(sorted(namespaces))}
 
 
 rules: Collection[str, dict[str, Any]] = Collection("rule", "rule")
@@ -61,15 +61,15 @@ all_rules.add_source(service_rules)
 
 
 @derived
-def rules_of(db: World, host: str) -> tuple[tuple[str, int], ...]:
+def rules_of(db: MeshDatabase, host: str) -> tuple[tuple[str, int], ...]:
     return tuple((key, row["weight"]) for key in rules.keys(db, "host", host) if (row := rules.get(db, key)))
 
 
 @derived
-def all_rules_of(db: World, viewer: str) -> tuple[Any, ...]:
-    """A reader of one row, of one bucket or of every key; of a failed source it is the failure."""
+def all_rules_of(db: MeshDatabase, viewer: str) -> tuple[Any, ...]:
+    """Read one row, one bucket or all keys, or return the error of a failed source."""
     try:
-        if viewer == "nobody":
+        if viewer == "other":
             return all_rules.all_keys(db)
         row = all_rules.get(db, f"of {viewer}")
         return (
@@ -82,12 +82,12 @@ def all_rules_of(db: World, viewer: str) -> tuple[Any, ...]:
 
 
 @hub
-def parity(db: World, host: str) -> int:
+def parity(db: MeshDatabase, host: str) -> int:
     return sum(weight for _, weight in rules_of(db, host)) % 2
 
 
 @derived
-def virtual_host(db: World, host: str, viewer: str) -> tuple[Any, ...] | None:
+def virtual_host(db: MeshDatabase, host: str, viewer: str) -> tuple[Any, ...] | None:
     row = db.services.get(host)
     if row is None or row["ip"] == 3:
         return None
@@ -95,14 +95,14 @@ def virtual_host(db: World, host: str, viewer: str) -> tuple[Any, ...] | None:
 
 
 @hub
-def visible(db: World, viewer: str) -> tuple[str, ...]:
+def visible(db: MeshDatabase, viewer: str) -> tuple[str, ...]:
     public = db.services.keys("namespace", "public") if viewer != "public" else ()
     return db.services.keys("namespace", viewer) + public
 
 
 @derived
-def strict(db: World, viewer: str) -> tuple[int, ...]:
-    """Fails where a rule of a visible host weighs 3: failures are memoised and must go away as values do."""
+def strict(db: MeshDatabase, viewer: str) -> tuple[int, ...]:
+    """Return the weights of the rules of visible hosts, or fail if one is 3. Errors are memoised and invalidated like values."""
     weights = [weight for host in visible(db, viewer) for _, weight in rules_of(db, host)]
     if 3 in weights:
         raise ValueError(f"{viewer} is too heavy")
@@ -110,7 +110,7 @@ def strict(db: World, viewer: str) -> tuple[int, ...]:
 
 
 @derived
-def tolerant(db: World, viewer: str) -> str:
+def tolerant(db: MeshDatabase, viewer: str) -> str:
     try:
         return str(strict(db, viewer))
     except ValueError as error:
@@ -121,92 +121,92 @@ table = Gather("table", visible, virtual_host)
 
 
 @hub
-def heaviest(db: World, viewer: str) -> int:
-    """A hub of hubs, with a value of its own that seldom changes."""
+def heaviest(db: MeshDatabase, viewer: str) -> int:
+    """A hub of hubs whose value seldom changes."""
     return max((parity(db, host) + len(names(db, viewer)) // 3 for host in visible(db, viewer)), default=-1)
 
 
 @derived
-def verdict(db: World, viewer: str) -> str:
+def verdict(db: MeshDatabase, viewer: str) -> str:
     return f"{viewer}: {heaviest(db, viewer)} {heaviest(db, 'public')} {parity(db, 'h0')}"
 
 
 @derived
-def names(db: World, viewer: str) -> tuple[str, ...]:
+def names(db: MeshDatabase, viewer: str) -> tuple[str, ...]:
     return tuple(table(db, viewer))
 
 
 ROOTS = [
     (fn, viewer)
     for fn in (table, names, tolerant, verdict, heaviest, all_rules_of)
-    for viewer in (*NAMESPACES, "nobody")
+    for viewer in (*NAMESPACES, "other")
 ]
 
 
-def random_edits(choose: random.Random) -> list[tuple[str, str, dict[str, Any] | None]]:
+def random_edits(rng: random.Random) -> list[tuple[str, str, dict[str, Any] | None]]:
     edits: dict[tuple[str, str], dict[str, Any] | None] = {}
-    for _ in range(choose.randint(1, 3)):
-        gone = choose.random() < 0.3
-        if choose.random() < 0.5:
-            edits["services", choose.choice(HOSTS)] = (
-                None if gone else {"namespace": choose.choice(NAMESPACES), "ip": choose.randint(0, 3)}
+    for _ in range(rng.randint(1, 3)):
+        is_deleted = rng.random() < 0.3
+        if rng.random() < 0.5:
+            edits["services", rng.choice(HOSTS)] = (
+                None if is_deleted else {"namespace": rng.choice(NAMESPACES), "ip": rng.randint(0, 3)}
             )
         else:
-            hosts = tuple(sorted(choose.sample(HOSTS, 2)))
-            edits["rules", f"r{choose.randint(0, 5)}"] = (
-                None if gone else {"hosts": hosts, "weight": choose.randint(0, 3)}
+            hosts = tuple(sorted(rng.sample(HOSTS, 2)))
+            edits["rules", f"r{rng.randint(0, 5)}"] = (
+                None if is_deleted else {"hosts": hosts, "weight": rng.randint(0, 3)}
             )
     return [(name, key, row) for (name, key), row in edits.items()]
 
 
-def scratch(world: World) -> World:
-    fresh = World()
+def fresh_copy(world: MeshDatabase) -> MeshDatabase:
+    fresh = MeshDatabase()
     fresh.commit(
         [(getattr(fresh, name), key, row) for name in ("services", "rules") for key, row in getattr(world, name).rows()]
     )
     return fresh
 
 
-def graph(world: World) -> dict[Any, set[Any]]:
-    """Every node by its name and arguments, with those of its inputs."""
+def graph(world: MeshDatabase) -> dict[Any, set[Any]]:
+    """Return every node by name and arguments, with its inputs."""
     return {repr(node): {repr(source) for source in node.inputs()} for node in world.live_nodes()}
 
 
 def run_sequence(seed: int) -> None:
-    choose, world = random.Random(seed), World()
+    rng, world = random.Random(seed), MeshDatabase()
     watched: dict[Any, Node] = {}
     for step in range(STEPS):
         before = {root: node.value for root, node in watched.items()}
-        reported = world.commit([(getattr(world, name), key, row) for name, key, row in random_edits(choose)])
-        fresh = scratch(world)
+        reported = world.commit([(getattr(world, name), key, row) for name, key, row in random_edits(rng)])
+        fresh = fresh_copy(world)
         for root in ROOTS:
             fn, viewer = root
-            if choose.random() < 0.1:  # a part of a sweep: others have their turns before the next one
-                world.collect_some(choose.randint(1, 8))
-            if choose.random() < 0.2:
+            if rng.random() < 0.1:  # part of a sweep
+                world.collect_some(rng.randint(1, 8))
+            if rng.random() < 0.2:
                 if root in watched:
                     world.unwatch(watched.pop(root))
                 else:
                     watched[root] = world.watch(fn, viewer)
             if root not in watched:
-                if choose.random() < 0.1:
-                    assert fn(world, viewer) == fn(fresh, viewer), f"seed {seed} step {step}: {root}, read from outside"
+                if rng.random() < 0.1:
+                    assert fn(world, viewer) == fn(fresh, viewer), f"seed {seed} step {step}: {root}, unwatched read"
                 continue
-            node, want = watched[root], fresh.watch(fn, viewer).value
-            if root in before and before[root] != want:
+            node, expected = watched[root], fresh.watch(fn, viewer).value
+            if root in before and before[root] != expected:
                 assert node in reported, f"seed {seed} step {step}: {root} changed and was not reported"
             world.refresh(node)
-            assert node.value == want, f"seed {seed} step {step}: {root}"
+            assert node.value == expected, f"seed {seed} step {step}: {root}"
             if fn is table:
-                assert list(node.value) == list(want), f"seed {seed} step {step}: {root} is in another order"
-        if choose.random() < 0.3:
-            for of in (world, fresh):
-                of.collect()
-            assert graph(world) == graph(fresh), f"seed {seed} step {step}: what is alive is not what is watched"
+                assert list(node.value) == list(expected), f"seed {seed} step {step}: order of {root}"
+        if rng.random() < 0.3:
+            for database in (world, fresh):
+                database.collect()
+            assert graph(world) == graph(fresh), f"seed {seed} step {step}: live nodes differ from watched ones"
     for node in watched.values():
         world.unwatch(node)
     world.collect()
-    assert len(world) == 0, f"seed {seed}: nodes that nothing watches are alive"
+    assert len(world) == 0, f"seed {seed}: unwatched nodes leak"
 
 
 @pytest.mark.parametrize("part", range(PARTS))

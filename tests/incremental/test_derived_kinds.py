@@ -1,4 +1,4 @@
-"""VirtualServices that follow from another kind reach all that written ones reach, and nothing but their reader knows the difference."""
+"""VirtualServices derived from another kind have the same effects as written ones."""
 
 from __future__ import annotations
 
@@ -53,49 +53,52 @@ NAMES = ("v0", "v1", "v2")
 
 
 @pytest.fixture(autouse=True)
-def _derived() -> Iterator[None]:
+def _derive_from_config_maps() -> Iterator[None]:
     sources = VIRTUAL_SERVICE.sources
     VIRTUAL_SERVICE.replace_sources(DerivedSource(virtual_services_of_config_maps))
     yield
     VIRTUAL_SERVICE.replace_sources(*sources)
 
 
-def started() -> tuple[World, list[str]]:
+def start_world() -> tuple[World, list[str]]:
     world = World()
     world.set(rows_of(BASE))
     return world, [world.connect(p) for p in PROXIES]
 
 
-def outcome(world: World, ids: list[str]) -> dict[str, Any]:
-    got = {
-        f"{i} {url} {name}": r.any for i in ids for url, have in world.resources(i).items() for name, r in have.items()
+def snapshot(world: World, ids: list[str]) -> dict[str, Any]:
+    resources = {
+        f"{i} {url} {name}": r.any
+        for i in ids
+        for url, by_name in world.resources(i).items()
+        for name, r in by_name.items()
     }
     assert not world.failures
-    return got | {"problems": problems_of(world)}
+    return resources | {"problems": problems_of(world)}
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_derived_virtual_service_is_like_a_written_one(spec: str) -> None:
-    """Each comes to a world that is already built, and goes again."""
-    derived_world, ids = started()
-    written_world, _ = started()
-    before = outcome(derived_world, ids)
-    assert before == outcome(written_world, ids)
+def test_derived_virtual_service_equals_a_written_one(spec: str) -> None:
+    """Both are added to an existing mesh, and removed again."""
+    derived_world, ids = start_world()
+    written_world, _ = start_world()
+    before = snapshot(derived_world, ids)
+    assert before == snapshot(written_world, ids)
     derived_rows, written_rows = (
         rows_of([config_map("v0", spec, "a")]),
         rows_of([make("VirtualService", "v0", spec, "a")]),
     )
     derived_world.set(derived_rows)
     written_world.set(written_rows)
-    after = outcome(derived_world, ids)
-    assert after == outcome(written_world, ids)
-    assert after != before or "http: [{directResponse" in spec  # a delegate that nobody names says nothing
+    after = snapshot(derived_world, ids)
+    assert after == snapshot(written_world, ids)
+    assert after != before or "http: [{directResponse" in spec  # an unreferenced delegate has no effect
     derived_world.set(dict.fromkeys(derived_rows))
-    assert outcome(derived_world, ids) == before
+    assert snapshot(derived_world, ids) == before
 
 
-def test_it_reaches_routes_listeners_clusters_problems_and_explanations() -> None:
-    world, ids = started()
+def test_derived_object_affects_resources_problems_and_explanations() -> None:
+    world, ids = start_world()
     before = {url: world.resources(ids[0])[url] for url in (CLUSTER, LISTENER, ROUTE)}
     world.set(
         rows_of(
@@ -114,38 +117,40 @@ def test_it_reaches_routes_listeners_clusters_problems_and_explanations() -> Non
         ("gateway-not-found", "lost"),
         ("destination-not-found", "lost"),
     }
-    seen = sources(world.mesh, FakeConnection("web-0.a-1", ids[0], PROXIES[0]))
-    (found,) = asyncio.run(explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"})).make()[
-        "explanations"
-    ]
-    assert ("ConfigMap", "http") in {(o["kind"], o["name"]) for o in found["objects"]}
+    debug_sources = sources(world.mesh, FakeConnection("web-0.a-1", ids[0], PROXIES[0]))
+    (explanation,) = asyncio.run(
+        explain_page(debug_sources, {"proxyID": "web-0", "resource": "80", "type": "rds"})
+    ).make()["explanations"]
+    assert ("ConfigMap", "http") in {(o["kind"], o["name"]) for o in explanation["objects"]}
 
 
-def test_a_written_object_stands_before_a_derived_one_of_its_key() -> None:
-    world, ids = started()
+def test_written_object_overrides_a_derived_one() -> None:
+    world, ids = start_world()
     world.set(rows_of([config_map("v0", SPECS[0], "a")]))
-    with_derived = outcome(world, ids)
-    written = rows_of([make("VirtualService", "v0", SPECS[3], "a")])
-    world.set(written)
-    alone, _ = started()
-    alone.set(written)
-    assert outcome(world, ids) == outcome(alone, ids)
-    world.set(dict.fromkeys(written))
-    assert outcome(world, ids) == with_derived
+    with_derived = snapshot(world, ids)
+    written_rows = rows_of([make("VirtualService", "v0", SPECS[3], "a")])
+    world.set(written_rows)
+    reference, _ = start_world()
+    reference.set(written_rows)
+    assert snapshot(world, ids) == snapshot(reference, ids)
+    world.set(dict.fromkeys(written_rows))
+    assert snapshot(world, ids) == with_derived
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_incremental_equals_scratch_with_both(seed: int, part: int) -> None:
-    choose = random.Random(f"derived kinds {seed} {part}")
-    world, ids = started()
-    now: dict[Any, Any] = {}
+    rng = random.Random(f"derived kinds {seed} {part}")
+    world, ids = start_world()
+    current: dict[Any, Any] = {}
     for step in range(12):
-        name, spec = choose.choice(NAMES), choose.choice(SPECS)
-        made = choose.choice((config_map(name, spec, "a", step + 1), make("VirtualService", name, spec, "a", step + 1)))
-        edit: dict[Any, Any] = {key: None if choose.random() < 0.3 else row for key, row in rows_of([made]).items()}
+        name, spec = rng.choice(NAMES), rng.choice(SPECS)
+        manifest = rng.choice(
+            (config_map(name, spec, "a", step + 1), make("VirtualService", name, spec, "a", step + 1))
+        )
+        edit: dict[Any, Any] = {key: None if rng.random() < 0.3 else row for key, row in rows_of([manifest]).items()}
         world.set(edit)
-        now = {key: row for key, row in (now | edit).items() if row is not None}
-        fresh, _ = started()
-        fresh.set(now)
-        assert outcome(world, ids) == outcome(fresh, ids), f"part {part} step {step}"
+        current = {key: row for key, row in (current | edit).items() if row is not None}
+        reference, _ = start_world()
+        reference.set(current)
+        assert snapshot(world, ids) == snapshot(reference, ids), f"part {part} step {step}"
         world.mesh.collect()

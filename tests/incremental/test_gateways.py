@@ -1,4 +1,4 @@
-"""Gateways under random edits, and how little an edit of one VirtualService runs."""
+"""Random edits of gateways, and the cost of an edit of a VirtualService."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PORTS = "{name: http, port: 80, targetPort: 8080}, {name: https, port: 443, targ
 UDP = "{name: h3, port: 443, targetPort: 8443, protocol: UDP}"
 
 
-def istio(kind: str, ns: str, name: str, age: int, *specs: str) -> list[str]:
+def istio_objects(kind: str, ns: str, name: str, age: int, *specs: str) -> list[str]:
     return [OBJECT.format(kind=kind, ns=ns, name=name, age=age, spec=spec) for spec in specs]
 
 
@@ -81,7 +81,7 @@ SLOTS: list[list[str]] = [
         POD.format(name="edge-0", ns="edge", labels=labels, ip="10.1.0.8")
         for labels in ("istio: ingress", "istio: ingress, track: canary", "istio: none")
     ],
-    istio(
+    istio_objects(
         "DestinationRule",
         "shop",
         "shop",
@@ -89,7 +89,7 @@ SLOTS: list[list[str]] = [
         "{host: shop, subsets: [{name: v1}, {name: v2}]}",
         "{host: shop, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}}",
     ),
-    istio(
+    istio_objects(
         "Gateway",
         "edge",
         "one",
@@ -102,7 +102,7 @@ SLOTS: list[list[str]] = [
         gateway(server(80, "TCP", '"*"')),
         gateway(server(80, "HTTP", '"*"'), selector="istio: egress"),
     ),
-    istio(
+    istio_objects(
         "Gateway",
         "edge",
         "two",
@@ -114,7 +114,7 @@ SLOTS: list[list[str]] = [
         gateway(server(443, "TLS", "raw.example.com", "mode: PASSTHROUGH"), server(8080, "HTTP", '"*"')),
         gateway(server(80, "HTTP", "shop.example.com", bind="10.1.0.8")),
     ),
-    istio(
+    istio_objects(
         "Gateway",
         "shop",
         "three",
@@ -123,7 +123,7 @@ SLOTS: list[list[str]] = [
         gateway(server(443, "TLS", "raw.example.com", "mode: ISTIO_MUTUAL"), selector="app: own"),
         "{servers: [" + server(9000, "TCP", '"*"') + "]}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "shop",
         "shop",
@@ -137,7 +137,7 @@ SLOTS: list[list[str]] = [
         + "}]}",
         '{hosts: [shop.example.com], gateways: [edge/one], exportTo: ["."], http: [{redirect: {uri: /x}}]}',
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "blog",
         "blog",
@@ -147,7 +147,7 @@ SLOTS: list[list[str]] = [
         + TO.format("blog")
         + "}]}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "shop",
         "raw",
@@ -160,7 +160,7 @@ SLOTS: list[list[str]] = [
 ]
 
 
-def decoded() -> list[list[Rows]]:
+def decoded_slots() -> list[list[Rows]]:
     return [[rows_of(parse_objects(text)) for text in variants] for variants in SLOTS]
 
 
@@ -170,28 +170,28 @@ def connect(world: World, routers: list[Proxy]) -> list[str]:
 
 @pytest.mark.parametrize("part", range(8))
 def test_incremental_equals_scratch(seed: int, part: int) -> None:
-    choose, slots, flags = random.Random(f"{seed} {part}"), decoded(), FLAGS if part % 2 else {}
+    rng, slots, flags = random.Random(f"{seed} {part}"), decoded_slots(), FLAGS if part % 2 else {}
     world = World(environ=flags)
     ids = connect(world, ROUTERS)
-    now: list[Rows] = [choose.choice(variants) if choose.random() < 0.7 else {} for variants in slots]
-    world.set({key: row for rows in now for key, row in rows.items()})
+    current: list[Rows] = [rng.choice(variants) if rng.random() < 0.7 else {} for variants in slots]
+    world.set({key: row for rows in current for key, row in rows.items()})
     for step in range(STEPS):
         edits: dict[Any, Any] = {}
-        for index in choose.sample(range(len(slots)), choose.randint(1, 3)):
-            fresh: Rows = {} if choose.random() < 0.2 else choose.choice(slots[index])
-            edits |= dict.fromkeys(now[index]) | dict(fresh)
-            now[index] = fresh
+        for index in rng.sample(range(len(slots)), rng.randint(1, 3)):
+            replacement: Rows = {} if rng.random() < 0.2 else rng.choice(slots[index])
+            edits |= dict.fromkeys(current[index]) | dict(replacement)
+            current[index] = replacement
         world.set(edits)
         scratch = World(environ=flags)
-        scratch.set({key: row for rows in now for key, row in rows.items()})
-        wrong = difference(snapshot(world, ids), snapshot(scratch, connect(scratch, ROUTERS)))
-        assert not wrong, f"part {part} step {step} after {list(edits)}: {wrong}"
+        scratch.set({key: row for rows in current for key, row in rows.items()})
+        differences = difference(snapshot(world, ids), snapshot(scratch, connect(scratch, ROUTERS)))
+        assert not differences, f"part {part} step {step} after {list(edits)}: {differences}"
         assert not world.failures
         world.mesh.collect()
 
 
-def many(count: int) -> World:
-    """A router with as many VirtualServices, each of its own host."""
+def make_gateway(count: int) -> World:
+    """Return a gateway with this many VirtualServices, each for a different host."""
     world = World()
     world.apply(
         OBJECT.format(
@@ -202,34 +202,34 @@ def many(count: int) -> World:
             spec=gateway(server(80, "HTTP", '"*"'), server(443, "HTTPS", '"*"', "mode: SIMPLE, credentialName: a")),
         )
     )
-    world.set({key: row for n in range(count) for key, row in numbered(n, "1s").items()})
+    world.set({key: row for n in range(count) for key, row in virtual_service(n, "1s").items()})
     return world
 
 
-def numbered(n: int, timeout: str) -> Rows:
+def virtual_service(n: int, timeout: str) -> Rows:
     spec = f"{{hosts: [h{n}.example.com], gateways: [edge/one], http: [{{timeout: {timeout}, {TO.format('shop.shop.svc.cluster.local')}}}]}}"
     return rows_of(parse_objects(OBJECT.format(kind="VirtualService", ns="shop", name=f"v{n}", age=2, spec=spec)))
 
 
-def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -> None:
-    ran: list[Counter[str]] = []
+def test_cost_of_a_virtual_service_edit_is_constant() -> None:
+    runs: list[Counter[str]] = []
     for count in (10, 60):
-        world = many(count)
+        world = make_gateway(count)
         (node_id,) = connect(world, ROUTERS[:1])
         before = snapshot(world, [node_id])[node_id]
-        counted: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
 
-        def count_run(node: Node, counted: Counter[str] = counted) -> None:
-            counted[node.fn.__name__] += 1
+        def count_run(node: Node, counts: Counter[str] = counts) -> None:
+            counts[node.fn.__name__] += 1
 
         world.mesh.on_run = count_run
-        world.set(numbered(7, "2s"))
+        world.set(virtual_service(7, "2s"))
         after = snapshot(world, [node_id])[node_id]
         assert before[LISTENER] == after[LISTENER]
         assert before[ROUTE].keys() == after[ROUTE].keys()
         assert all(before[ROUTE][name] != after[ROUTE][name] for name in before[ROUTE])
-        ran.append(counted)
-    assert ran[0] == ran[1]
-    assert ran[0]["_virtual_host"] == 2  # its host on each of the two ports
-    assert ran[0]["gateway_host_keys"] == 0
-    assert ran[0].total() < 40
+        runs.append(counts)
+    assert runs[0] == runs[1]
+    assert runs[0]["_virtual_host"] == 2  # one for each port
+    assert runs[0]["gateway_host_keys"] == 0
+    assert runs[0].total() < 40

@@ -1,4 +1,4 @@
-"""Random edits of all that listeners are made of: they stay those of a fresh start, and an edit rebuilds only what it changes."""
+"""Random edits of all inputs of listeners: the result equals that of a fresh start."""
 
 from __future__ import annotations
 
@@ -76,30 +76,30 @@ INGRESS = (
 STEPS = 30
 
 
-def service(choose: random.Random, name: str, namespace: str, app: str, ip: str) -> Any:
-    address = choose.choice([ip, ip, "None"])
-    spec = f"{{clusterIP: {address}, clusterIPs: [{address}], selector: {{app: {app}}}, ports: {choose.choice(PORTS)}}}"
-    hidden = choose.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
-    return make("Service", name, spec, namespace, choose.randint(1, 3), annotations=hidden)
+def service(rng: random.Random, name: str, namespace: str, app: str, ip: str) -> Any:
+    address = rng.choice([ip, ip, "None"])
+    spec = f"{{clusterIP: {address}, clusterIPs: [{address}], selector: {{app: {app}}}, ports: {rng.choice(PORTS)}}}"
+    hidden = rng.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
+    return make("Service", name, spec, namespace, rng.randint(1, 3), annotations=hidden)
 
 
-def sidecar(choose: random.Random, namespace: str) -> Any:
-    parts = [f"egress: {choose.choice(EGRESS)}"]
-    if choose.random() < 0.3:
-        parts.append(f"ingress: {choose.choice(INGRESS)}")
-    if choose.random() < 0.3:
+def sidecar(rng: random.Random, namespace: str) -> Any:
+    parts = [f"egress: {rng.choice(EGRESS)}"]
+    if rng.random() < 0.3:
+        parts.append(f"ingress: {rng.choice(INGRESS)}")
+    if rng.random() < 0.3:
         parts.append("outboundTrafficPolicy: {mode: REGISTRY_ONLY}")
-    if namespace != "istio-system" and choose.random() < 0.4:
+    if namespace != "istio-system" and rng.random() < 0.4:
         parts.append("workloadSelector: {labels: {app: web}}")
     return make("Sidecar", "s", f"{{{', '.join(parts)}}}", namespace)
 
 
-def policy(choose: random.Random, namespace: str) -> Any:
-    selector = choose.choice(["", "selector: {matchLabels: {app: api}}, portLevelMtls: {90: {mode: DISABLE}}, "])
+def policy(rng: random.Random, namespace: str) -> Any:
+    selector = rng.choice(["", "selector: {matchLabels: {app: api}}, portLevelMtls: {90: {mode: DISABLE}}, "])
     return make(
         "PeerAuthentication",
         "p",
-        f"{{{selector}mtls: {{mode: {choose.choice(['STRICT', 'PERMISSIVE', 'DISABLE'])}}}}}",
+        f"{{{selector}mtls: {{mode: {rng.choice(['STRICT', 'PERMISSIVE', 'DISABLE'])}}}}}",
         namespace,
     )
 
@@ -121,8 +121,8 @@ SLOTS: list[Any] = [
 ]
 
 
-def choose_slot(choose: random.Random, index: int, empty: float) -> Rows:
-    return {} if choose.random() < empty else rows_of([SLOTS[index](choose)])
+def draw_slot(rng: random.Random, index: int, empty: float) -> Rows:
+    return {} if rng.random() < empty else rows_of([SLOTS[index](rng)])
 
 
 def snapshot(world: World, ids: list[str]) -> dict[str, dict[str, bytes]]:
@@ -133,29 +133,29 @@ def start(rows: list[Rows]) -> tuple[World, list[str]]:
     world = World()
     world.set(rows_of(FIXED))
     ids = [world.connect(p) for p in PROXIES]
-    world.set({key: row for found in rows for key, row in found.items()})
+    world.set({key: row for slot_rows in rows for key, row in slot_rows.items()})
     return world, ids
 
 
 @pytest.mark.parametrize("part", range(6))
 def test_listeners_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
-    choose = random.Random(f"listeners {seed} {part}")
-    now = [choose_slot(choose, index, 0.5) for index in range(len(SLOTS))]
-    world, ids = start(now)
+    rng = random.Random(f"listeners {seed} {part}")
+    current = [draw_slot(rng, index, 0.5) for index in range(len(SLOTS))]
+    world, ids = start(current)
     for step in range(STEPS):
         edits: dict[Any, Any] = {}
-        for index in choose.sample(range(len(SLOTS)), choose.randint(1, 3)):
-            fresh = choose_slot(choose, index, 0.3)
-            edits |= dict.fromkeys(now[index]) | dict(fresh)
-            now[index] = fresh
+        for index in rng.sample(range(len(SLOTS)), rng.randint(1, 3)):
+            replacement = draw_slot(rng, index, 0.3)
+            edits |= dict.fromkeys(current[index]) | dict(replacement)
+            current[index] = replacement
         world.set(edits)
-        got, want = snapshot(world, ids), snapshot(*start(now))
-        wrong = [
+        actual, expected = snapshot(world, ids), snapshot(*start(current))
+        differences = [
             f"{n} {name}"
             for n in ids
-            for name in got[n].keys() | want[n].keys()
-            if got[n].get(name) != want[n].get(name)
+            for name in actual[n].keys() | expected[n].keys()
+            if actual[n].get(name) != expected[n].get(name)
         ]
-        assert not wrong, f"part {part} step {step} after {list(edits)}: {wrong}"
+        assert not differences, f"part {part} step {step} after {list(edits)}: {differences}"
         assert not world.failures
         world.mesh.collect()

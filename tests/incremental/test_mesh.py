@@ -1,4 +1,4 @@
-"""Random edits of a whole mesh: what every proxy gets after each is what a fresh control plane would send."""
+"""Random edits of a whole mesh: after each, every proxy gets the configuration of a fresh start."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ KINDS = {
 }
 USED = re.compile(r"\b[A-Z][A-Z_]+\b(?!\.id\b)")
 
-# Kinds that change nothing of what proxies are sent yet, but problems at most. Whoever changes that takes the kind out here.
+# Kinds that affect no resources of proxies yet. Remove a kind from this list once it does.
 UNREAD = {"WorkloadGroup", "ProxyConfig", "UDPRoute"}
 
 
 def read_kinds() -> set[AnyKind]:
-    """The kinds that modules of derivations use other than by name. Each needs a slot."""
+    """Return the kinds that derivations use other than by name. Each needs a slot."""
     packages = (pathlib.Path(package.__path__[0]) for package in (pilot.mesh, pilot.envoy))
     words = {word for package in packages for path in package.rglob("*.py") for word in USED.findall(path.read_text())}
     return {KINDS[word] for word in words & KINDS.keys()}
@@ -49,12 +49,12 @@ def read_kinds() -> set[AnyKind]:
 
 @pytest.mark.parametrize("part", range(6))
 def test_incremental_equals_scratch(seed: int, part: int) -> None:
-    wrong = first_mismatch(random_scenario(f"mesh {seed} {part}", 12, FLAGS if part % 2 else {}))
-    assert wrong is None, f"part {part}, after {wrong[0]}: {wrong[1]}"
+    mismatch = first_mismatch(random_scenario(f"mesh {seed} {part}", 12, FLAGS if part % 2 else {}))
+    assert mismatch is None, f"part {part}, after {mismatch[0]}: {mismatch[1]}"
 
 
-def test_the_edits_reach_every_table() -> None:
-    """Some edit of each kind changes what some proxy gets. The seeds are fixed, because the test is of the generator."""
+def test_edits_affect_every_table() -> None:
+    """Edits of each kind affect some proxy. The seeds are fixed, because this tests the generator."""
     tables, reached = {slot.table for slot in SLOTS}, set[str]()
     for number in range(8):
         reached |= effective_kinds(f"all tables {number}", FLAGS if number % 2 else {})
@@ -64,10 +64,10 @@ def test_the_edits_reach_every_table() -> None:
     assert {kind.id.name for kind in CATALOGUE if kind in read_kinds()} <= tables
 
 
-def test_what_no_proxy_can_notice_reaches_nothing() -> None:
-    """An annotation, a resource version: the rows are equal, so that nothing is even looked at."""
-    choose = random.Random("noticed by nobody")
-    state = [draw_variant(choose, slot) for slot in range(len(SLOTS))]
+def test_irrelevant_edits_cause_no_runs() -> None:
+    """Annotations and resource versions do not change rows, so nothing is evaluated."""
+    rng = random.Random("no effect")
+    state = [draw_variant(rng, slot) for slot in range(len(SLOTS))]
     world = start(rows_of_state(state), FLAGS)
     snapshot(world)
     runs = world.mesh.runs

@@ -1,4 +1,4 @@
-"""Random edits of services, endpoints and workloads: what is derived after each is what a fresh mesh derives, at a cost that fits."""
+"""Random edits of services, endpoints and workloads: the result of a fresh mesh, and the cost of an edit."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def service_variants(name: str, namespace: str, ip: str = "10.96.0.1") -> list[P
         "[{name: http, port: 80, targetPort: web}, {name: tcp, port: 9000}]",
     ]
     specs = [f"{{clusterIP: {ip}, selector: {{app: {name}}}, ports: {p}}}" for p in ports]
-    made = [make("Service", name, spec, namespace, day=day) for day, spec in enumerate(specs, 1)]
-    made.append(make("Service", name, specs[0].replace(ip, "None"), namespace))
-    made.append(make("Service", name, specs[0], namespace, annotations="{networking.istio.io/exportTo: '.'}"))
-    made.append(
+    variants = [make("Service", name, spec, namespace, day=day) for day, spec in enumerate(specs, 1)]
+    variants.append(make("Service", name, specs[0].replace(ip, "None"), namespace))
+    variants.append(make("Service", name, specs[0], namespace, annotations="{networking.istio.io/exportTo: '.'}"))
+    variants.append(
         make(
             "Service",
             name,
@@ -44,7 +44,7 @@ def service_variants(name: str, namespace: str, ip: str = "10.96.0.1") -> list[P
             namespace,
         )
     )
-    made.append(
+    variants.append(
         make(
             "Service",
             name,
@@ -52,17 +52,17 @@ def service_variants(name: str, namespace: str, ip: str = "10.96.0.1") -> list[P
             namespace,
         )
     )
-    return made
+    return variants
 
 
 def slice_variants(name: str, namespace: str, ip: str) -> list[Plain]:
-    known, away = (
+    local_endpoint, remote_endpoint = (
         at(ip, f"{name}-0", namespace=namespace),
         at("10.7.0.1", conditions="{ready: false, terminating: false}"),
     )
-    variants = [known], [known, away], [], [away]
+    variants = [local_endpoint], [local_endpoint, remote_endpoint], [], [remote_endpoint]
     ports = "[{name: http, port: 8080}, {name: tcp, port: 9000}]", "[{name: http, port: 8080}]"
-    return [endpoint_slice(name, *listed, namespace=namespace, ports=p) for listed in variants for p in ports]
+    return [endpoint_slice(name, *endpoints, namespace=namespace, ports=p) for endpoints in variants for p in ports]
 
 
 def pod_variants(name: str, namespace: str, ip: str) -> list[Plain]:
@@ -95,7 +95,7 @@ def rule(name: str, namespace: str, policy: str) -> Plain:
 NETWORK = "{topology.istio.io/network: net2}"
 GATEWAY_SPEC = "{clusterIP: 10.96.0.9, externalIPs: [9.9.9.9], ports: [{name: tls, port: 15443}]}"
 GATEWAY = make("Service", "eastwest", GATEWAY_SPEC, "istio-system", labels=NETWORK)
-# Every slot holds one of its variants, or nothing.
+# Each slot has one of its variants, or none.
 SLOTS: list[list[Plain]] = [
     service_variants("alpha", "a"),
     service_variants("beta", "b"),
@@ -157,7 +157,7 @@ SLOTS: list[list[Plain]] = [
         )
     ],
 ]
-# What runs in a second cluster, which has some things of the same names.
+# Objects in a second cluster, some of them with the same names.
 WEST_SLOTS: list[list[Plain]] = [
     service_variants("alpha", "a", "10.97.0.1"),
     slice_variants("alpha", "a", "10.2.0.1"),
@@ -173,55 +173,55 @@ DECODED += [[rows_of([variant], "west") for variant in variants] for variants in
 
 
 def derive(mesh: Mesh, keys: list[str], watched: list[Any] | None = None) -> dict[str, Any]:
-    """Everything that the registry says, as plain values."""
+    """Return all values of the registry as plain data."""
     refs = service_refs(mesh)
-    found: dict[str, Any] = {"refs": refs, "a": visible_refs(mesh, "a"), "z": visible_refs(mesh, "z")}
-    found["services"] = {r: (service(mesh, r), service_accounts(mesh, r)) for r in refs}
+    values: dict[str, Any] = {"refs": refs, "a": visible_refs(mesh, "a"), "z": visible_refs(mesh, "z")}
+    values["services"] = {r: (service(mesh, r), service_accounts(mesh, r)) for r in refs}
     for key in keys:
         facet = outbound_facet(mesh, key)
         if watched is not None:
             watched.append(mesh.watch(outbound_load_assignments, facet))
         endpoints = {k.name: r.any for k, r in outbound_load_assignments(mesh, facet).items()}
-        found[key] = (service_targets(mesh, key), proxy_labels(mesh, key), facet, endpoints)
-    return found
+        values[key] = (service_targets(mesh, key), proxy_labels(mesh, key), facet, endpoints)
+    return values
 
 
-def fresh(rows: Rows) -> tuple[World, list[str]]:
-    made = World()
-    made.set(rows)
-    return made, [made.connect(p) for p in PROXIES]
+def start(rows: Rows) -> tuple[World, list[str]]:
+    env = World()
+    env.set(rows)
+    return env, [env.connect(p) for p in PROXIES]
 
 
 @pytest.mark.parametrize("run", range(12))
 def test_random_edits(seed: int, run: int) -> None:
-    chance = random.Random(seed * 1000 + run)
-    have: list[Rows] = [chance.choice([*variants, {}]) for variants in DECODED]
-    live, keys = fresh({k: v for rows in have for k, v in rows.items()})
+    rng = random.Random(seed * 1000 + run)
+    current: list[Rows] = [rng.choice([*variants, {}]) for variants in DECODED]
+    live, keys = start({k: v for rows in current for k, v in rows.items()})
     watched: list[Any] = []
     for _ in range(STEPS):
         edits: dict[Any, Any] = {}
-        for slot in chance.sample(range(len(DECODED)), chance.choice((1, 1, 2))):
-            new = chance.choice([*DECODED[slot], {}])
-            edits |= dict.fromkeys(have[slot], None) | new
-            have[slot] = new
+        for slot in rng.sample(range(len(DECODED)), rng.choice((1, 1, 2))):
+            new = rng.choice([*DECODED[slot], {}])
+            edits |= dict.fromkeys(current[slot], None) | new
+            current[slot] = new
         live.set(edits)
-        before, watched = watched, []
-        found = derive(live.mesh, keys, watched)
-        for node in before:
+        previous, watched = watched, []
+        actual = derive(live.mesh, keys, watched)
+        for node in previous:
             live.mesh.unwatch(node)
         live.mesh.collect()
-        scratch, fresh_keys = fresh({k: v for rows in have for k, v in rows.items()})
-        assert found == derive(scratch.mesh, fresh_keys)
+        reference, reference_keys = start({k: v for rows in current for k, v in rows.items()})
+        assert actual == derive(reference.mesh, reference_keys)
     assert live.failures == []
 
 
-# -- what an edit costs ------------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------------------------------
 
 PLAIN = "{{clusterIP: 10.96.1.{i}, selector: {{app: s-{i}}}, ports: [{{name: http, port: 80, targetPort: 8080}}]}}"
 
 
-def large() -> tuple[World, list[str]]:
-    """A mesh of 200 services, and a proxy in each of two namespaces."""
+def large_mesh() -> tuple[World, list[str]]:
+    """Return a mesh with 200 services, and proxies in two namespaces."""
     objects = []
     for i in range(200):
         namespace = f"ns-{i % 10}"
@@ -230,35 +230,35 @@ def large() -> tuple[World, list[str]]:
             endpoint_slice(f"s-{i}", at(f"10.2.0.{i}", f"s-{i}-0", namespace=namespace), namespace=namespace),
             pod(f"s-{i}-0", f"10.2.0.{i}", namespace, labels=f"{{app: s-{i}}}"),
         ]
-    made = world(*objects)
-    return made, [made.connect(proxy("sidecar", f"s-{i}-0", f"ns-{i}", f"10.2.0.{i}")) for i in (0, 1)]
+    env = world(*objects)
+    return env, [env.connect(proxy("sidecar", f"s-{i}-0", f"ns-{i}", f"10.2.0.{i}")) for i in (0, 1)]
 
 
-def runs_after(made: World, keys: list[str], *objects: Plain) -> list[str]:
-    """The derivations that run for an edit, after everything was derived."""
+def runs_after(env: World, keys: list[str], *objects: Plain) -> list[str]:
+    """Return the derivations that run for an edit of a fully derived mesh."""
     for key in keys:
-        made.mesh.watch(outbound_load_assignments, made.mesh.watch(outbound_facet, key).value)
-        made.mesh.watch(service_targets, key)
-    ran: list[str] = []
-    made.mesh.on_run = lambda node: ran.append(str(node.fn))
-    made.set(rows_of(objects))
+        env.mesh.watch(outbound_load_assignments, env.mesh.watch(outbound_facet, key).value)
+        env.mesh.watch(service_targets, key)
+    runs: list[str] = []
+    env.mesh.on_run = lambda node: runs.append(str(node.fn))
+    env.set(rows_of(objects))
     for key in keys:
-        outbound_load_assignments(made.mesh, outbound_facet(made.mesh, key))
-        service_targets(made.mesh, key)
-    return sorted(ran)
+        outbound_load_assignments(env.mesh, outbound_facet(env.mesh, key))
+        service_targets(env.mesh, key)
+    return sorted(runs)
 
 
-def test_an_endpoint_event_runs_only_its_service() -> None:
+def test_endpoint_event_runs_only_its_service() -> None:
     edit = endpoint_slice("s-7", at("10.2.0.7", "s-7-0", namespace="ns-7"), at("10.3.0.1"), namespace="ns-7")
-    ran = runs_after(*large(), edit)
-    assert len(ran) <= 10
-    assert ran.count("_load_assignment") == 1  # one for both namespaces
+    runs = runs_after(*large_mesh(), edit)
+    assert len(runs) <= 10
+    assert runs.count("_load_assignment") == 1  # one for both namespaces
 
 
-def test_an_annotation_runs_nothing_and_a_status_of_a_pod_only_its_workload() -> None:
-    plain = make("Service", "s-7", PLAIN.format(i=7), "ns-7")
-    plain["metadata"]["annotations"] = {"example.com/note": "x"}
-    assert runs_after(*large(), plain) == []
-    renewed = pod("s-7-0", "10.2.0.7", "ns-7", labels="{app: s-7}")
-    renewed["status"]["conditions"].append({"type": "Initialized", "status": "True"})
-    assert runs_after(*large(), renewed) == ["Pod", "load_assignments", "load_assignments", "pod_workload"]
+def test_annotation_runs_nothing_and_pod_status_only_its_workload() -> None:
+    annotated = make("Service", "s-7", PLAIN.format(i=7), "ns-7")
+    annotated["metadata"]["annotations"] = {"example.com/note": "x"}
+    assert runs_after(*large_mesh(), annotated) == []
+    updated_pod = pod("s-7-0", "10.2.0.7", "ns-7", labels="{app: s-7}")
+    updated_pod["status"]["conditions"].append({"type": "Initialized", "status": "True"})
+    assert runs_after(*large_mesh(), updated_pod) == ["Pod", "load_assignments", "load_assignments", "pod_workload"]

@@ -1,4 +1,4 @@
-"""Routes of sidecars under random edits, and how little an edit of one object runs."""
+"""Random edits of sidecar routes, and the cost of an edit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ spec: {{{spec}}}
 WEB, API = "web.one.svc.cluster.local", "api.two.svc.cluster.local"
 
 
-def istio(kind: str, ns: str, name: str, age: int, *specs: str) -> list[str]:
+def istio_objects(kind: str, ns: str, name: str, age: int, *specs: str) -> list[str]:
     return [ISTIO.format(kind=kind, ns=ns, name=name, age=age, spec=spec) for spec in specs]
 
 
@@ -54,7 +54,7 @@ def ports(*numbers: int, protocol: str = "http") -> str:
     return "ports: [" + ", ".join(f"{{name: {protocol}-{n}, port: {n}}}" for n in numbers) + "]"
 
 
-def at(last: int, rest: str) -> str:
+def cluster_ip(last: int, rest: str) -> str:
     return f"clusterIP: 10.96.0.{last}, {rest}"
 
 
@@ -71,16 +71,25 @@ def to(*hosts: str, subset: str = "") -> str:
     )
 
 
-# Every slot holds one of its variants, or nothing.
+# Each slot has one of its variants, or none.
 SLOTS: list[list[str]] = [
-    service("one", "web", 1, at(1, ports(80)), at(1, ports(80, 8080)), at(9, ports(8080))),
-    service("two", "api", 2, at(2, ports(80)), f"clusterIP: None, {ports(80)}", at(2, ports(80, protocol="tcp")))
-    + service("two", "api", 2, at(2, ports(80)), annotations='networking.istio.io/exportTo: "."'),
-    service("three", "job", 3, at(3, ports(80)), at(1, ports(80)), labels="istio.io/persistent-session: c"),
-    service("three", "auto", 3, at(4, "ports: [{port: 9000}]")),
+    service("one", "web", 1, cluster_ip(1, ports(80)), cluster_ip(1, ports(80, 8080)), cluster_ip(9, ports(8080))),
+    service(
+        "two",
+        "api",
+        2,
+        cluster_ip(2, ports(80)),
+        f"clusterIP: None, {ports(80)}",
+        cluster_ip(2, ports(80, protocol="tcp")),
+    )
+    + service("two", "api", 2, cluster_ip(2, ports(80)), annotations='networking.istio.io/exportTo: "."'),
+    service(
+        "three", "job", 3, cluster_ip(3, ports(80)), cluster_ip(1, ports(80)), labels="istio.io/persistent-session: c"
+    ),
+    service("three", "auto", 3, cluster_ip(4, "ports: [{port: 9000}]")),
     service("three", "alias", 4, *(alias(target) for target in (WEB, API, "alias.one.svc.cluster.local"))),
     service("one", "alias", 4, alias("alias.three.svc.cluster.local")),
-    istio(
+    istio_objects(
         "ServiceEntry",
         "three",
         "entry",
@@ -89,7 +98,7 @@ SLOTS: list[list[str]] = [
         "{hosts: ['*.ext.com'], addresses: [10.96.0.1], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}",
         f"{{hosts: [{WEB}], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS, exportTo: ['.']}}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "one",
         "web",
@@ -100,7 +109,7 @@ SLOTS: list[list[str]] = [
         f"{{hosts: [web], http: [{{match: [{{port: 8080}}], {to(API)}}}]}}",
         f"{{hosts: [web], http: [{{match: [{{sourceNamespace: two}}, {{uri: {{prefix: /x}}}}], {to(API)}}}]}}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "two",
         "api",
@@ -109,7 +118,7 @@ SLOTS: list[list[str]] = [
         f"{{hosts: [api], exportTo: [one], http: [{{{to('alias.three.svc.cluster.local', 'job.three.svc.cluster.local')}}}]}}",
         f"{{hosts: [{WEB}, api], http: [{{redirect: {{uri: /r}}}}]}}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "two",
         "wild",
@@ -118,15 +127,15 @@ SLOTS: list[list[str]] = [
         f"{{hosts: ['*.ext.com', other.com], http: [{{{to('api')}}}]}}",
         f"{{hosts: ['*.svc.cluster.local'], http: [{{match: [{{port: 80, uri: {{exact: /w}}}}], {to('api')}}}]}}",
     ),
-    istio("VirtualService", "three", "alias", 9, f"{{hosts: [alias], http: [{{{to('alias')}}}]}}"),
-    istio(
+    istio_objects("VirtualService", "three", "alias", 9, f"{{hosts: [alias], http: [{{{to('alias')}}}]}}"),
+    istio_objects(
         "VirtualService",
         "one",
         "root",
         7,
         "{hosts: [root.com], http: [{match: [{uri: {prefix: /d}}], delegate: {name: leaf, namespace: two}}]}",
     ),
-    istio(
+    istio_objects(
         "VirtualService",
         "two",
         "leaf",
@@ -136,7 +145,7 @@ SLOTS: list[list[str]] = [
         f"{{http: [{{match: [{{uri: {{prefix: /e}}}}], {to('api')}}}]}}",
         f"{{exportTo: ['.'], http: [{{{to('api')}}}]}}",
     ),
-    istio(
+    istio_objects(
         "DestinationRule",
         "two",
         "api",
@@ -146,14 +155,14 @@ SLOTS: list[list[str]] = [
         "{host: '*.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpQueryParameterName: q}}}}",
         "{host: api, subsets: [{name: v1, labels: {v: '1'}}]}",
     ),
-    istio(
+    istio_objects(
         "DestinationRule",
         "one",
         "api",
         5,
         f"{{host: {API}, trafficPolicy: {{loadBalancer: {{consistentHash: {{httpHeaderName: own}}}}}}}}",
     ),
-    istio(
+    istio_objects(
         "Sidecar",
         "one",
         "default",
@@ -163,7 +172,7 @@ SLOTS: list[list[str]] = [
         "{egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}",
         "{egress: [{port: {number: 7777, name: proxy, protocol: HTTP_PROXY}, bind: 127.0.0.1, hosts: ['*/*']}, {hosts: ['./*']}]}",
     ),
-    istio("Sidecar", "istio-system", "default", 2, "{egress: [{hosts: ['./*', 'two/*']}]}"),
+    istio_objects("Sidecar", "istio-system", "default", 2, "{egress: [{hosts: ['./*', 'two/*']}]}"),
 ]
 
 
@@ -171,52 +180,52 @@ def connect(world: World, proxies: list[Proxy]) -> list[str]:
     return [world.connect(p) for p in proxies]
 
 
-def well_formed(resources: dict[str, Resource]) -> list[str]:
-    """What Envoy would refuse: domains or virtual hosts of the same name."""
-    wrong = []
+def find_errors(resources: dict[str, Resource]) -> list[str]:
+    """Return the errors for which Envoy would reject the routes, such as duplicate domains or virtual hosts."""
+    errors = []
     for name, resource in resources.items():
         routes = route_pb2.RouteConfiguration.FromString(any_pb2.Any.FromString(resource.any).value)
         domains = Counter(d.lower() for v in routes.virtual_hosts for d in v.domains)
         names = Counter(v.name for v in routes.virtual_hosts)
-        wrong += [f"{name}: {n} {c} times" for n, c in (*domains.items(), *names.items()) if c > 1]
-        wrong += [
+        errors += [f"{name}: {n} {c} times" for n, c in (*domains.items(), *names.items()) if c > 1]
+        errors += [
             f"{name}: {v.name} has no domain or route" for v in routes.virtual_hosts if not v.domains or not v.routes
         ]
-    return wrong
+    return errors
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_random_edits_give_what_scratch_gives(seed: int, part: int) -> None:
-    choose = random.Random(f"{seed} {part}")
+def test_incremental_equals_scratch(seed: int, part: int) -> None:
+    rng = random.Random(f"{seed} {part}")
     slots = [[rows_of(parse_objects(v)) for v in variants] for variants in SLOTS]
-    flags = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": str(choose.random() < 0.5).lower()}
+    flags = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": str(rng.random() < 0.5).lower()}
     world = World(environ=flags)
     ids = connect(world, SIDECARS)
-    now: list[Rows] = [choose.choice(variants) if choose.random() < 0.7 else {} for variants in slots]
-    world.set({key: row for rows in now for key, row in rows.items()})
+    current: list[Rows] = [rng.choice(variants) if rng.random() < 0.7 else {} for variants in slots]
+    world.set({key: row for rows in current for key, row in rows.items()})
     for step in range(STEPS):
         edits: dict[Any, Any] = {}
-        for index in choose.sample(range(len(slots)), choose.randint(1, 3)):
-            fresh: Rows = {} if choose.random() < 0.2 else choose.choice(slots[index])
-            edits |= dict.fromkeys(now[index]) | dict(fresh)
-            now[index] = fresh
+        for index in rng.sample(range(len(slots)), rng.randint(1, 3)):
+            replacement: Rows = {} if rng.random() < 0.2 else rng.choice(slots[index])
+            edits |= dict.fromkeys(current[index]) | dict(replacement)
+            current[index] = replacement
         world.set(edits)
         scratch = World(environ=flags)
-        scratch.set({key: row for rows in now for key, row in rows.items()})
-        got = snapshot(world, ids)
-        wrong = difference(got, snapshot(scratch, connect(scratch, SIDECARS)))
-        assert not wrong, f"part {part} step {step} after {list(edits)}: {wrong}"
+        scratch.set({key: row for rows in current for key, row in rows.items()})
+        actual = snapshot(world, ids)
+        differences = difference(actual, snapshot(scratch, connect(scratch, SIDECARS)))
+        assert not differences, f"part {part} step {step} after {list(edits)}: {differences}"
         assert not world.failures
-        refused = [w for node_id in ids for w in well_formed(world.resources(node_id).get(ROUTE, {}))]
-        assert not refused, f"part {part} step {step}: {refused}"
+        errors = [w for node_id in ids for w in find_errors(world.resources(node_id).get(ROUTE, {}))]
+        assert not errors, f"part {part} step {step}: {errors}"
         world.mesh.collect()
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------------
 
 
-def many(count: int) -> World:
-    """Services, each with a VirtualService of its own."""
+def make_services(count: int) -> World:
+    """Return a mesh of services with a VirtualService each."""
     world = World()
     rows: Rows = {}
     for n in range(count):
@@ -235,16 +244,16 @@ def virtual_service(n: int, timeout: str, hosts: str = "") -> Rows:
 
 
 def runs_of(world: World, ids: list[str], rows: Rows) -> Counter[str]:
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def count_run(node: Node) -> None:
-        counted[node.fn.__name__] += 1
+        counts[node.fn.__name__] += 1
 
     world.mesh.on_run = count_run
     world.set(rows)
     snapshot(world, ids)
     world.mesh.on_run = None
-    return counted
+    return counts
 
 
 CLIENTS = [
@@ -253,37 +262,39 @@ CLIENTS = [
 ]
 
 
-def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -> None:
-    ran: list[Counter[str]] = []
+def test_cost_of_a_virtual_service_edit_is_constant() -> None:
+    runs: list[Counter[str]] = []
     for count in (20, 120):
-        world = many(count)
+        world = make_services(count)
         ids = connect(world, CLIENTS)
         before = snapshot(world, ids)
-        ran.append(runs_of(world, ids, virtual_service(10, "2s")))
+        runs.append(runs_of(world, ids, virtual_service(10, "2s")))
         after = snapshot(world, ids)
         for node_id in ids:
             assert before[node_id][LISTENER] == after[node_id][LISTENER]
             assert before[node_id][ROUTE]["80"] != after[node_id][ROUTE]["80"]
-    assert ran[0] == ran[1]
-    assert ran[0]["virtual_host"] == 2  # as its own namespace sees it, and as all others do
-    assert ran[0]["segment_bytes"] == 2
-    assert ran[0]["route_layout"] == ran[0]["segment_hosts"] == 0
-    assert ran[0].total() < 60
+    assert runs[0] == runs[1]
+    assert runs[0]["virtual_host"] == 2  # for its namespace, and for all others
+    assert runs[0]["segment_bytes"] == 2
+    assert runs[0]["route_layout"] == runs[0]["segment_hosts"] == 0
+    assert runs[0].total() < 60
 
 
 def test_virtual_hosts_are_shared_between_namespaces() -> None:
-    world = many(40)
+    world = make_services(40)
     ids = connect(world, CLIENTS)
-    built = Counter[str]()
-    world.mesh.on_run = lambda node: built.update([node.fn.__name__])
+    builds = Counter[str]()
+    world.mesh.on_run = lambda node: builds.update([node.fn.__name__])
     snapshot(world, ids)
-    assert built["virtual_host"] == 40 + 2 * 8  # from afar, and for the two clients that are in a namespace of services
-    assert built["route_layout"] == 1
-    assert built["sidecar_routes"] == len(CLIENTS)
+    assert (
+        builds["virtual_host"] == 40 + 2 * 8
+    )  # for other namespaces, and for the two clients in a namespace with services
+    assert builds["route_layout"] == 1
+    assert builds["sidecar_routes"] == len(CLIENTS)
 
 
-def test_an_edit_of_a_destination_rule_leaves_routes_alone() -> None:
-    world = many(20)
+def test_destination_rule_edit_does_not_change_routes() -> None:
+    world = make_services(20)
     ids = connect(world, CLIENTS)
     before = snapshot(world, ids)
     spec = "{host: s3, subsets: [{name: v1, labels: {version: v1}}]}"

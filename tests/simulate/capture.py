@@ -1,6 +1,6 @@
-"""Where a captured connection goes through a sidecar: enough of Envoy's own choosing among listeners and filter chains.
+"""A simulation of Envoy's choice of listener and filter chain for a captured connection.
 
-Conditions of a chain are tried in a fixed order, each leaves the chains that match it best:
+Conditions of a chain are evaluated in a fixed order, and each keeps only the best matches:
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
 """
 
@@ -24,55 +24,55 @@ Chain: TypeAlias = listener_components_pb2.FilterChain
 
 
 class Connection(NamedTuple):
-    """`speaks`: the first bytes: "http", "tls" or other. `sni`, `alpn`: of the TLS handshake."""
+    """A connection. `protocol` is that of its first bytes: "http", "tls" or other. `sni` and `alpn` are from its TLS handshake."""
 
     ip: str
     port: int
-    speaks: str = "bytes"
+    protocol: str = "bytes"
     sni: str = ""
     alpn: tuple[str, ...] = ()
 
 
 class Sidecar:
-    """The listeners that a sidecar was sent."""
+    """The listeners of a sidecar."""
 
     def __init__(self, resources: Mapping[str, Mapping[str, Resource]]) -> None:
-        found = (
+        listeners = (
             listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in resources[LISTENER].values()
         )
-        self.listeners = {x.name: x for x in found}
+        self.listeners = {x.name: x for x in listeners}
 
     def send(self, connection: Connection) -> str:
-        """An outbound connection: the listener of its destination, of its port on all addresses, else the capturing one."""
+        """Return the destination of an outbound connection, by the listener of its address, its port, or the capturing one."""
         for name in (f"{connection.ip}_{connection.port}", f"0.0.0.0_{connection.port}", "virtualOutbound"):
             if name in self.listeners:
-                return follow(self.listeners[name], connection)
+                return select_destination(self.listeners[name], connection)
         return "refused"
 
     def receive(self, connection: Connection) -> str:
-        """An inbound connection."""
-        return follow(self.listeners["virtualInbound"], connection)
+        """Return the destination of an inbound connection."""
+        return select_destination(self.listeners["virtualInbound"], connection)
 
 
-def follow(listener: listener_pb2.Listener, connection: Connection) -> str:
-    """Where the listener sends a connection: a cluster or "http ROUTES", with "tls " before it where TLS ends here; "closed" for none."""
+def select_destination(listener: listener_pb2.Listener, connection: Connection) -> str:
+    """Return the destination that the listener selects: a cluster, "http ROUTES" or "closed", after "tls " if TLS is terminated."""
     transport, protocols, sni = _inspect(listener, connection)
     chains = _best(listener.filter_chains, lambda m: _exact(m.destination_port.value, connection.port))
     chains = _best(chains, lambda m: _prefix(m.prefix_ranges, connection.ip))
     chains = _best(chains, lambda m: _name(m.server_names, sni))
     chains = _best(chains, lambda m: _exact(m.transport_protocol, transport))
     chains = _best(chains, lambda m: _any(m.application_protocols, protocols))
-    assert len(chains) <= 1, "Envoy refuses chains of the same conditions"
+    assert len(chains) <= 1, "Envoy rejects chains with equal conditions"
     chain = chains[0] if chains else listener.default_filter_chain
     return _end(chain) if chain.filters else "closed"
 
 
 def _inspect(listener: listener_pb2.Listener, connection: Connection) -> tuple[str, tuple[str, ...], str]:
-    """What the inspectors find out, as far as they are enabled for the port."""
+    """Return the protocols and SNI that the inspectors detect, if they are enabled for the port."""
     enabled = {f.name for f in listener.listener_filters if not _disabled(f.filter_disabled, connection.port)}
-    if connection.speaks == "tls" and TLS_INSPECTOR in enabled:
+    if connection.protocol == "tls" and TLS_INSPECTOR in enabled:
         return "tls", connection.alpn, connection.sni
-    detected = connection.speaks == "http" and HTTP_INSPECTOR in enabled
+    detected = connection.protocol == "http" and HTTP_INSPECTOR in enabled
     return "raw_buffer", ("http/1.1",) if detected else (), ""
 
 
@@ -89,19 +89,19 @@ def _disabled(predicate: listener_components_pb2.ListenerFilterChainMatchPredica
 
 
 def _best(chains: Iterable[Chain], rank: Callable[[Any], int | None]) -> list[Chain]:
-    """The chains that match best: a rank of None does not match, 0 has no condition."""
+    """Return the chains that match best. A rank of None means no match, and 0 no condition."""
     ranked = [(r, c) for c in chains if (r := rank(c.filter_chain_match)) is not None]
     best = max((r for r, _ in ranked), default=0)
     return [c for r, c in ranked if r == best]
 
 
-def _exact(wanted: Any, have: Any) -> int | None:
-    return 0 if not wanted else 1 if wanted == have else None
+def _exact(condition: Any, value: Any) -> int | None:
+    return 0 if not condition else 1 if condition == value else None
 
 
-def _any(wanted: Any, have: tuple[str, ...]) -> int | None:
-    """The client's first wish counts most."""
-    return 0 if not wanted else next((len(have) - i for i, h in enumerate(have) if h in wanted), None)
+def _any(condition: Any, values: tuple[str, ...]) -> int | None:
+    """Rank by the client's preference."""
+    return 0 if not condition else next((len(values) - i for i, h in enumerate(values) if h in condition), None)
 
 
 def _prefix(ranges: Any, ip: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Where a request goes: enough of Envoy's own choosing to follow one through listeners, filter chains, virtual hosts and routes.
+"""A simulation of Envoy's routing of a request through listeners, filter chains, virtual hosts and routes.
 
 Rules: https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
 and https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/route/v3/route_components.proto
@@ -24,7 +24,7 @@ TCP = "envoy.filters.network.tcp_proxy"
 
 
 class Request(NamedTuple):
-    """A request, or a TCP connection. `sni`: None is plain text."""
+    """A request, or a TCP connection. `sni` is None for plaintext."""
 
     port: int
     host: str = ""
@@ -35,54 +35,57 @@ class Request(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class Answer(NamedTuple):
-    """What became of a request. `went`: "no listener", "no chain", "404", "redirect", "direct", or the cluster (of several, weighted,
-    all of them with their weights). `terminated`: TLS ended at the listener."""
+class Outcome(NamedTuple):
+    """The outcome of a request.
 
-    went: str
+    destination: "no listener", "no chain", "404", "redirect", "direct", a cluster, or weighted clusters with their weights.
+    terminated: Whether the listener terminated TLS.
+    """
+
+    destination: str
     detail: str = ""
     terminated: bool = False
 
 
 class Envoy:
-    """The listeners and routes that a proxy was sent."""
+    """The listeners and routes of a proxy."""
 
     def __init__(self, resources: Mapping[str, Mapping[str, Resource]]) -> None:
         self.listeners = [_unpack(r, listener_pb2.Listener) for r in resources.get(LISTENER, {}).values()]
         self.routes = {name: _unpack(r, route_pb2.RouteConfiguration) for name, r in resources.get(ROUTE, {}).items()}
 
-    def send(self, request: Request, address: str = "0.0.0.0") -> Answer:
+    def send(self, request: Request, address: str = "0.0.0.0") -> Outcome:
         return self.trace(request, address)[0]
 
-    def trace(self, request: Request, address: str = "0.0.0.0") -> tuple[Answer, route_components_pb2.Route | None]:
-        """What became of a request, and the route that it took."""
+    def trace(self, request: Request, address: str = "0.0.0.0") -> tuple[Outcome, route_components_pb2.Route | None]:
+        """Return the outcome of a request, and its route."""
         listener = self._listener(request.port, address)
         if listener is None:
-            return Answer("no listener"), None
+            return Outcome("no listener"), None
         chain = _chain(listener, request)
         if chain is None:
-            return Answer("no chain"), None
+            return Outcome("no chain"), None
         terminated = chain.HasField("transport_socket")
         last = chain.filters[-1]
         if last.name == TCP:
             proxy = tcp_proxy_pb2.TcpProxy.FromString(last.typed_config.value)
-            return Answer(proxy.cluster or _weighted(proxy.weighted_clusters.clusters), "tcp", terminated), None
+            return Outcome(proxy.cluster or _weighted(proxy.weighted_clusters.clusters), "tcp", terminated), None
         assert last.name == HTTP, last.name
         manager = http_connection_manager_pb2.HttpConnectionManager.FromString(last.typed_config.value)
         routes = self.routes.get(manager.rds.route_config_name) if manager.HasField("rds") else manager.route_config
         return (
             _route(routes, request, terminated)
             if routes is not None
-            else (Answer("404", "no routes", terminated), None)
+            else (Outcome("404", "no routes", terminated), None)
         )
 
     def _listener(self, port: int, address: str) -> listener_pb2.Listener | None:
-        at = {
+        by_address = {
             (x.address.socket_address.address, x.address.socket_address.port_value): x
             for x in self.listeners
             if not x.HasField("udp_listener_config")
         }
-        return at.get((address, port)) or at.get(("0.0.0.0", port))
+        return by_address.get((address, port)) or by_address.get(("0.0.0.0", port))
 
 
 def _unpack(resource: Resource, kind: Any) -> Any:
@@ -93,16 +96,16 @@ def _unpack(resource: Resource, kind: Any) -> Any:
 
 
 def _chain(listener: listener_pb2.Listener, request: Request) -> listener_components_pb2.FilterChain | None:
-    """Returns the chain with the closest server name, and among these the one of the handshake's protocol."""
+    """Return the chain with the closest server name, and with the protocol of the handshake if there is one."""
     matches = [c for c in listener.filter_chains if _names_match(c.filter_chain_match.server_names, request.sni)]
     if matches:
         closest = min(_name_rank(c.filter_chain_match.server_names, request.sni) for c in matches)
         matches = [c for c in matches if _name_rank(c.filter_chain_match.server_names, request.sni) == closest]
-    asked = [c for c in matches if request.alpn in c.filter_chain_match.application_protocols]
-    free = [c for c in matches if not c.filter_chain_match.application_protocols]
-    found = asked or free
-    assert len(found) <= 1, "Envoy refuses chains of the same conditions"
-    return found[0] if found else None
+    with_protocol = [c for c in matches if request.alpn in c.filter_chain_match.application_protocols]
+    without_protocol = [c for c in matches if not c.filter_chain_match.application_protocols]
+    candidates = with_protocol or without_protocol
+    assert len(candidates) <= 1, "Envoy rejects chains with equal conditions"
+    return candidates[0] if candidates else None
 
 
 def _names_match(names: Iterable[str], sni: str | None) -> bool:
@@ -124,23 +127,23 @@ def _name_rank(names: Iterable[str], sni: str | None) -> int:
 
 def _route(
     routes: route_pb2.RouteConfiguration, request: Request, terminated: bool
-) -> tuple[Answer, route_components_pb2.Route | None]:
+) -> tuple[Outcome, route_components_pb2.Route | None]:
     host = request.host.partition(":")[0] if routes.ignore_port_in_host_matching else request.host
     virtual = _virtual_host(routes.virtual_hosts, host.lower())
     if virtual is None:
-        return Answer("404", "no virtual host", terminated), None
+        return Outcome("404", "no virtual host", terminated), None
     if virtual.require_tls and not terminated:
-        return Answer("redirect", f"https://{host}{request.path}"), None
+        return Outcome("redirect", f"https://{host}{request.path}"), None
     for route in virtual.routes:
         if _matches(route.match, request, host):
             return _action(route, terminated), route
-    return Answer("404", "no route", terminated), None
+    return Outcome("404", "no route", terminated), None
 
 
 def _virtual_host(
     hosts: Iterable[route_components_pb2.VirtualHost], host: str
 ) -> route_components_pb2.VirtualHost | None:
-    """Exact, then the longest `*suffix`, then the longest `prefix*`, then `*`."""
+    """Return the virtual host of an exact domain, else of the longest `*suffix`, the longest `prefix*`, or `*`."""
     ranked: list[tuple[int, int, route_components_pb2.VirtualHost]] = []
     for virtual in hosts:
         for domain in virtual.domains:
@@ -169,28 +172,28 @@ def _matches(match: route_components_pb2.RouteMatch, request: Request, host: str
 def _path_matches(match: route_components_pb2.RouteMatch, path: str) -> bool:
     kind = match.WhichOneof("path_specifier")
     insensitive = match.HasField("case_sensitive") and not match.case_sensitive.value
-    said = getattr(match, kind)
+    pattern = getattr(match, kind)
     if kind == "safe_regex":
-        return re.fullmatch(said.regex, path) is not None
+        return re.fullmatch(pattern.regex, path) is not None
     if insensitive:
-        path, said = path.lower(), said.lower()
+        path, pattern = path.lower(), pattern.lower()
     if kind == "path":
-        return bool(path == said)
+        return bool(path == pattern)
     if kind == "path_separated_prefix":
-        return bool(path == said or path.startswith(said.rstrip("/") + "/"))
+        return bool(path == pattern or path.startswith(pattern.rstrip("/") + "/"))
     assert kind == "prefix", kind
-    return bool(path.startswith(said))
+    return bool(path.startswith(pattern))
 
 
 def _header_matches(matcher: route_components_pb2.HeaderMatcher, headers: Mapping[str, str]) -> bool:
     value = headers.get(matcher.name)
     kind = matcher.WhichOneof("header_match_specifier")
     if kind == "present_match":
-        found = (value is not None) == matcher.present_match
+        is_match = (value is not None) == matcher.present_match
     else:
         assert kind == "string_match", kind
-        found = value is not None and _text_matches(matcher.string_match, value)
-    return found != matcher.invert_match
+        is_match = value is not None and _text_matches(matcher.string_match, value)
+    return is_match != matcher.invert_match
 
 
 def _parameter_matches(matcher: route_components_pb2.QueryParameterMatcher, parameters: Mapping[str, str]) -> bool:
@@ -202,28 +205,28 @@ def _parameter_matches(matcher: route_components_pb2.QueryParameterMatcher, para
 
 def _text_matches(matcher: Any, value: str) -> bool:
     kind = matcher.WhichOneof("match_pattern")
-    said = getattr(matcher, kind)
+    pattern = getattr(matcher, kind)
     if kind == "safe_regex":
-        return re.fullmatch(said.regex, value) is not None
+        return re.fullmatch(pattern.regex, value) is not None
     if matcher.ignore_case:
-        said, value = said.lower(), value.lower()
+        pattern, value = pattern.lower(), value.lower()
     checks = {
-        "exact": value == said,
-        "prefix": value.startswith(said),
-        "suffix": value.endswith(said),
-        "contains": said in value,
+        "exact": value == pattern,
+        "prefix": value.startswith(pattern),
+        "suffix": value.endswith(pattern),
+        "contains": pattern in value,
     }
     return checks[kind]
 
 
-def _action(route: route_components_pb2.Route, terminated: bool) -> Answer:
+def _action(route: route_components_pb2.Route, terminated: bool) -> Outcome:
     kind = route.WhichOneof("action")
     if kind == "redirect":
-        return Answer("redirect", route.redirect.path_redirect or route.redirect.host_redirect, terminated)
+        return Outcome("redirect", route.redirect.path_redirect or route.redirect.host_redirect, terminated)
     if kind == "direct_response":
-        return Answer("direct", str(route.direct_response.status), terminated)
+        return Outcome("direct", str(route.direct_response.status), terminated)
     assert kind == "route", kind
-    return Answer(route.route.cluster or _weighted(route.route.weighted_clusters.clusters), "http", terminated)
+    return Outcome(route.route.cluster or _weighted(route.route.weighted_clusters.clusters), "http", terminated)
 
 
 def _weighted(clusters: Iterable[Any]) -> str:

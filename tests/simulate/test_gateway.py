@@ -1,4 +1,4 @@
-"""Where requests go through a gateway."""
+"""Routing of requests through a gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pilot.envoy.plans.gateway_problems import router_problems
 from pilot.lib.xds_types import CLUSTER
 from testing.mesh.world import World, proxy
-from tests.simulate.envoy import Answer, Envoy, Request
+from tests.simulate.envoy import Envoy, Outcome, Request
 
 SERVICES = """
 apiVersion: v1
@@ -102,11 +102,11 @@ def envoy(*texts: str, **metadata: str) -> Envoy:
     world = World()
     for text in texts:
         world.apply(text)
-    found = world.resources(
+    resources = world.resources(
         world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}, **metadata))
     )
     assert not world.failures
-    return Envoy(found)
+    return Envoy(resources)
 
 
 @pytest.fixture(scope="module")
@@ -114,83 +114,83 @@ def gateway() -> Envoy:
     return envoy(SERVICES, GATEWAY, ROUTES)
 
 
-def https(host: str, path: str = "/", **headers: str) -> Request:
+def https_request(host: str, path: str = "/", **headers: str) -> Request:
     return Request(8443, host, path, sni=host, alpn="h2", headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
 @pytest.mark.parametrize(
-    ("request_", "answer"),
+    ("request_", "destination"),
     [
-        # TLS that ends at the gateway, routed by host, path and header
-        (https("shop.example.com"), SPLIT),
-        (https("shop.example.com", "/beta", x_user="ann"), V2),
-        (https("shop.example.com", "/beta", x_user="bob"), SPLIT),
-        (https("shop.example.com", "/old"), "redirect"),
-        (https("blog.example.com"), BLOG),
-        (https("unknown.example.com"), "404"),
-        (https("unknown.example.org"), "no chain"),
-        # a port of the host's name does not matter
+        # terminated TLS, routed by host, path and header
+        (https_request("shop.example.com"), SPLIT),
+        (https_request("shop.example.com", "/beta", x_user="ann"), V2),
+        (https_request("shop.example.com", "/beta", x_user="bob"), SPLIT),
+        (https_request("shop.example.com", "/old"), "redirect"),
+        (https_request("blog.example.com"), BLOG),
+        (https_request("unknown.example.com"), "404"),
+        (https_request("unknown.example.org"), "no chain"),
+        # the port in the Host header is ignored
         (Request(8443, "blog.example.com:443", sni="blog.example.com", alpn="h2"), BLOG),
-        # plain HTTP is redirected; a host that is limited to a namespace only where that has routes for it
+        # plaintext HTTP is redirected, for namespaced hosts only if the namespace has routes for them
         (Request(8080, "shop.example.com"), "redirect"),
         (Request(8080, "anything.example.com"), "404"),
-        # conditions on ports
-        (https("shop.example.com", "/only-other"), SPLIT),
+        # port conditions
+        (https_request("shop.example.com", "/only-other"), SPLIT),
         (Request(8081, "shop.example.com", "/only-other"), "direct"),
-        # a server's hosts are for the namespaces that it names; where it names none, for all
-        (https("shop.example.com", "/stolen"), "direct"),
+        # hosts of a server may be limited to namespaces
+        (https_request("shop.example.com", "/stolen"), "direct"),
         (Request(8080, "shop.example.com", "/stolen"), "redirect"),
-        # TLS that is passed on
+        # TLS passthrough
         (Request(8443, sni="raw.example.com", alpn="h2"), f"outbound|443||{SHOP}"),
-        # TCP, plain and behind TLS that ends at the gateway
+        # TCP, in plaintext and after terminated TLS
         (Request(9000), f"outbound|9000||{SHOP}"),
         (Request(9443, sni="tcp.example.com"), f"outbound|9000||{SHOP}"),
         (Request(9443, sni="other.example.com"), "no chain"),
-        # mesh TLS by the cluster that its handshake names, only with a protocol of the mesh
+        # mesh TLS by the cluster in the SNI, only with an Istio ALPN
         (Request(15443, sni=f"outbound_.80_.v1_.{SHOP}", alpn="istio"), f"outbound_.80_.v1_.{SHOP}"),
         (Request(15443, sni=f"outbound_.80_.v1_.{SHOP}", alpn="h2"), "no chain"),
         (Request(15443, sni="outbound_.80_._.unknown.local", alpn="istio"), "no chain"),
         (Request(1234), "no listener"),
     ],
 )
-def test_where_requests_go(gateway: Envoy, request_: Request, answer: str) -> None:
-    assert gateway.send(request_).went == answer
+def test_routing(gateway: Envoy, request_: Request, destination: str) -> None:
+    assert gateway.send(request_).destination == destination
 
 
-def test_where_tls_ends(gateway: Envoy) -> None:
-    assert gateway.send(https("blog.example.com")).terminated
+def test_tls_termination(gateway: Envoy) -> None:
+    assert gateway.send(https_request("blog.example.com")).terminated
     assert gateway.send(Request(9443, sni="tcp.example.com")).terminated
     assert not gateway.send(Request(8443, sni="raw.example.com", alpn="h2")).terminated
 
 
-def test_a_pod_without_privileges_has_no_low_ports() -> None:
+def test_unprivileged_pod_has_no_low_ports() -> None:
     low = GATEWAY.replace("number: 9000", "number: 900")
-    assert envoy(SERVICES, low, ROUTES).send(Request(900)).went == f"outbound|9000||{SHOP}"
-    assert envoy(SERVICES, low, ROUTES, UNPRIVILEGED_POD="true").send(Request(900)).went == "no listener"
+    assert envoy(SERVICES, low, ROUTES).send(Request(900)).destination == f"outbound|9000||{SHOP}"
+    assert envoy(SERVICES, low, ROUTES, UNPRIVILEGED_POD="true").send(Request(900)).destination == "no listener"
 
 
-def test_nothing_selects_another_router() -> None:
+def test_gateway_without_a_matching_selector() -> None:
     assert not envoy(SERVICES, GATEWAY.replace("istio: ingress", "istio: egress"), ROUTES).listeners
 
 
-def test_a_gateway_without_routes_answers_404() -> None:
-    found = envoy(SERVICES, GATEWAY)
-    assert found.send(https("shop.example.com")) == Answer("404", "no route", True)
-    assert found.send(Request(8080, "shop.example.com")).went == "404"
-    assert found.send(Request(9000)).went == "no listener"
-    assert found.send(Request(8081, "x")) == Answer("404", "no route")
+def test_gateway_without_routes() -> None:
+    gateway_env = envoy(SERVICES, GATEWAY)
+    assert gateway_env.send(https_request("shop.example.com")) == Outcome("404", "no route", True)
+    assert gateway_env.send(Request(8080, "shop.example.com")).destination == "404"
+    assert gateway_env.send(Request(9000)).destination == "no listener"
+    assert gateway_env.send(Request(8081, "x")) == Outcome("404", "no route")
 
 
-def test_what_a_router_is_asked_in_vain_is_said() -> None:
+def test_conflicts_are_reported() -> None:
     world = World()
     younger_gateway = GATEWAY.replace("name: edge, namespace: edge", "name: young, namespace: shop")
     younger_rule = "---" + ROUTES.split("---")[-1].replace("name: raw", "name: raw-again")
     for text in (SERVICES, GATEWAY, ROUTES + younger_rule, younger_gateway):
         world.apply(text)
     node_id = world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}))
-    found = {(str(p.object), p.path) for p in router_problems(world.mesh, node_id)}
-    assert ("networking.istio.io/Gateway shop/young", "spec.servers[2]") in found
-    assert ("networking.istio.io/VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in found
+    problems = {(str(p.object), p.path) for p in router_problems(world.mesh, node_id)}
+    assert ("networking.istio.io/Gateway shop/young", "spec.servers[2]") in problems
+    assert ("networking.istio.io/VirtualService shop/raw-again", "spec.tls[0].match[0].sniHosts") in problems
 
 
 def clusters(environ: dict[str, str]) -> set[str]:
@@ -202,18 +202,18 @@ def clusters(environ: dict[str, str]) -> set[str]:
     )
 
 
-def test_a_router_may_get_only_what_its_routes_lead_to() -> None:
-    everything, routed = clusters({}), clusters({"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true"})
-    assert everything - routed == {f"outbound|{port}||edge.edge.svc.cluster.local" for port in (80, 443)}
-    assert {BLOG, V2, "BlackHoleCluster"} <= routed <= everything
+def test_filtered_gateway_clusters() -> None:
+    all_clusters, routed = clusters({}), clusters({"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true"})
+    assert all_clusters - routed == {f"outbound|{port}||edge.edge.svc.cluster.local" for port in (80, 443)}
+    assert {BLOG, V2, "BlackHoleCluster"} <= routed <= all_clusters
 
 
-def test_both_families_share_a_listener() -> None:
+def test_dual_stack_listener() -> None:
     world = World(environ={"ISTIO_DUAL_STACK": "true"})
     for text in (SERVICES, GATEWAY):
         world.apply(text)
-    both = msgspec.structs.replace(
+    dual_stack_proxy = msgspec.structs.replace(
         proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}), ips=("10.1.0.8", "fd00::8")
     )
-    listeners = {x.name: x for x in Envoy(world.resources(world.connect(both))).listeners}
+    listeners = {x.name: x for x in Envoy(world.resources(world.connect(dual_stack_proxy))).listeners}
     assert [a.address.socket_address.address for a in listeners["0.0.0.0_8080"].additional_addresses] == ["::"]

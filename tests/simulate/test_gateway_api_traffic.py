@@ -1,4 +1,4 @@
-"""Where requests go by the Gateway API, followed through the configuration of a router: the table that a real Envoy is held to as well."""
+"""The Gateway API table, request by request, through simulated gateway configuration. A real Envoy is tested against it too."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from envoy.config.route.v3 import route_components_pb2
 
 from testing.mesh.world import World, proxy, rows_of
 from testing.tables.gateway_api_cases import ROWS, objects, request
-from tests.simulate.envoy import Answer, Envoy
+from tests.simulate.envoy import Envoy, Outcome
 
 
 @functools.cache
 def envoy() -> Envoy:
     world = World()
     world.set(rows_of(objects()))
-    made = Envoy(world.resources(world.connect(proxy("router", "front-0", "edge", "10.1.0.1", {"app": "front"}))))
+    simulated = Envoy(world.resources(world.connect(proxy("router", "front-0", "edge", "10.1.0.1", {"app": "front"}))))
     assert not world.failures
-    return made
+    return simulated
 
 
-def short(clusters: str) -> str:
+def short_name(clusters: str) -> str:
     return re.sub(
         r"outbound\|(\d+)\|\|(\w+)\.(\w+)\.svc\.cluster\.local",
         lambda m: m[2] + ("" if m[3] == "edge" else f".{m[3]}"),
@@ -31,27 +31,27 @@ def short(clusters: str) -> str:
     )
 
 
-def shown(answer: Answer, route: route_components_pb2.Route | None, path: str) -> str:
-    """What became of a request, in few words."""
+def describe(outcome: Outcome, route: route_components_pb2.Route | None, path: str) -> str:
+    """Return a short description of the outcome of a request."""
     if route is None:
-        return short(answer.went) if answer.went != "404" else "404"
+        return short_name(outcome.destination) if outcome.destination != "404" else "404"
     if route.HasField("redirect"):
         return " ".join(("redirect", *_redirected(route)))
     if route.HasField("direct_response"):
         return f"answers {route.direct_response.status}"
-    return " ".join((short(answer.went), *_changes(route, path)))
+    return " ".join((short_name(outcome.destination), *_changes(route, path)))
 
 
 def _redirected(route: route_components_pb2.Route) -> Iterator[str]:
-    said = route.redirect
+    redirect = route.redirect
     codes = {0: "301", 1: "302", 2: "303", 3: "307", 4: "308"}
-    yield codes[said.response_code]
+    yield codes[redirect.response_code]
     for name, value in (
-        ("scheme", said.scheme_redirect),
-        ("host", said.host_redirect),
-        ("port", said.port_redirect),
-        ("path", said.path_redirect),
-        ("prefix", said.prefix_rewrite),
+        ("scheme", redirect.scheme_redirect),
+        ("host", redirect.host_redirect),
+        ("port", redirect.port_redirect),
+        ("path", redirect.path_redirect),
+        ("prefix", redirect.prefix_rewrite),
     ):
         if value:
             yield f"{name}={value}"
@@ -76,7 +76,7 @@ def _changes(route: route_components_pb2.Route, path: str) -> Iterator[str]:
     for mirror in action.request_mirror_policies:
         share = mirror.runtime_fraction.default_value
         whole = {0: 100, 1: 10_000, 2: 1_000_000}[share.denominator]
-        yield f"copy={short(mirror.cluster)}*{share.numerator / whole:g}"
+        yield f"copy={short_name(mirror.cluster)}*{share.numerator / whole:g}"
     if action.timeout.ToMilliseconds():
         yield f"timeout={action.timeout.ToMilliseconds()}ms"
     policy = action.retry_policy
@@ -88,12 +88,12 @@ def _changes(route: route_components_pb2.Route, path: str) -> Iterator[str]:
         yield "named"
 
 
-@pytest.mark.parametrize(("feature", "sent", "becomes"), ROWS, ids=[f"{feature} {sent}" for feature, sent, _ in ROWS])
-def test_requests_go_where_the_feature_says(feature: str, sent: str, becomes: str) -> None:
-    made = request(sent)
-    assert shown(*envoy().trace(made), made.path.partition("?")[0]) == becomes, feature
+@pytest.mark.parametrize(("feature", "line", "expected"), ROWS, ids=[f"{feature} {line}" for feature, line, _ in ROWS])
+def test_gateway_api_features(feature: str, line: str, expected: str) -> None:
+    parsed = request(line)
+    assert describe(*envoy().trace(parsed), parsed.path.partition("?")[0]) == expected, feature
 
 
-def test_there_are_enough_of_them() -> None:
+def test_number_of_rows() -> None:
     assert len(ROWS) >= 120
     assert len({feature for feature, _, _ in ROWS}) >= 25

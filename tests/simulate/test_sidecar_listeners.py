@@ -1,4 +1,4 @@
-"""Where connections go through a sidecar, whatever its listeners look like."""
+"""Routing of connections through a sidecar."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ SHOP = (
 
 
 def sidecar(*objects: Any, mesh: str = "") -> Sidecar:
-    made = world(*SHOP, *objects, mesh_config=mesh)
-    resources = made.resources(made.connect(WEB))
-    assert not made.failures
+    env = world(*SHOP, *objects, mesh_config=mesh)
+    resources = env.resources(env.connect(WEB))
+    assert not env.failures
     return Sidecar(resources)
 
 
 @pytest.mark.parametrize(
-    ("connection", "to"),
+    ("connection", "destination"),
     [
         (Connection("10.96.0.1", 80, "http"), "http 80"),
         (Connection("1.2.3.4", 80, "http"), "http 80"),  # by its Host header
-        (Connection("1.2.3.4", 80), "outbound|80||plain.com"),  # the only TCP service of that port at all addresses
+        (Connection("1.2.3.4", 80), "outbound|80||plain.com"),  # the only TCP service on this port for all addresses
         (Connection("10.96.0.1", 9000), f"outbound|9000||{WEB_HOST}"),
         (Connection("10.96.0.1", 7000, "http"), f"http {WEB_HOST}:7000"),
         (Connection("10.96.0.1", 7000), f"outbound|7000||{WEB_HOST}"),
@@ -58,11 +58,11 @@ def sidecar(*objects: Any, mesh: str = "") -> Sidecar:
         (Connection("1.2.3.4", 15001), "BlackHoleCluster"),
     ],
 )
-def test_outbound(connection: Connection, to: str) -> None:
-    assert sidecar().send(connection) == to
+def test_outbound(connection: Connection, destination: str) -> None:
+    assert sidecar().send(connection) == destination
 
 
-def test_unknown_destinations_where_only_the_registry_counts() -> None:
+def test_unknown_destinations_with_registry_only() -> None:
     strict = sidecar(mesh="outboundTrafficPolicy: {mode: REGISTRY_ONLY}")
     assert strict.send(Connection("1.2.3.4", 5555)) == "BlackHoleCluster"
     assert strict.send(Connection("1.2.3.4", 443, "tls", "z.com")) == "BlackHoleCluster"
@@ -72,7 +72,7 @@ MESH_HTTP, MESH_TCP = ("istio-http/1.1", "istio"), ("istio-peer-exchange", "isti
 
 
 @pytest.mark.parametrize(
-    ("mode", "connection", "to"),
+    ("mode", "connection", "destination"),
     [
         ("PERMISSIVE", Connection("10.1.0.1", 8080, "http"), "http inbound|8080||"),
         ("PERMISSIVE", Connection("10.1.0.1", 8080, "tls", alpn=MESH_HTTP), "tls http inbound|8080||"),
@@ -95,6 +95,6 @@ MESH_HTTP, MESH_TCP = ("istio-http/1.1", "istio"), ("istio-peer-exchange", "isti
         ("PERMISSIVE", Connection("10.1.0.1", 15006), "BlackHoleCluster"),
     ],
 )
-def test_inbound(mode: str, connection: Connection, to: str) -> None:
+def test_inbound(mode: str, connection: Connection, destination: str) -> None:
     policy = make("PeerAuthentication", "p", f"{{mtls: {{mode: {mode}}}}}")
-    assert sidecar(policy).receive(connection) == to
+    assert sidecar(policy).receive(connection) == destination

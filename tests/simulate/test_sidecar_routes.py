@@ -1,4 +1,4 @@
-"""Where requests of a sidecar's workload go."""
+"""Routing of requests from a workload with a sidecar."""
 
 from __future__ import annotations
 
@@ -105,12 +105,16 @@ def request(host: str, path: str = "/", port: int = 80, method: str = "GET", **h
     )
 
 
-def went(client: Proxy, sent: Request, extra: str = "", address: str = "0.0.0.0") -> str:
+def destination_of(client: Proxy, call: Request, extra: str = "", address: str = "0.0.0.0") -> str:
     world = World()
     world.apply(OBJECTS + extra)
-    answer = Envoy(world.resources(world.connect(client))).send(sent, address)
+    outcome = Envoy(world.resources(world.connect(client))).send(call, address)
     assert not world.failures
-    return f"{answer.went} {answer.detail}" if answer.went in ("redirect", "direct") else answer.went
+    return (
+        f"{outcome.destination} {outcome.detail}"
+        if outcome.destination in ("redirect", "direct")
+        else outcome.destination
+    )
 
 
 FULL = "web.shop.svc.cluster.local"
@@ -118,16 +122,16 @@ FULL = "web.shop.svc.cluster.local"
 
 @pytest.mark.parametrize("host", ["web", "web.shop", "web.shop.svc", FULL, f"{FULL}.", "10.96.0.1", "web:80"])
 def test_every_name_of_a_service(host: str) -> None:
-    assert went(SHOPPER, request(host)) == WEB
+    assert destination_of(SHOPPER, request(host)) == WEB
 
 
 @pytest.mark.parametrize(
     ("host", "cluster"),
     [("bank", ANY), *((h, BANK) for h in ("bank.money", "bank.money.svc", "10.96.0.3", "BANK.money"))],
 )
-def test_short_names_are_of_the_own_namespace(host: str, cluster: str) -> None:
-    assert went(SHOPPER, request(host)) == cluster
-    assert went(BANKER, request("bank")) == BANK
+def test_short_names_are_in_the_local_namespace(host: str, cluster: str) -> None:
+    assert destination_of(SHOPPER, request(host)) == cluster
+    assert destination_of(BANKER, request("bank")) == BANK
 
 
 @pytest.mark.parametrize(
@@ -146,11 +150,11 @@ def test_short_names_are_of_the_own_namespace(host: str, cluster: str) -> None:
     ],
 )
 def test_hosts_and_ports(host: str, port: int, cluster: str) -> None:
-    assert went(SHOPPER, request(host, port=port)) == cluster
+    assert destination_of(SHOPPER, request(host, port=port)) == cluster
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("call", "expected"),
     [
         (request("cart"), CART_V1),
         (request("basket.example.com"), CART_V1),
@@ -167,20 +171,23 @@ def test_hosts_and_ports(host: str, port: int, cluster: str) -> None:
         (request("cart", "/elsewhere"), CART_V1),
     ],
 )
-def test_rules_in_order(sent: Request, expected: str) -> None:
-    assert went(SHOPPER, sent) == expected
+def test_rules_in_order(call: Request, expected: str) -> None:
+    assert destination_of(SHOPPER, call) == expected
 
 
-def test_rules_for_some_sources() -> None:
-    sent = request("cart.shop")
-    assert went(SHOPPER, sent) == CART_V1
-    assert went(PROBE, sent) == "direct 418"
-    assert went(BANKER, sent) == "redirect /money"
+def test_rules_by_source() -> None:
+    call = request("cart.shop")
+    assert destination_of(SHOPPER, call) == CART_V1
+    assert destination_of(PROBE, call) == "direct 418"
+    assert destination_of(BANKER, call) == "redirect /money"
 
 
 @pytest.mark.parametrize("host", ["guess", "anything", "10.96.0.9"])
-def test_a_listener_of_one_service_asks_for_no_host(host: str) -> None:
-    assert went(SHOPPER, request(host, port=7000), address="10.96.0.9") == "outbound|7000||guess.shop.svc.cluster.local"
+def test_dedicated_listener_ignores_the_host(host: str) -> None:
+    assert (
+        destination_of(SHOPPER, request(host, port=7000), address="10.96.0.9")
+        == "outbound|7000||guess.shop.svc.cluster.local"
+    )
 
 
 SIDECAR = """
@@ -219,18 +226,18 @@ spec: {{{spec}}}
         ),
     ],
 )
-def test_what_a_sidecar_lets_through(spec: str, host: str, expected: str) -> None:
-    assert went(SHOPPER, request(host), SIDECAR.format(spec=spec)) == expected
+def test_sidecar_egress(spec: str, host: str, expected: str) -> None:
+    assert destination_of(SHOPPER, request(host), SIDECAR.format(spec=spec)) == expected
 
 
-def test_ports_of_a_sidecar_that_no_service_has() -> None:
+def test_sidecar_http_proxy_port() -> None:
     spec = "egress: [{port: {number: 9999, name: proxy, protocol: HTTP_PROXY}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}]"
     extra = SIDECAR.format(spec=spec)
-    assert went(SHOPPER, request("web", port=9999), extra, "127.0.0.1") == WEB
-    assert went(SHOPPER, request("bank.money", port=9999), extra, "127.0.0.1") == BANK
+    assert destination_of(SHOPPER, request("web", port=9999), extra, "127.0.0.1") == WEB
+    assert destination_of(SHOPPER, request("bank.money", port=9999), extra, "127.0.0.1") == BANK
 
 
-def test_two_virtual_services_for_one_host_the_older_wins() -> None:
+def test_oldest_virtual_service_wins() -> None:
     extra = """
 ---
 apiVersion: networking.istio.io/v1
@@ -243,5 +250,5 @@ kind: VirtualService
 metadata: {name: younger, namespace: shop, creationTimestamp: "2025-01-02T00:00:00Z"}
 spec: {hosts: [web], http: [{directResponse: {status: 202}}]}
 """
-    assert went(SHOPPER, request("web", port=8080), extra) == "direct 201"
-    assert went(SHOPPER, request("web"), extra) == "direct 202"
+    assert destination_of(SHOPPER, request("web", port=8080), extra) == "direct 201"
+    assert destination_of(SHOPPER, request("web"), extra) == "direct 202"

@@ -1,4 +1,4 @@
-"""What is wrong with objects is in their status, and nowhere else is anything written."""
+"""Analysis messages in the status of objects."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ KINDS = (RULE, GroupKind("", "Service"))
 
 def rule(name: str, host: str = "a", **status: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "shop", "generation": 1}
-    made = {"apiVersion": f"{NETWORKING}/v1", "kind": "DestinationRule", "metadata": metadata, "spec": {"host": host}}
-    return {**made, **({"status": status} if status else {})}
+    definition = {
+        "apiVersion": f"{NETWORKING}/v1",
+        "kind": "DestinationRule",
+        "metadata": metadata,
+        "spec": {"host": host},
+    }
+    return {**definition, **({"status": status} if status else {})}
 
 
-def wrong(name: str, *codes: str, kind: GroupKind = RULE) -> list[Problem]:
+def make_problems(name: str, *codes: str, kind: GroupKind = RULE) -> list[Problem]:
     return [
         Problem(
             code=code, object=ObjectRef(kind, "shop", name), path="spec.host", message="why", severity=Severity.WARNING
@@ -43,13 +48,13 @@ def message(code: str, name: str) -> dict[str, Any]:
     return {"type": {"code": code, "name": name}, "level": "WARNING", "path": "spec.host", "message": "why"}
 
 
-class Writing:
+class Harness:
     """A leader that writes statuses every few milliseconds."""
 
     def __init__(self) -> None:
         self.server, self.problems = ApiServer(), ProblemStore(lambda _: None)
-        for plain in definitions():
-            self.server.put(plain)
+        for crd in definitions():
+            self.server.put(crd)
 
     async def start(self) -> None:
         await self.server.start()
@@ -66,105 +71,108 @@ class Writing:
 
     @staticmethod
     def path(ref: ObjectRef) -> str:
-        place = f"namespaces/{ref.namespace}/" if ref.namespace else ""
-        return f"/apis/{NETWORKING}/v1/{place}destinationrules/{ref.name}" if ref.kind == RULE else ""
+        prefix = f"namespaces/{ref.namespace}/" if ref.namespace else ""
+        return f"/apis/{NETWORKING}/v1/{prefix}destinationrules/{ref.name}" if ref.kind == RULE else ""
 
     def status(self, name: str) -> dict[str, Any]:
-        plain = self.server.get(NETWORKING, "destinationrules", "shop", name)
-        assert plain is not None
-        found: dict[str, Any] = plain.get("status", {})
-        return found
+        stored = self.server.get(NETWORKING, "destinationrules", "shop", name)
+        assert stored is not None
+        object_status: dict[str, Any] = stored.get("status", {})
+        return object_status
 
     def writes(self) -> int:
-        return sum(asked.verb == "patch" for asked in self.server.requests)
+        return sum(request.verb == "patch" for request in self.server.requests)
 
 
 @contextlib.asynccontextmanager
-async def writing(*objects: dict[str, Any]) -> AsyncIterator[Writing]:
-    it = Writing()
-    for plain in objects:
-        it.server.put(plain)
-    await it.start()
+async def run_controller(*objects: dict[str, Any]) -> AsyncIterator[Harness]:
+    harness = Harness()
+    for definition in objects:
+        harness.server.put(definition)
+    await harness.start()
     try:
-        yield it
+        yield harness
     finally:
-        await it.stop()
+        await harness.stop()
 
 
-async def test_problems_come_and_go_in_the_status() -> None:
-    async with writing(rule("a"), rule("b")) as it:
-        it.problems.replace(("x", "a"), wrong("a", "host-unknown", "b-first"))
-        await until(lambda: len(it.status("a").get("validationMessages", ())) == 2)
+async def test_problems_are_written_and_removed() -> None:
+    async with run_controller(rule("a"), rule("b")) as harness:
+        harness.problems.replace(("x", "a"), make_problems("a", "host-unknown", "b-first"))
+        await until(lambda: len(harness.status("a").get("validationMessages", ())) == 2)
         expected = [message("b-first", "BFirst"), message("host-unknown", "HostUnknown")]
-        assert it.status("a") == {"validationMessages": expected, "observedGeneration": 1}
-        assert it.status("b") == {}
-        it.problems.replace(("x", "a"), ())
-        await until(lambda: "validationMessages" not in it.status("a"))
-        assert it.writes() == 2
+        assert harness.status("a") == {"validationMessages": expected, "observedGeneration": 1}
+        assert harness.status("b") == {}
+        harness.problems.replace(("x", "a"), ())
+        await until(lambda: "validationMessages" not in harness.status("a"))
+        assert harness.writes() == 2
 
 
-async def test_the_rest_of_a_status_stays() -> None:
-    async with writing(rule("a", addresses=["1.1.1.1"])) as it:
-        it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
-        await until(lambda: "validationMessages" in it.status("a"))
-        assert it.status("a")["addresses"] == ["1.1.1.1"]
+async def test_other_status_fields_stay() -> None:
+    async with run_controller(rule("a", addresses=["1.1.1.1"])) as harness:
+        harness.problems.replace(("x", "a"), make_problems("a", "host-unknown"))
+        await until(lambda: "validationMessages" in harness.status("a"))
+        assert harness.status("a")["addresses"] == ["1.1.1.1"]
 
 
-async def test_what_a_leader_of_before_has_left_is_taken_away() -> None:
-    there = [message("host-unknown", "HostUnknown")]
-    async with writing(
-        rule("a", validationMessages=there, observedGeneration=1),
-        rule("b", validationMessages=there, observedGeneration=1),
-    ) as it:
-        it.problems.replace(("x", "b"), wrong("b", "host-unknown"))
-        await until(lambda: "validationMessages" not in it.status("a"))
-        await until(lambda: it.status("b") == {"validationMessages": there, "observedGeneration": 1})
+async def test_stale_messages_of_a_previous_leader_are_removed() -> None:
+    messages = [message("host-unknown", "HostUnknown")]
+    async with run_controller(
+        rule("a", validationMessages=messages, observedGeneration=1),
+        rule("b", validationMessages=messages, observedGeneration=1),
+    ) as harness:
+        harness.problems.replace(("x", "b"), make_problems("b", "host-unknown"))
+        await until(lambda: "validationMessages" not in harness.status("a"))
+        await until(lambda: harness.status("b") == {"validationMessages": messages, "observedGeneration": 1})
 
 
-async def test_nothing_is_written_that_is_there_already() -> None:
-    there = [message("host-unknown", "HostUnknown")]
-    async with writing(rule("a", validationMessages=there, observedGeneration=1)) as it:
-        it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
-        await until(lambda: any(asked.verb == "get" for asked in it.server.requests))
+async def test_unchanged_status_is_not_written() -> None:
+    messages = [message("host-unknown", "HostUnknown")]
+    async with run_controller(rule("a", validationMessages=messages, observedGeneration=1)) as harness:
+        harness.problems.replace(("x", "a"), make_problems("a", "host-unknown"))
+        await until(lambda: any(request.verb == "get" for request in harness.server.requests))
         for round_ in range(5):
-            it.problems.replace(("x", "other"), wrong("a", "host-unknown") * (round_ % 2))
+            harness.problems.replace(("x", "other"), make_problems("a", "host-unknown") * (round_ % 2))
             await asyncio.sleep(0.01)
-        assert it.writes() == 0
+        assert harness.writes() == 0
 
 
-async def test_another_specification_is_another_generation() -> None:
-    async with writing(rule("a")) as it:
-        it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
-        await until(lambda: it.status("a").get("observedGeneration") == 1)
-        answer = await it.client.call("GET", it.path(ObjectRef(RULE, "shop", "a")))
-        await it.client.call(
-            "PUT", it.path(ObjectRef(RULE, "shop", "a")), body=answer.replace(b'"host":"a"', b'"host":"b"')
+async def test_edit_updates_the_observed_generation() -> None:
+    async with run_controller(rule("a")) as harness:
+        harness.problems.replace(("x", "a"), make_problems("a", "host-unknown"))
+        await until(lambda: harness.status("a").get("observedGeneration") == 1)
+        response = await harness.client.call("GET", harness.path(ObjectRef(RULE, "shop", "a")))
+        await harness.client.call(
+            "PUT", harness.path(ObjectRef(RULE, "shop", "a")), body=response.replace(b'"host":"a"', b'"host":"b"')
         )
-        it.writer.on_edit([ObjectRef(RULE, "shop", "a"), ObjectRef(RULE, "shop", "b")])
-        await until(lambda: it.status("a").get("observedGeneration") == 2)
+        harness.writer.on_edit([ObjectRef(RULE, "shop", "a"), ObjectRef(RULE, "shop", "b")])
+        await until(lambda: harness.status("a").get("observedGeneration") == 2)
 
 
-async def test_objects_that_are_gone_are_left_alone() -> None:
-    async with writing(rule("b")) as it:
-        it.problems.replace(("x", "a"), [*wrong("a", "host-unknown"), *wrong("b", "host-unknown")])
-        await until(lambda: "validationMessages" in it.status("b"))
-        assert it.writes() == 1
+async def test_deleted_objects_are_skipped() -> None:
+    async with run_controller(rule("b")) as harness:
+        harness.problems.replace(("x", "a"), [*make_problems("a", "host-unknown"), *make_problems("b", "host-unknown")])
+        await until(lambda: "validationMessages" in harness.status("b"))
+        assert harness.writes() == 1
 
 
-async def test_a_server_that_refuses_is_asked_again() -> None:
-    async with writing(rule("a")) as it:
-        it.server.faults.refuse(500, times=4, matching=lambda asked: asked.verb == "patch")
-        it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
-        await until(lambda: "validationMessages" in it.status("a"))
+async def test_failed_write_is_retried() -> None:
+    async with run_controller(rule("a")) as harness:
+        harness.server.faults.refuse(500, times=4, matching=lambda request: request.verb == "patch")
+        harness.problems.replace(("x", "a"), make_problems("a", "host-unknown"))
+        await until(lambda: "validationMessages" in harness.status("a"))
 
 
-def test_only_objects_of_our_kinds_have_messages_and_not_more_than_fit() -> None:
-    assert messages_of([*wrong("a", "x", kind=GroupKind("", "Service")), Problem(code="x", message="of a file")]) == {}
-    found = messages_of(wrong("a", *(f"code-{n}" for n in range(300))))
-    assert [len(listed) for listed in found.values()] == [MAX_MESSAGES]
+def test_messages_are_limited_to_istio_kinds_and_a_maximum() -> None:
+    assert (
+        messages_of([*make_problems("a", "x", kind=GroupKind("", "Service")), Problem(code="x", message="of a file")])
+        == {}
+    )
+    messages = messages_of(make_problems("a", *(f"code-{n}" for n in range(300))))
+    assert [len(entries) for entries in messages.values()] == [MAX_MESSAGES]
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_order_of_problems_does_not_matter(order: int) -> None:
-    problems = wrong("a", "b", "a", "c")[::order]
+def test_messages_are_sorted(order: int) -> None:
+    problems = make_problems("a", "b", "a", "c")[::order]
     assert [m["type"]["code"] for m in messages_of(problems)[problems[0].object]] == ["a", "b", "c"]

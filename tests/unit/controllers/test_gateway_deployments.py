@@ -1,4 +1,4 @@
-"""Gateways that are deployed: their objects are made, changed, mended and taken away, and nothing that a Gateway says gives it more."""
+"""Deployments of Gateways: creation, updates, repair, deletion, and isolation from hostile input."""
 
 from __future__ import annotations
 
@@ -41,29 +41,31 @@ NETWORK, MODE = "topology.istio.io/network", "istio.io/dataplane-mode"
 
 @pytest.fixture(scope="module")
 def injector() -> Plain:
-    found = render(
+    objects = render(
         read_chart(installation_folder() / "charts" / "istiod"),
         {"global": {"hub": "example.com/h", "tag": "1"}},
         "istio-system",
     )
-    return next(o for o in found if (o["kind"], o["metadata"]["name"]) == ("ConfigMap", "istio-sidecar-injector"))
+    return next(
+        item for item in objects if (item["kind"], item["metadata"]["name"]) == ("ConfigMap", "istio-sidecar-injector")
+    )
 
 
 @pytest.fixture
 async def server(injector: Plain) -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in (*definitions(), injector, make("Namespace", "a"), make("Namespace", "istio-system")):
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    for definition in (*definitions(), injector, make("Namespace", "a"), make("Namespace", "istio-system")):
+        api_server.put(definition)
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
 def gateway(spec: str = "", name: str = "gw", listeners: str = HTTP, **metadata: Any) -> Plain:
     more = f", {spec}" if spec else ""
-    made = gateway_object("Gateway", name, f"gatewayClassName: istio, listeners: [{listeners}]{more}", "a")
-    made["metadata"] |= {"uid": f"uid-of-{name}", "generation": 1, **metadata}
-    return made
+    definition = gateway_object("Gateway", name, f"gatewayClassName: istio, listeners: [{listeners}]{more}", "a")
+    definition["metadata"] |= {"uid": f"uid-of-{name}", "generation": 1, **metadata}
+    return definition
 
 
 def config_map(name: str, data: dict[str, Any], namespace: str = "a", **labels: str) -> Plain:
@@ -80,39 +82,39 @@ def plane(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str] | N
     return running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config")))
 
 
-def there(server: ApiServer, kind: str, name: str = "gw-istio") -> Plain:
+def child(server: ApiServer, kind: str, name: str = "gw-istio") -> Plain:
     return server.get(*KINDS[kind], "a", name) or {}
 
 
-def of_kinds(server: ApiServer) -> set[str]:
+def deployed_kinds(server: ApiServer) -> set[str]:
     return {
         kind for kind, resource in KINDS.items() for key in server.store.collection(resource).objects if key[0] == "a"
     }
 
 
-async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
     listeners = f"{HTTP}, {{name: s.x, port: 443, protocol: HTTPS}}"
     server.put(gateway(labels={"team": "blue"}, annotations={"example.com/cost": "low"}, listeners=listeners))
     async with plane(server, tmp_path):
-        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+        await until(lambda: deployed_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
         for kind in ("Deployment", "Service", "ServiceAccount"):
-            metadata = there(server, kind)["metadata"]
+            metadata = child(server, kind)["metadata"]
             assert (
                 metadata["labels"].items()
                 >= {NAME: "gw", CLASS: "istio", MANAGED: "istio.io-gateway-controller", "team": "blue"}.items()
             )
             assert metadata["annotations"]["example.com/cost"] == "low"
             owner = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "Gateway", "name": "gw", "uid": "uid-of-gw"}
-            assert metadata["ownerReferences"] == [owner], "with its owner the API server takes it away"
+            assert metadata["ownerReferences"] == [owner], "garbage collected with its Gateway"
             assert {entry["manager"] for entry in metadata["managedFields"]} == {"istio.io/gateway-controller"}
-        service = there(server, "Service")["spec"]
+        service = child(server, "Service")["spec"]
         assert (service["type"], service["selector"]) == ("LoadBalancer", {NAME: "gw"})
         assert [(port["name"], port["port"]) for port in service["ports"]] == [
             ("status-port", 15021),
             ("http", 80),
             ("s-x", 443),
         ]
-        template = there(server, "Deployment")["spec"]["template"]
+        template = child(server, "Deployment")["spec"]["template"]
         assert template["spec"]["containers"][0]["image"] == "example.com/h/proxyv2:1"
         assert template["spec"]["serviceAccountName"] == "gw-istio"
         stored = server.get(GATEWAY_API, "gateways", "a", "gw")
@@ -121,31 +123,31 @@ async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize(
-    ("class_name", "controller", "type_", "word"),
+    ("class_name", "controller", "type_", "proxy_type"),
     [
         ("istio-waypoint", "istio.io-mesh-controller", "ClusterIP", "waypoint"),
         ("istio-east-west", "istio.io-eastwest-controller", "LoadBalancer", "waypoint"),
         ("istio", "istio.io-gateway-controller", "LoadBalancer", "router"),
     ],
 )
-async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
-    server: ApiServer, tmp_path: pathlib.Path, class_name: str, controller: str, type_: str, word: str
+async def test_templates_by_gateway_class(
+    server: ApiServer, tmp_path: pathlib.Path, class_name: str, controller: str, type_: str, proxy_type: str
 ) -> None:
-    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}")
-    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    definition = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}")
+    server.put({**definition, "spec": {**definition["spec"], "gatewayClassName": class_name}})
     name = "gw-istio" if class_name == "istio" else "gw"
     async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}):
-        await until(lambda: all(there(server, kind, name) for kind in ("Deployment", "Service", "ServiceAccount")))
-        deployment, service = there(server, "Deployment", name), there(server, "Service", name)
+        await until(lambda: all(child(server, kind, name) for kind in ("Deployment", "Service", "ServiceAccount")))
+        deployment, service = child(server, "Deployment", name), child(server, "Service", name)
         assert deployment["metadata"]["labels"][MANAGED] == service["metadata"]["labels"][MANAGED] == controller
         assert service["spec"]["type"] == type_
         template = deployment["spec"]["template"]
-        assert template["spec"]["containers"][0]["args"][:2] == ["proxy", word]
+        assert template["spec"]["containers"][0]["args"][:2] == ["proxy", proxy_type]
         assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
 
 
 @pytest.mark.parametrize(
-    ("class_name", "network", "own", "expected"),
+    ("class_name", "network", "labels", "expected"),
     [
         ("istio-waypoint", "n1", {}, "n1"),
         ("istio-waypoint", "n1", {NETWORK: "n2"}, "n2"),
@@ -153,28 +155,28 @@ async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
         ("istio", "n1", {}, None),
     ],
 )
-async def test_a_waypoint_is_labelled_with_its_network(
+async def test_waypoint_is_labelled_with_its_network(
     server: ApiServer,
     injector: Plain,
     tmp_path: pathlib.Path,
     class_name: str,
     network: str,
-    own: dict[str, str],
+    labels: dict[str, str],
     expected: str | None,
 ) -> None:
     values = yaml.safe_load(injector["data"]["values"])
     values["global"]["network"] = network
     server.put({**injector, "data": {**injector["data"], "values": yaml.safe_dump(values)}})
-    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}", labels=own)
-    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    definition = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}", labels=labels)
+    server.put({**definition, "spec": {**definition["spec"], "gatewayClassName": class_name}})
     name = "gw-istio" if class_name == "istio" else "gw"
     async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
-        await until(lambda: bool(there(server, "Deployment", name)))
-        assert there(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
+        await until(lambda: bool(child(server, "Deployment", name)))
+        assert child(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
 
 
 @pytest.mark.parametrize(
-    ("own", "infrastructure", "mode"),
+    ("labels", "infrastructure", "mode"),
     [
         ({}, "", "none"),
         ({}, "infrastructure: {labels: {team: red}}", "none"),
@@ -182,79 +184,79 @@ async def test_a_waypoint_is_labelled_with_its_network(
         ({}, f"infrastructure: {{labels: {{{MODE}: other}}}}", "other"),
     ],
 )
-async def test_a_gateway_stays_out_of_the_ambient_mesh_unless_it_says_otherwise(
-    server: ApiServer, tmp_path: pathlib.Path, own: dict[str, str], infrastructure: str, mode: str | None
+async def test_gateway_is_excluded_from_ambient_by_default(
+    server: ApiServer, tmp_path: pathlib.Path, labels: dict[str, str], infrastructure: str, mode: str | None
 ) -> None:
-    server.put(gateway(infrastructure, labels=own))
+    server.put(gateway(infrastructure, labels=labels))
     async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
-        await until(lambda: bool(there(server, "Deployment")))
-        assert there(server, "Deployment")["metadata"]["labels"].get(MODE) == mode
+        await until(lambda: bool(child(server, "Deployment")))
+        assert child(server, "Deployment")["metadata"]["labels"].get(MODE) == mode
 
 
-async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_gateway_edit_updates_the_deployment(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.put(gateway())
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "Service")))
+        await until(lambda: bool(child(server, "Service")))
         server.put(gateway(listeners=f"{HTTP}, {{name: more, port: 81, protocol: HTTP}}"))
-        await until(lambda: len(there(server, "Service")["spec"]["ports"]) == 3)
+        await until(lambda: len(child(server, "Service")["spec"]["ports"]) == 3)
         server.put(gateway("infrastructure: {labels: {a: b}, annotations: {c: d}}", labels={"not": "this"}))
-        await until(lambda: there(server, "Deployment")["metadata"]["labels"].get("a") == "b")
-        assert there(server, "Deployment")["metadata"]["annotations"] == {"c": "d"}
-        assert "not" not in there(server, "Deployment")["metadata"]["labels"]
+        await until(lambda: child(server, "Deployment")["metadata"]["labels"].get("a") == "b")
+        assert child(server, "Deployment")["metadata"]["annotations"] == {"c": "d"}
+        assert "not" not in child(server, "Deployment")["metadata"]["labels"]
 
 
-async def test_who_changes_what_is_deployed_is_corrected_and_what_is_his_stays(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_external_changes_are_reverted_except_unowned_fields(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.put(gateway())
-    async with plane(server, tmp_path) as it:
-        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
-        server.delete(there(server, "Service"))
-        await until(lambda: bool(there(server, "Service")))
-        found = there(server, "Deployment")
-        template = found["spec"]["template"]
+    async with plane(server, tmp_path) as process:
+        await until(lambda: deployed_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+        server.delete(child(server, "Service"))
+        await until(lambda: bool(child(server, "Service")))
+        deployment = child(server, "Deployment")
+        template = deployment["spec"]["template"]
         container = {**template["spec"]["containers"][0], "image": "example.com/other"}
         spec = {
-            **found["spec"],
+            **deployment["spec"],
             "replicas": 3,
             "template": {**template, "spec": {**template["spec"], "containers": [container]}},
         }
-        server.put({**found, "metadata": {**found["metadata"], "annotations": {"others": "own"}}, "spec": spec})
+        server.put(
+            {**deployment, "metadata": {**deployment["metadata"], "annotations": {"others": "own"}}, "spec": spec}
+        )
         await until(
             lambda: (
-                there(server, "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
+                child(server, "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
                 == "example.com/h/proxyv2:1"
             )
         )
-        assert there(server, "Deployment")["spec"]["replicas"] == 3, "how many there are is an autoscaler's"
-        assert there(server, "Deployment")["metadata"]["annotations"]["others"] == "own"
-        server.put({**there(server, "Deployment"), "status": {"replicas": 3}})
-        before = sum(asked.verb == "patch" for asked in server.requests)
+        assert child(server, "Deployment")["spec"]["replicas"] == 3, "replicas belong to the autoscaler"
+        assert child(server, "Deployment")["metadata"]["annotations"]["others"] == "own"
+        server.put({**child(server, "Deployment"), "status": {"replicas": 3}})
+        before = sum(request.verb == "patch" for request in server.requests)
         server.put(gateway(annotations={"other": "thing", "gateway.istio.io/controller-version": "5"}))
         kinds = ("Deployment", "Service", "ServiceAccount")
         await until(
-            lambda: all(there(server, kind)["metadata"]["annotations"].get("other") == "thing" for kind in kinds)
+            lambda: all(child(server, kind)["metadata"]["annotations"].get("other") == "thing" for kind in kinds)
         )
-        after = [asked.resource.plural for asked in server.requests if asked.verb == "patch"][before:]
+        after = [request.resource.plural for request in server.requests if request.verb == "patch"][before:]
         assert set(after) - {"gateways"} == {"deployments", "serviceaccounts", "services"}, (
-            "the Gateway's status is written too"
+            "the Gateway's status is patched too"
         )
-        assert it.plane.ready
+        assert process.plane.ready
 
 
-async def test_a_gateway_that_is_gone_is_not_deployed_again(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_deleted_gateway_is_not_redeployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.put(gateway())
-    async with plane(server, tmp_path) as it:
-        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+    async with plane(server, tmp_path) as process:
+        await until(lambda: deployed_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
         server.delete(gateway())
-        await until(lambda: len(KUBERNETES_GATEWAY.table(it.plane.db)) == 0)
-        server.put(gateway(name="other"))  # they are looked at one after another
-        await until(lambda: bool(there(server, "Service", "other-istio")))
+        await until(lambda: len(KUBERNETES_GATEWAY.table(process.plane.db)) == 0)
+        server.put(gateway(name="other"))  # Gateways are reconciled in order
+        await until(lambda: bool(child(server, "Service", "other-istio")))
         for kind in ("Deployment", "Service", "ServiceAccount"):
-            server.delete(there(server, kind))
+            server.delete(child(server, kind))
         server.put(gateway(name="last"))
-        await until(lambda: bool(there(server, "Service", "last-istio")))
-        assert there(server, "Service") == there(server, "Deployment") == {}
+        await until(lambda: bool(child(server, "Service", "last-istio")))
+        assert child(server, "Service") == child(server, "Deployment") == {}
         assert server.get(GATEWAY_API, "gateways", "a", "gw") is None
 
 
@@ -267,18 +269,18 @@ async def test_a_gateway_that_is_gone_is_not_deployed_again(server: ApiServer, t
         ("addresses: [{type: IPAddress, value: 1.2.3.4}, {type: IPAddress, value: 1.2.3.5}]", False),
     ],
 )
-async def test_addresses_of_its_own_are_a_deployment_by_hand(
+async def test_manual_addresses_disable_the_deployment(
     server: ApiServer, tmp_path: pathlib.Path, spec: str, is_deployed: bool
 ) -> None:
     server.put(gateway(spec))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
         await until(
-            lambda: bool(there(server, "ServiceAccount", "last-istio")) and bool(there(server, "Service", "last-istio"))
+            lambda: bool(child(server, "ServiceAccount", "last-istio")) and bool(child(server, "Service", "last-istio"))
         )
-        assert bool(there(server, "Service")) is is_deployed
+        assert bool(child(server, "Service")) is is_deployed
         if "1.2.3.4" in spec and is_deployed:
-            assert there(server, "Service")["spec"]["loadBalancerIP"] == "1.2.3.4"
+            assert child(server, "Service")["spec"]["loadBalancerIP"] == "1.2.3.4"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ async def test_addresses_of_its_own_are_a_deployment_by_hand(
         ({"labels": {"istio.io/rev": "prod"}}, "gw-istio"),
     ],
 )
-async def test_whose_it_is_and_its_name(
+async def test_deployment_ownership_and_name(
     server: ApiServer, tmp_path: pathlib.Path, metadata: dict[str, Any], name: str
 ) -> None:
     webhook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []}
@@ -300,52 +302,50 @@ async def test_whose_it_is_and_its_name(
     server.put(gateway(**metadata))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "Service", "last-istio")))
-        found = {key[1] for key in server.store.collection(KINDS["Service"]).objects if key[0] == "a"}
-        assert found - {"last-istio"} == ({name} if name else set())
+        await until(lambda: bool(child(server, "Service", "last-istio")))
+        names = {key[1] for key in server.store.collection(KINDS["Service"]).objects if key[0] == "a"}
+        assert names - {"last-istio"} == ({name} if name else set())
 
 
-async def test_what_nobody_deployed_is_not_taken(
+async def test_unmanaged_service_is_not_adopted(
     server: ApiServer, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.put(make("Service", "gw-istio", "{ports: [{port: 1}]}"))
     server.put(gateway())
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "Deployment")) and bool(there(server, "ServiceAccount")))
-        said = "Gateway a/gw: Service gw-istio exists already and is not managed by a Gateway"
-        await until(lambda: said in caplog.messages)
-        assert there(server, "Service")["spec"] == {"ports": [{"port": 1}]}
-        assert {message for message in caplog.messages if "is not managed" in message} == {said}
+        await until(lambda: bool(child(server, "Deployment")) and bool(child(server, "ServiceAccount")))
+        warning = "Gateway a/gw: Service gw-istio exists already and is not managed by a Gateway"
+        await until(lambda: warning in caplog.messages)
+        assert child(server, "Service")["spec"] == {"ports": [{"port": 1}]}
+        assert {message for message in caplog.messages if "is not managed" in message} == {warning}
 
 
-async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_config_map_overlays(server: ApiServer, tmp_path: pathlib.Path) -> None:
     container = {"name": "istio-proxy", "resources": {"requests": {"cpu": "1"}}}
-    of_class = {
+    class_defaults = {
         "deployment": {"spec": {"replicas": 2}},
         "horizontalPodAutoscaler": {"spec": {"minReplicas": 2, "maxReplicas": 5}},
     }
     ports = [{"port": 80, "nodePort": 30080}]
-    own = {
+    gateway_overlay = {
         "deployment": {"spec": {"template": {"spec": {"containers": [container]}}}},
         "service": {"spec": {"ports": ports}},
     }
-    server.put(config_map("class", of_class, "istio-system", **{"gateway.istio.io/defaults-for-class": "istio"}))
-    server.put(config_map("own", {**own, "podDisruptionBudget": {"spec": {"minAvailable": 1}}}))
+    server.put(config_map("class", class_defaults, "istio-system", **{"gateway.istio.io/defaults-for-class": "istio"}))
+    server.put(config_map("own", {**gateway_overlay, "podDisruptionBudget": {"spec": {"minAvailable": 1}}}))
     server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
     async with plane(server, tmp_path):
-        await until(lambda: of_kinds(server) == set(KINDS))
-        deployment = there(server, "Deployment")["spec"]
+        await until(lambda: deployed_kinds(server) == set(KINDS))
+        deployment = child(server, "Deployment")["spec"]
         assert deployment["replicas"] == 2
         (proxy,) = deployment["template"]["spec"]["containers"]
         assert proxy["resources"]["requests"]["cpu"] == "1"
         assert proxy["image"] == "example.com/h/proxyv2:1"
-        assert [port.get("nodePort") for port in there(server, "Service")["spec"]["ports"]] == [None, 30080]
-        assert there(server, "HorizontalPodAutoscaler")["spec"]["maxReplicas"] == 5
-        assert there(server, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
-        server.put(config_map("own", own))
-        await until(lambda: of_kinds(server) == set(KINDS) - {"PodDisruptionBudget"})
+        assert [port.get("nodePort") for port in child(server, "Service")["spec"]["ports"]] == [None, 30080]
+        assert child(server, "HorizontalPodAutoscaler")["spec"]["maxReplicas"] == 5
+        assert child(server, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+        server.put(config_map("own", gateway_overlay))
+        await until(lambda: deployed_kinds(server) == set(KINDS) - {"PodDisruptionBudget"})
 
 
 HOSTILE: dict[str, dict[str, Any]] = {
@@ -382,42 +382,40 @@ OVERLAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-async def test_what_a_gateway_says_is_data(server: ApiServer, tmp_path: pathlib.Path, case: str) -> None:
+async def test_hostile_gateway_fields_stay_data(server: ApiServer, tmp_path: pathlib.Path, case: str) -> None:
     server.put(gateway(**HOSTILE[case]))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
         await until(
-            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+            lambda: bool(child(server, "Service", "last-istio")) and bool(child(server, "Deployment", "last-istio"))
         )
-        made = made_by_us(server)
-    assert {(kind, namespace) for kind, namespace, _ in made} <= {(kind, "a") for kind in KINDS}
-    for found in (stored.plain for stored in server.store.collection(KINDS["Deployment"]).objects.values()):
-        (proxy,) = found["spec"]["template"]["spec"]["containers"]
+        created = applied_objects(server)
+    assert {(kind, namespace) for kind, namespace, _ in created} <= {(kind, "a") for kind in KINDS}
+    for deployment in (stored.plain for stored in server.store.collection(KINDS["Deployment"]).objects.values()):
+        (proxy,) = deployment["spec"]["template"]["spec"]["containers"]
         assert proxy["securityContext"]["privileged"] is False
         assert proxy["securityContext"]["runAsNonRoot"] is True
 
 
 @pytest.mark.parametrize("case", OVERLAYS)
-async def test_nothing_that_is_laid_over_makes_another_object(
-    server: ApiServer, tmp_path: pathlib.Path, case: str
-) -> None:
+async def test_overlays_create_no_other_objects(server: ApiServer, tmp_path: pathlib.Path, case: str) -> None:
     server.put(config_map("own", OVERLAYS[case]))
     server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
         await until(
-            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+            lambda: bool(child(server, "Service", "last-istio")) and bool(child(server, "Deployment", "last-istio"))
         )
         names = {"last-istio"}
-        assert {name for _, _, name in made_by_us(server)} == names
+        assert {name for _, _, name in applied_objects(server)} == names
 
 
-def made_by_us(server: ApiServer) -> set[tuple[str, str, str]]:
-    """Kind, namespace and name of everything that an applied patch has made."""
-    found = set()
+def applied_objects(server: ApiServer) -> set[tuple[str, str, str]]:
+    """Return kind, namespace and name of all objects created by server-side apply."""
+    keys = set()
     for resource in server.resources:
         for (namespace, name), stored in server.store.collection(resource.id).objects.items():
             fields = stored.plain["metadata"].get("managedFields", ())
             if any(entry["operation"] == "Apply" for entry in fields):
-                found.add((resource.kind, namespace, name))
-    return found
+                keys.add((resource.kind, namespace, name))
+    return keys

@@ -1,4 +1,4 @@
-"""Which revision's control planes lead, and which wait."""
+"""Priority of revisions in leader elections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testing.kube.kube_access import client_of, make_rng, until, watch_options
 
 
 @pytest.mark.parametrize(
-    ("key", "holder", "default", "wanted"),
+    ("key", "holder", "default", "expected"),
     [
         ("stable", "canary", "stable", True),
         ("canary", "stable", "stable", False),
@@ -23,27 +23,27 @@ from testing.kube.kube_access import client_of, make_rng, until, watch_options
         ("^stable", "^stable", "stable", False),
     ],
 )
-def test_who_has_precedence(key: str, holder: str, default: str, wanted: bool) -> None:
-    assert outranks_holder(key, holder, default) is wanted
+def test_outranks_holder(key: str, holder: str, default: str, expected: bool) -> None:
+    assert outranks_holder(key, holder, default) is expected
 
 
-async def test_the_default_revision_is_followed() -> None:
+async def test_default_revision_is_watched() -> None:
     server = ApiServer()
     await server.start()
     client = client_of(server)
-    precedence = LeaderPriority(client, "stable", watch_options(), make_rng(1))
-    await precedence.start()
+    priority = LeaderPriority(client, "stable", watch_options(), make_rng(1))
+    await priority.start()
     tag = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": DEFAULT_TAG},
     }
-    assert not precedence.outranks("canary")
+    assert not priority.outranks("canary")
     server.put({**tag, "metadata": {"name": DEFAULT_TAG, "labels": {"istio.io/rev": "stable"}}})
-    await until(lambda: precedence.outranks("canary"))
+    await until(lambda: priority.outranks("canary"))
     server.put({**tag, "metadata": {"name": DEFAULT_TAG, "labels": {"istio.io/rev": "canary"}}})
-    await until(lambda: not precedence.outranks("canary"))
+    await until(lambda: not priority.outranks("canary"))
     server.delete(tag)
-    await precedence.stop()
+    await priority.stop()
     await client.close()
     await server.stop()

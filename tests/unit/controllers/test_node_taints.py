@@ -1,4 +1,4 @@
-"""Nodes lose a taint when the network plugin is ready on them."""
+"""Removal of the CNI taint from nodes with a ready plugin."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def plugin(name: str, node: str, ready: bool, namespace: str = "cni", app: str =
 
 
 def taints(server: ApiServer, name: str) -> list[str]:
-    found = server.get("", "nodes", "", name)
-    assert found is not None
-    return [taint["key"] for taint in found["spec"]["taints"]]
+    node = server.get("", "nodes", "", name)
+    assert node is not None
+    return [taint["key"] for taint in node["spec"]["taints"]]
 
 
-async def test_the_taint_goes_when_the_plugin_is_ready_and_others_stay(server: ApiServer) -> None:
-    for plain in (
+async def test_taint_is_removed_when_the_plugin_is_ready(server: ApiServer) -> None:
+    for item in (
         node("a", OTHER, TAINT),
         node("b", TAINT),
         node("c", TAINT),
         plugin("p-a", "a", ready=True),
         plugin("p-b", "b", ready=False),
     ):
-        server.put(plain)
+        server.put(item)
     server.put(plugin("p-c", "c", ready=True, namespace="other"))
     server.put(plugin("q-c", "c", ready=True, app="another"))
     await until(lambda: taints(server, "a") == ["other"])
@@ -63,46 +63,46 @@ async def test_the_taint_goes_when_the_plugin_is_ready_and_others_stay(server: A
     server.put(node("d", TAINT))
     server.put(plugin("p-d", "d", ready=True))
     await until(lambda: taints(server, "d") == [])
-    server.put(node("d", TAINT, OTHER))  # the node came back
+    server.put(node("d", TAINT, OTHER))  # the node was recreated
     await until(lambda: taints(server, "d") == ["other"])
     assert taints(server, "c") == [TAINT["key"]]
 
 
-async def test_it_is_tried_again_when_the_server_does_not_answer(server: ApiServer) -> None:
-    server.faults.refuse(503, times=3, matching=lambda asked: asked.verb == "patch")
+async def test_failed_patch_is_retried(server: ApiServer) -> None:
+    server.faults.refuse(503, times=3, matching=lambda request: request.verb == "patch")
     server.put(node("a", TAINT))
     server.put(plugin("p", "a", ready=True))
     await until(lambda: taints(server, "a") == [])
     assert server.faults.spent
 
 
-async def test_a_plugin_that_is_not_ready_or_has_gone_takes_no_taint(server: ApiServer) -> None:
-    gone, unready, nowhere = (
+async def test_unready_or_deleted_plugin_keeps_the_taint(server: ApiServer) -> None:
+    deleted, unready, nowhere = (
         plugin("gone", "a", ready=True),
         plugin("unready", "b", ready=False),
         plugin("nowhere", "", ready=True),
     )
     other = plugin("other", "c", ready=True)
     other["status"]["conditions"] = [{"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]
-    for plain in (node("a", TAINT), gone, unready, nowhere, other):
-        server.put(plain)
+    for item in (node("a", TAINT), deleted, unready, nowhere, other):
+        server.put(item)
     await until(lambda: taints(server, "a") == [])
-    server.delete(gone)
+    server.delete(deleted)
     server.put(plugin("last", "z", ready=True))
     server.put(node("z", TAINT))
     await until(lambda: taints(server, "z") == [])
-    for plain in (node("a", TAINT), node("b", TAINT), node("c", TAINT), node("z", TAINT)):
-        server.put(plain)
+    for item in (node("a", TAINT), node("b", TAINT), node("c", TAINT), node("z", TAINT)):
+        server.put(item)
     await until(lambda: taints(server, "z") == [])
     assert [taints(server, name) for name in ("a", "b", "c")] == [[TAINT["key"]]] * 3
-    assert {asked.name for asked in server.requests if asked.verb == "patch"} == {"a", "z"}
+    assert {request.name for request in server.requests if request.verb == "patch"} == {"a", "z"}
 
 
-async def test_a_taint_that_somebody_else_took_is_not_taken_again(server: ApiServer) -> None:
+async def test_externally_removed_taint_is_not_patched(server: ApiServer) -> None:
     server.put(node("a", TAINT))
     server.put(node("b", TAINT))
     server.put(plugin("p-b", "b", ready=True))
-    await until(lambda: taints(server, "b") == [])  # so that the nodes have been heard of
+    await until(lambda: taints(server, "b") == [])  # the controller has seen the nodes
     server.put(node("a"))
     server.put(node("c", TAINT))
     server.put(plugin("p-c", "c", ready=True))
@@ -113,4 +113,4 @@ async def test_a_taint_that_somebody_else_took_is_not_taken_again(server: ApiSer
     server.put(node("d", TAINT))
     server.put(plugin("p-d", "d", ready=True))
     await until(lambda: taints(server, "d") == [])
-    assert {asked.name for asked in server.requests if asked.verb == "patch"} == {"b", "c", "d"}
+    assert {request.name for request in server.requests if request.verb == "patch"} == {"b", "c", "d"}

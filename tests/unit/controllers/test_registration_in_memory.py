@@ -1,4 +1,4 @@
-"""Without an API server, workloads that register themselves are rows of the process that their proxies are connected to."""
+"""Registration of workloads without an API server: rows of the process that their proxies are connected to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.registry.workload_entries import entry_workload
@@ -41,14 +41,14 @@ GROUP = {
         },
     },
 }
-WRITTEN = {
+FILE_ENTRY = {
     "apiVersion": "networking.istio.io/v1",
     "kind": "WorkloadEntry",
     "metadata": {"name": "own", "namespace": "shop"},
     "spec": {"address": "10.0.0.9", "serviceAccount": "vm"},
 }
 KEY = RegistryKey("Kubernetes", "shop", "vms-10.0.0.9")
-CHECKED = {"PROXY_CONFIG": {"readinessProbe": {"tcpSocket": {"port": 1}}}}
+HEALTH_CHECK = {"PROXY_CONFIG": {"readinessProbe": {"tcpSocket": {"port": 1}}}}
 
 
 def vm(
@@ -56,56 +56,56 @@ def vm(
     locality: Locality = Locality(),
     **metadata: Any,
 ) -> Proxy:
-    given = {"AUTO_REGISTER_GROUP": "vms", "LABELS": {"app": "node", "istio-locality": "a.b"}, **metadata}
-    given = {key: value for key, value in given.items() if value}
+    fields = {"AUTO_REGISTER_GROUP": "vms", "LABELS": {"app": "node", "istio-locality": "a.b"}, **metadata}
+    fields = {key: value for key, value in fields.items() if value}
     return Proxy(
         type=NodeType("sidecar"),
         id="vm.shop",
         ips=("10.0.0.9",),
         dns_domain="shop",
         namespace="shop",
-        metadata=given,
+        metadata=fields,
         identity=identity,
         locality=locality,
     )
 
 
-class Plane:
-    """The tables of a process with a group and an entry of files, and what registers workloads in it."""
+class Harness:
+    """Tables of a process with a group and an entry from files, and their registration."""
 
-    def __init__(self, **terms: Any) -> None:
+    def __init__(self, **overrides: Any) -> None:
         self.mesh, self.clock, self.metrics = Mesh(), VirtualClock(), Metrics()
         self.problems = ProblemStore(lambda _: None)
         self.mesh.commit(
-            [(self.mesh.tables[table], key, row) for (table, key), row in rows_of([GROUP, WRITTEN]).items()]
+            [(self.mesh.tables[table], key, row) for (table, key), row in rows_of([GROUP, FILE_ENTRY]).items()]
         )
         self.commits: list[Commit] = []
         batch = Batch(self.mesh, self.clock, parse_duration("10ms"), parse_duration("1s"), self.commits.append)
         part = Ledger(self.problems).source(0, "registered workloads")
-        chosen = InMemoryRegistrationOptions(**{"grace": 0.01, **terms})
-        self.entries = InMemoryRegistration(self.mesh, batch, part, DocumentOrigin(), chosen, self.metrics.kubernetes)
+        options = InMemoryRegistrationOptions(**{"grace": 0.01, **overrides})
+        self.entries = InMemoryRegistration(self.mesh, batch, part, DocumentOrigin(), options, self.metrics.kubernetes)
 
     def row(self) -> Object[Any] | None:
         self.clock.advance(1)
         return WORKLOAD_ENTRY.table(self.mesh).peek(KEY)
 
-    def counted(self, what: str) -> bool:
-        return f"auto_registration_{what}_total 1" in self.metrics.exposition().decode().splitlines()
+    def has_metric(self, name: str) -> bool:
+        return f"auto_registration_{name}_total 1" in self.metrics.exposition().decode().splitlines()
 
 
 @contextlib.asynccontextmanager
-async def plane(**terms: Any) -> AsyncIterator[Plane]:
-    made = Plane(**terms)
-    await made.entries.start()
-    yield made
-    await made.entries.stop()
+async def run_registration(**overrides: Any) -> AsyncIterator[Harness]:
+    harness = Harness(**overrides)
+    await harness.entries.start()
+    yield harness
+    await harness.entries.stop()
 
 
-async def test_an_entry_is_made_of_the_groups_template_and_the_node() -> None:
-    async with plane() as it:
-        await it.entries.register(vm(NETWORK="", locality=Locality("a", "b", "c")))
-        await until(lambda: it.row() is not None)
-        row = it.row()
+async def test_entry_combines_template_and_node() -> None:
+    async with run_registration() as harness:
+        await harness.entries.register(vm(NETWORK="", locality=Locality("a", "b", "c")))
+        await until(lambda: harness.row() is not None)
+        row = harness.row()
         assert row is not None
         assert (row.spec.address, row.spec.ports, row.spec.network, row.spec.locality) == (
             "10.0.0.9",
@@ -115,57 +115,61 @@ async def test_an_entry_is_made_of_the_groups_template_and_the_node() -> None:
         )
         assert row.labels == {"own": "1", "tier": "group", "app": "node"}
         assert row.annotations["istio.io/autoRegistrationGroup"] == "vms"
-        assert it.counted("success")
+        assert harness.has_metric("success")
 
 
-async def test_an_entry_goes_when_the_last_stream_has_been_gone_for_the_grace() -> None:
-    async with plane() as it:
-        await it.entries.register(vm())
-        await it.entries.register(vm())
-        await until(lambda: it.row() is not None)
-        it.entries.unregister(vm())
-        assert it.row() is not None
-        it.entries.unregister(vm())
-        it.entries.unregister(vm())  # of a stream that was refused
-        await until(lambda: it.row() is None)
-        assert it.counted("deletes")
-        assert it.counted("unregister")
-        assert dict(it.entries._streams) == {}
+async def test_entry_is_removed_after_the_grace_period() -> None:
+    async with run_registration() as harness:
+        await harness.entries.register(vm())
+        await harness.entries.register(vm())
+        await until(lambda: harness.row() is not None)
+        harness.entries.unregister(vm())
+        assert harness.row() is not None
+        harness.entries.unregister(vm())
+        harness.entries.unregister(vm())  # a rejected stream
+        await until(lambda: harness.row() is None)
+        assert harness.has_metric("deletes")
+        assert harness.has_metric("unregister")
+        assert dict(harness.entries._streams) == {}
 
 
-async def test_who_comes_back_within_the_grace_keeps_its_entry() -> None:
-    async with plane(grace=60.0) as it:
-        await it.entries.register(vm())
-        it.entries.unregister(vm())
-        await it.entries.register(vm())
-        await until(lambda: it.row() is not None)
-        assert it.entries._expiring == {}
-        assert it.counted("updates")
+async def test_reconnecting_in_time_keeps_the_entry() -> None:
+    async with run_registration(grace=60.0) as harness:
+        await harness.entries.register(vm())
+        harness.entries.unregister(vm())
+        await harness.entries.register(vm())
+        await until(lambda: harness.row() is not None)
+        assert harness.entries._expiring == {}
+        assert harness.has_metric("updates")
 
 
-async def test_a_workload_whose_health_is_checked_counts_while_it_is_healthy() -> None:
-    async with plane() as it:
-        proxy = vm(**CHECKED)
-        await it.entries.register(proxy)
-        await until(lambda: it.row() is not None)
-        assert entry_workload(it.mesh, KEY) is None
+async def test_health_checked_workload_is_used_only_while_healthy() -> None:
+    async with run_registration() as harness:
+        proxy = vm(**HEALTH_CHECK)
+        await harness.entries.register(proxy)
+        await until(lambda: harness.row() is not None)
+        assert entry_workload(harness.mesh, KEY) is None
         for healthy in (True, False, True):
-            it.entries.report_health(proxy, healthy, "" if healthy else "refused")
-            await until(lambda: it.row() is not None and (entry_workload(it.mesh, KEY) is not None) is healthy)  # noqa: B023
+            harness.entries.report_health(proxy, healthy, "" if healthy else "refused")
+            await until(
+                lambda healthy=healthy: (
+                    harness.row() is not None and (entry_workload(harness.mesh, KEY) is not None) is healthy
+                )
+            )
 
 
-async def test_an_entry_of_files_is_taken_as_it_is() -> None:
-    async with plane() as it:
+async def test_file_entry_stays_unchanged() -> None:
+    async with run_registration() as harness:
         proxy = vm(AUTO_REGISTER_GROUP="", WORKLOAD_ENTRY="own")
-        await it.entries.register(proxy)
-        it.entries.report_health(proxy, False, "")
-        it.entries.unregister(proxy)
-        it.clock.advance(1)
-        assert it.commits == []
+        await harness.entries.register(proxy)
+        harness.entries.report_health(proxy, False, "")
+        harness.entries.unregister(proxy)
+        harness.clock.advance(1)
+        assert harness.commits == []
 
 
 @pytest.mark.parametrize(
-    ("proxy", "misplaced"),
+    ("proxy", "not_found"),
     [
         (vm(AUTO_REGISTER_GROUP="others"), True),
         (vm(AUTO_REGISTER_GROUP="", WORKLOAD_ENTRY="missing"), True),
@@ -175,11 +179,11 @@ async def test_an_entry_of_files_is_taken_as_it_is() -> None:
         (vm(identity="spiffe://cluster.local/ns/shop/sa/other", AUTO_REGISTER_GROUP="", WORKLOAD_ENTRY="own"), False),
     ],
 )
-async def test_nobody_registers_what_it_is_not(proxy: Proxy, misplaced: bool) -> None:
-    async with plane() as it:
-        with pytest.raises(RegistrationError) as caught:
-            await it.entries.register(proxy)
-        assert caught.value.not_found is misplaced
-        it.entries.unregister(proxy)
-        assert it.row() is None
-        assert it.counted("errors")
+async def test_unauthorized_registration_is_rejected(proxy: Proxy, not_found: bool) -> None:
+    async with run_registration() as harness:
+        with pytest.raises(RegistrationError) as error:
+            await harness.entries.register(proxy)
+        assert error.value.not_found is not_found
+        harness.entries.unregister(proxy)
+        assert harness.row() is None
+        assert harness.has_metric("errors")

@@ -29,7 +29,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 @contextlib.asynccontextmanager
-async def exporting(server: ApiServer) -> AsyncIterator[None]:
+async def run_controller(server: ApiServer) -> AsyncIterator[None]:
     """Run a controller that exports all Services but shop/cups."""
     client = client_of(server)
     controller = ServiceExportController(client, lambda *name: name == ("shop", "cups"), watch_options(), make_rng(1))
@@ -49,49 +49,49 @@ def exports(server: ApiServer) -> dict[str, Any]:
     return {name: stored.plain for (_, name), stored in server.store.collection(EXPORTS).objects.items()}
 
 
-def is_creation(asked: RequestInfo) -> bool:
-    return asked.verb == "create" and asked.resource.plural == "serviceexports"
+def is_creation(request: RequestInfo) -> bool:
+    return request.verb == "create" and request.resource.plural == "serviceexports"
 
 
 def creations(server: ApiServer) -> int:
     return sum(map(is_creation, server.requests))
 
 
-async def settled(server: ApiServer) -> None:
+async def settle(server: ApiServer) -> None:
     """Return when the controller has handled all earlier changes: it handles them in order."""
     put_service(server, f"last-{server.store.revision}")
     name = next(reversed(server.store.collection(SERVICES).objects))[1]
     await until(lambda: name in exports(server))
 
 
-async def test_a_service_is_exported_once_with_itself_as_the_owner(server: ApiServer) -> None:
-    async with exporting(server):
+async def test_service_is_exported_once_with_an_owner_reference(server: ApiServer) -> None:
+    async with run_controller(server):
         put_service(server, "tea")
         await until(lambda: "tea" in exports(server))
         tea = server.store.collection(SERVICES).objects["shop", "tea"].plain
         server.put({**tea, "spec": {**tea["spec"], "ports": [{"port": 81}]}})
-        await settled(server)
+        await settle(server)
     uid = tea["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Service", "name": "tea", "uid": uid}
     assert exports(server)["tea"]["metadata"]["ownerReferences"] == [owner]
     assert creations(server) == 2, "one for each Service"
 
 
-async def test_a_service_that_is_created_again_is_exported_again(server: ApiServer) -> None:
-    async with exporting(server):
+async def test_recreated_service_is_exported_again(server: ApiServer) -> None:
+    async with run_controller(server):
         for _ in range(2):
             put_service(server, "tea")
             await until(lambda: "tea" in exports(server))
             for resource in (SERVICES, EXPORTS):
                 server.store.delete(resource, ("shop", "tea"))
-        await settled(server)
+        await settle(server)
     assert creations(server) == 3
 
 
-async def test_a_cluster_local_service_is_not_exported(server: ApiServer) -> None:
-    async with exporting(server):
+async def test_cluster_local_service_is_not_exported(server: ApiServer) -> None:
+    async with run_controller(server):
         put_service(server, "cups")
-        await settled(server)
+        await settle(server)
     assert "cups" not in exports(server)
     assert creations(server) == 1
 
@@ -102,9 +102,9 @@ async def test_a_cluster_local_service_is_not_exported(server: ApiServer) -> Non
 )
 async def test_only_unexpected_errors_are_retried(server: ApiServer, code: int, reason: str, attempts: int) -> None:
     server.faults.refuse(code, matching=is_creation, reason=reason)
-    async with exporting(server):
+    async with run_controller(server):
         put_service(server, "tea")
         await until(lambda: creations(server) == attempts)
-        await settled(server)
+        await settle(server)
     assert ("tea" in exports(server)) == (attempts == 2)
     assert creations(server) == attempts + 1

@@ -1,4 +1,4 @@
-"""Statuses of the Gateway API and of Ingresses at an API server: written by the leader, on change alone, and what others wrote stays."""
+"""Statuses of the Gateway API and of Ingresses at an API server."""
 
 from __future__ import annotations
 
@@ -47,44 +47,44 @@ SERVICES: tuple[Plain, ...] = (
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    for plain in (*definitions(), *SERVICES):
-        made.put(plain)
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    for definition in (*definitions(), *SERVICES):
+        api_server.put(definition)
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
-def ours(kind: str, name: str, spec: str, **more: Any) -> Plain:
-    made = gateway_object(kind, name, spec, "a", **more)
-    made["metadata"]["generation"] = 1
-    return made
+def gateway_api_object(kind: str, name: str, spec: str, **more: Any) -> Plain:
+    definition = gateway_object(kind, name, spec, "a", **more)
+    definition["metadata"]["generation"] = 1
+    return definition
 
 
 def status(server: ApiServer, plural: str, name: str, namespace: str = "a", group: str = GATEWAY_API) -> dict[str, Any]:
-    found: dict[str, Any] = (server.get(group, plural, namespace, name) or {}).get("status", {})
-    return found
+    object_status: dict[str, Any] = (server.get(group, plural, namespace, name) or {}).get("status", {})
+    return object_status
 
 
-def told(entry: dict[str, Any], type_: str) -> tuple[str, str]:
+def condition_of(entry: dict[str, Any], type_: str) -> tuple[str, str]:
     return next(((c["status"], c["reason"]) for c in entry.get("conditions", ()) if c["type"] == type_), ("", ""))
 
 
 def parents(server: ApiServer, name: str = "r", plural: str = "httproutes") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = status(server, plural, name).get("parents", [])
-    return found
+    entries: list[dict[str, Any]] = status(server, plural, name).get("parents", [])
+    return entries
 
 
 def writes(server: ApiServer) -> int:
-    return sum(asked.verb == "patch" and asked.subresource == "status" for asked in server.requests)
+    return sum(request.verb == "patch" and request.subresource == "status" for request in server.requests)
 
 
 def plane(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str] | None = None) -> Any:
     return running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config")))
 
 
-async def settled(it: Plane, server: ApiServer) -> int:
-    """Waits until nothing has been written for a while; returns how many writes there were until then."""
+async def settle(process: Plane, server: ApiServer) -> int:
+    """Wait until writes stop, and return their number."""
     before = -1
     while before != writes(server):
         before = writes(server)
@@ -92,14 +92,14 @@ async def settled(it: Plane, server: ApiServer) -> int:
     return before
 
 
-async def test_a_gateway_and_its_route_are_told_what_becomes_of_them(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.put(ours("HTTPRoute", "r", ROUTE))
+async def test_gateway_and_route_statuses(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE))
     async with plane(server, tmp_path):
         await until(lambda: bool(parents(server)) and bool(status(server, "gateways", "gw")))
         gateway = status(server, "gateways", "gw")
-        assert told(gateway, "Accepted") == ("True", "Accepted")
-        assert told(gateway, "Programmed") == ("True", "Programmed")
+        assert condition_of(gateway, "Accepted") == ("True", "Accepted")
+        assert condition_of(gateway, "Programmed") == ("True", "Programmed")
         assert gateway["addresses"] == [{"type": "IPAddress", "value": "9.9.9.9"}]
         (listener,) = gateway["listeners"]
         assert (listener["name"], listener["attachedRoutes"]) == ("http", 1)
@@ -113,9 +113,7 @@ async def test_a_gateway_and_its_route_are_told_what_becomes_of_them(server: Api
         assert {c["observedGeneration"] for c in parent["conditions"]} == {1}
 
 
-async def test_an_edit_changes_what_it_says_and_the_time_of_what_changed(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_only_changed_conditions_get_a_new_time(server: ApiServer, tmp_path: pathlib.Path) -> None:
     long_ago = "2020-01-01T00:00:00Z"
     condition = {
         "reason": "Old",
@@ -129,16 +127,19 @@ async def test_an_edit_changes_what_it_says_and_the_time_of_what_changed(
         {**condition, "type": "ResolvedRefs"},
         {**condition, "type": "example.com/Other"},
     ]
-    there = {
+    parent = {
         "parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "gw"},
         "controllerName": OURS,
         "conditions": conditions,
     }
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.put(ours("HTTPRoute", "r", ROUTE.replace("web", "ghost")) | {"status": {"parents": [there]}})
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE.replace("web", "ghost")) | {"status": {"parents": [parent]}})
     async with plane(server, tmp_path):
         await until(
-            lambda: bool(parents(server)) and told(parents(server)[0], "ResolvedRefs") == ("False", "BackendNotFound")
+            lambda: (
+                bool(parents(server))
+                and condition_of(parents(server)[0], "ResolvedRefs") == ("False", "BackendNotFound")
+            )
         )
         by_type = {c["type"]: c for c in parents(server)[0]["conditions"]}
         assert by_type["Accepted"]["lastTransitionTime"] == long_ago
@@ -146,39 +147,37 @@ async def test_an_edit_changes_what_it_says_and_the_time_of_what_changed(
         assert by_type["example.com/Other"]["reason"] == "Old"
 
 
-async def test_entries_of_other_controllers_stay_and_ours_go_with_their_parent(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_foreign_parent_entries_stay(server: ApiServer, tmp_path: pathlib.Path) -> None:
     other = {
         "parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "theirs"},
         "controllerName": OTHER,
         "conditions": [],
     }
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.put(ours("HTTPRoute", "r", ROUTE) | {"status": {"parents": [other]}})
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE) | {"status": {"parents": [other]}})
     async with plane(server, tmp_path):
-        await until(lambda: [one["controllerName"] for one in parents(server)] == [OTHER, OURS])
+        await until(lambda: [parent["controllerName"] for parent in parents(server)] == [OTHER, OURS])
         stored = server.get(GATEWAY_API, "httproutes", "a", "r")
         assert stored is not None
         server.put({**stored, "spec": {**stored["spec"], "parentRefs": [{"name": "theirs"}]}})
         await until(lambda: parents(server) == [other])
 
 
-async def test_what_is_written_is_no_news(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
+async def test_unchanged_statuses_are_not_rewritten(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
     for number in range(5):
-        server.put(ours("HTTPRoute", f"r{number}", ROUTE))
-    async with plane(server, tmp_path) as it:
+        server.put(gateway_api_object("HTTPRoute", f"r{number}", ROUTE))
+    async with plane(server, tmp_path) as process:
         await until(lambda: all(parents(server, f"r{n}") for n in range(5)) and bool(status(server, "gateways", "gw")))
-        before = await settled(it, server)
-    async with plane(server, tmp_path) as it:
-        await until(lambda: it.plane.ready)
-        assert await settled(it, server) == before, "the next leader finds everything as it should be"
+        before = await settle(process, server)
+    async with plane(server, tmp_path) as process:
+        await until(lambda: process.plane.ready)
+        assert await settle(process, server) == before, "the next leader has nothing to write"
 
 
-async def test_an_edit_that_changes_no_condition_is_observed(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.put(ours("HTTPRoute", "r", ROUTE))
+async def test_edit_updates_the_observed_generation(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE))
     async with plane(server, tmp_path):
         await until(lambda: bool(parents(server)))
         stored = server.get(GATEWAY_API, "httproutes", "a", "r")
@@ -188,28 +187,30 @@ async def test_an_edit_that_changes_no_condition_is_observed(server: ApiServer, 
         await until(lambda: {c["observedGeneration"] for c in parents(server)[0]["conditions"]} == {2})
 
 
-async def test_somebody_who_writes_at_the_same_time_loses_nothing(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.faults.refuse(409, times=3, matching=lambda asked: asked.verb == "patch" and asked.subresource == "status")
-    server.put(ours("HTTPRoute", "r", ROUTE))
+async def test_conflicting_write_is_retried(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.faults.refuse(
+        409, times=3, matching=lambda request: request.verb == "patch" and request.subresource == "status"
+    )
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE))
     async with plane(server, tmp_path):
         await until(lambda: bool(parents(server)) and bool(status(server, "gateways", "gw")))
 
 
-async def test_only_the_leader_writes(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
+async def test_only_the_leader_writes_statuses(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
     metadata = {"name": "istio-gateway-status-leader-default", "namespace": "istio-system"}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     server.put(lease | {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}})
     server.put(make("Namespace", "istio-system"))
-    async with plane(server, tmp_path) as it:
-        await until(lambda: it.plane.ready and server.get(GATEWAY_API, "gatewayclasses", "", "istio") is not None)
-        await settled(it, server)
+    async with plane(server, tmp_path) as process:
+        await until(lambda: process.plane.ready and server.get(GATEWAY_API, "gatewayclasses", "", "istio") is not None)
+        await settle(process, server)
         assert status(server, "gateways", "gw") == {}
 
 
 @pytest.mark.parametrize(
-    ("label", "namespace", "tag", "of", "is_written"),
+    ("label", "namespace", "tag", "tag_revision", "is_written"),
     [
         ("", "", "", "", False),
         ("blue", "", "", "", True),
@@ -221,8 +222,8 @@ async def test_only_the_leader_writes(server: ApiServer, tmp_path: pathlib.Path)
         ("", "", "default", "green", False),
     ],
 )
-async def test_a_revision_writes_what_is_its_own(
-    server: ApiServer, tmp_path: pathlib.Path, label: str, namespace: str, tag: str, of: str, is_written: bool
+async def test_revision_writes_only_its_objects(
+    server: ApiServer, tmp_path: pathlib.Path, label: str, namespace: str, tag: str, tag_revision: str, is_written: bool
 ) -> None:
     labels = {"labels": {"istio.io/rev": label}} if label else {}
     server.put(make("Namespace", "a", labels=f"{{istio.io/rev: {namespace}}}" if namespace else "{}"))
@@ -234,68 +235,73 @@ async def test_a_revision_writes_what_is_its_own(
         }
         server.put(
             webhook
-            | {"metadata": {"name": f"istio-revision-tag-{tag}", "labels": {"istio.io/rev": of, "istio.io/tag": tag}}}
+            | {
+                "metadata": {
+                    "name": f"istio-revision-tag-{tag}",
+                    "labels": {"istio.io/rev": tag_revision, "istio.io/tag": tag},
+                }
+            }
         )
-    server.put(ours("Gateway", "gw", GATEWAY, **labels))
-    async with plane(server, tmp_path, {"REVISION": "blue"}) as it:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY, **labels))
+    async with plane(server, tmp_path, {"REVISION": "blue"}) as process:
         await until(lambda: bool(status(server, "gatewayclasses", "istio", "")))
-        await settled(it, server)
+        await settle(process, server)
         assert bool(status(server, "gateways", "gw")) is is_written
 
 
-async def test_classes_are_made_and_told_that_they_are_ours_but_never_changed(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
-    mine = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": "istio-remote"}}
-    server.put(mine | {"spec": {"controllerName": "example.com/mine"}})
+async def test_gateway_classes_are_created_but_never_changed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    foreign_class = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": "istio-remote"}}
+    server.put(foreign_class | {"spec": {"controllerName": "example.com/mine"}})
     async with plane(server, tmp_path):
-        await until(lambda: told(status(server, "gatewayclasses", "istio", ""), "Accepted") == ("True", "Accepted"))
-        made = server.get(GATEWAY_API, "gatewayclasses", "", "istio")
-        assert made is not None
-        assert made["spec"] == {"controllerName": OURS, "description": "The default Istio GatewayClass"}
-        kept = server.get(GATEWAY_API, "gatewayclasses", "", "istio-remote")
-        assert kept is not None
-        assert kept["spec"] == {"controllerName": "example.com/mine"}
-        assert "status" not in kept
-        server.delete(made)
+        await until(
+            lambda: condition_of(status(server, "gatewayclasses", "istio", ""), "Accepted") == ("True", "Accepted")
+        )
+        created = server.get(GATEWAY_API, "gatewayclasses", "", "istio")
+        assert created is not None
+        assert created["spec"] == {"controllerName": OURS, "description": "The default Istio GatewayClass"}
+        unchanged = server.get(GATEWAY_API, "gatewayclasses", "", "istio-remote")
+        assert unchanged is not None
+        assert unchanged["spec"] == {"controllerName": "example.com/mine"}
+        assert "status" not in unchanged
+        server.delete(created)
         await until(lambda: bool(server.get(GATEWAY_API, "gatewayclasses", "", "istio")))
 
 
-async def test_definitions_may_come_later(tmp_path: pathlib.Path) -> None:
+async def test_crds_may_be_installed_later(tmp_path: pathlib.Path) -> None:
     server = ApiServer()
     await server.start()
     try:
-        async with plane(server, tmp_path) as it:
-            await until(lambda: it.plane.ready)
-            for plain in definitions():
-                server.put(plain)
-            await until(lambda: told(status(server, "gatewayclasses", "istio", ""), "Accepted") == ("True", "Accepted"))
+        async with plane(server, tmp_path) as process:
+            await until(lambda: process.plane.ready)
+            for crd in definitions():
+                server.put(crd)
+            await until(
+                lambda: condition_of(status(server, "gatewayclasses", "istio", ""), "Accepted") == ("True", "Accepted")
+            )
     finally:
         await server.stop()
 
 
-async def test_classes_are_made_when_their_definition_comes_last(tmp_path: pathlib.Path) -> None:
+async def test_gateway_classes_are_created_once_their_crd_exists(tmp_path: pathlib.Path) -> None:
     server = ApiServer()
-    for plain in definitions():
-        if plain["metadata"]["name"] != f"gatewayclasses.{GATEWAY_API}":
-            server.put(plain)
+    for crd in definitions():
+        if crd["metadata"]["name"] != f"gatewayclasses.{GATEWAY_API}":
+            server.put(crd)
     await server.start()
     try:
-        async with plane(server, tmp_path) as it:
-            await until(lambda: it.plane.ready)
-            server.put(
-                next(plain for plain in definitions() if plain["metadata"]["name"] == f"gatewayclasses.{GATEWAY_API}")
-            )
+        async with plane(server, tmp_path) as process:
+            await until(lambda: process.plane.ready)
+            server.put(next(crd for crd in definitions() if crd["metadata"]["name"] == f"gatewayclasses.{GATEWAY_API}"))
             await until(lambda: bool(server.get(GATEWAY_API, "gatewayclasses", "", "istio")))
     finally:
         await server.stop()
 
 
-async def test_policies_are_told_by_target_and_by_gateway(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.put(ours("Gateway", "gw", GATEWAY))
-    server.put(ours("HTTPRoute", "r", ROUTE))
+async def test_policy_status_has_target_and_gateway_ancestors(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway_api_object("Gateway", "gw", GATEWAY))
+    server.put(gateway_api_object("HTTPRoute", "r", ROUTE))
     spec = "targetRefs: [{group: '', kind: Service, name: web}], validation: {wellKnownCACertificates: System, hostname: x}"
-    server.put(ours("BackendTLSPolicy", "p", spec))
+    server.put(gateway_api_object("BackendTLSPolicy", "p", spec))
     async with plane(server, tmp_path):
         await until(lambda: len(status(server, "backendtlspolicies", "p").get("ancestors", ())) == 2)
         target, gateway = status(server, "backendtlspolicies", "p")["ancestors"]
@@ -303,27 +309,33 @@ async def test_policies_are_told_by_target_and_by_gateway(server: ApiServer, tmp
         assert target["controllerName"] == "istio.io/mesh-controller"
         assert gateway["ancestorRef"] == {"group": GATEWAY_API, "kind": "Gateway", "name": "gw"}
         assert gateway["controllerName"] == OURS
-        assert told(target, "Accepted") == told(gateway, "Accepted") == ("True", "Accepted")
+        assert condition_of(target, "Accepted") == condition_of(gateway, "Accepted") == ("True", "Accepted")
 
 
-async def test_every_other_kind_of_the_api_is_told_too(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_statuses_of_the_other_gateway_api_kinds(server: ApiServer, tmp_path: pathlib.Path) -> None:
     names = "{name: n, port: 82, protocol: TLS, tls: {mode: Passthrough}}"
     listeners = f"allowedListeners: {{namespaces: {{from: Same}}}}, listeners: [{HTTP}, {{name: sql, port: 81, protocol: TCP}}, {names}]"
-    server.put(ours("Gateway", "gw", f"{ADDRESS}, {listeners}"))
-    server.put(ours("ListenerSet", "s", "parentRef: {name: gw}, listeners: [{name: more, port: 83, protocol: HTTP}]"))
+    server.put(gateway_api_object("Gateway", "gw", f"{ADDRESS}, {listeners}"))
+    server.put(
+        gateway_api_object(
+            "ListenerSet", "s", "parentRef: {name: gw}, listeners: [{name: more, port: 83, protocol: HTTP}]"
+        )
+    )
     for kind in ("GRPCRoute", "TCPRoute", "TLSRoute"):
-        server.put(ours(kind, "r", ROUTE))
+        server.put(gateway_api_object(kind, "r", ROUTE))
     async with plane(server, tmp_path):
         for plural in ("grpcroutes", "tcproutes", "tlsroutes"):
             await until(
-                lambda plural=plural: [told(one, "Accepted")[0] for one in parents(server, plural=plural)] == ["True"]
+                lambda plural=plural: (
+                    [condition_of(parent, "Accepted")[0] for parent in parents(server, plural=plural)] == ["True"]
+                )
             )
-        await until(lambda: told(status(server, "listenersets", "s"), "Accepted") == ("True", "Accepted"))
+        await until(lambda: condition_of(status(server, "listenersets", "s"), "Accepted") == ("True", "Accepted"))
         assert status(server, "listenersets", "s")["listeners"][0]["port"] == 83
         await until(lambda: status(server, "gateways", "gw").get("attachedListenerSets") == 1)
 
 
-async def test_an_ingress_is_told_where_it_is_reached(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_ingress_status_has_the_load_balancer_addresses(server: ApiServer, tmp_path: pathlib.Path) -> None:
     edge = make(
         "Service",
         "istio-ingressgateway",
@@ -335,18 +347,16 @@ async def test_an_ingress_is_told_where_it_is_reached(server: ApiServer, tmp_pat
         spec = {"apiVersion": "networking.k8s.io/v1", "spec": {"rules": [{"host": "x.com"}]}}
         server.put(make("Ingress", name, annotations=f"{{kubernetes.io/ingress.class: {kind}}}") | spec)
 
-    def reached(name: str) -> Any:
+    def load_balancer(name: str) -> Any:
         return status(server, "ingresses", name, group="networking.k8s.io").get("loadBalancer")
 
     async with plane(server, tmp_path):
-        await until(lambda: reached("ours") == {"ingress": [{"ip": "8.8.8.8"}, {"hostname": "lb.example.com"}]})
-        assert reached("theirs") is None
+        await until(lambda: load_balancer("ours") == {"ingress": [{"ip": "8.8.8.8"}, {"hostname": "lb.example.com"}]})
+        assert load_balancer("theirs") is None
 
 
-@pytest.mark.parametrize(("conflicts", "gives_up"), [(0, False), (MAX_ATTEMPTS - 1, False), (MAX_ATTEMPTS, True)])
-async def test_a_status_is_tried_five_times_while_somebody_is_faster(
-    monkeypatch: pytest.MonkeyPatch, conflicts: int, gives_up: bool
-) -> None:
+@pytest.mark.parametrize(("conflicts", "fails"), [(0, False), (MAX_ATTEMPTS - 1, False), (MAX_ATTEMPTS, True)])
+async def test_conflicts_are_retried_five_times(monkeypatch: pytest.MonkeyPatch, conflicts: int, fails: bool) -> None:
     ref, calls = ObjectRef(GroupKind(GATEWAY_API, "HTTPRoute"), "a", "r"), list[Any]()
 
     class Client:
@@ -359,7 +369,7 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(
             )
 
     client: Any = Client()
-    made = StatusController(
+    controller = StatusController(
         client,
         Mesh(),
         (ref.kind,),
@@ -369,19 +379,22 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(
         QUICK_WATCH.backoff,
         make_rng(1),
     )
-    monkeypatch.setitem(made._nodes, ref, object())
-    monkeypatch.setattr(made, "_patch_for", lambda *_: {"parents": [1]})
-    if gives_up:
+    monkeypatch.setitem(controller._nodes, ref, object())
+    monkeypatch.setattr(controller, "_patch_for", lambda *_: {"parents": [1]})
+    if fails:
         with pytest.raises(Conflict):
-            await made._reconcile(ref)
+            await controller._reconcile(ref)
     else:
-        await made._reconcile(ref)
-    tries = min(conflicts + 1, 5)
+        await controller._reconcile(ref)
+    attempts = min(conflicts + 1, 5)
     body = [
-        {"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(tries)
+        {"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(attempts)
     ]
     assert calls == [
         call
-        for each in body
-        for call in (("GET", "/routes/r", "", b""), ("PATCH", "/routes/r/status", "application/merge-patch+json", each))
+        for patch in body
+        for call in (
+            ("GET", "/routes/r", "", b""),
+            ("PATCH", "/routes/r/status", "application/merge-patch+json", patch),
+        )
     ]

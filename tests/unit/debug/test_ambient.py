@@ -1,4 +1,4 @@
-"""Pages that show what ztunnels are told."""
+"""Debug pages about ztunnels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import base64
 from typing import Any
 
-from pilot.debug.ambient import ambientz
-from pilot.debug.config_dump import config_dump
+from pilot.debug.pages.ambient import ambientz
+from pilot.debug.pages.config_dump import config_dump
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from testing.clients.ztunnel import ambient, ztunnel
 from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
@@ -21,33 +21,37 @@ OBJECTS = (
 )
 
 
-def made(page: Any) -> Any:
+def build_response(page: Any) -> Any:
     return page.make()
 
 
-def test_everything_that_ztunnels_are_told() -> None:
-    found = made(ambientz(sources(ambient(*OBJECTS).mesh), {}))
-    assert [w["uid"] for w in found["workloads"]] == ["Kubernetes//Pod/a/p"]
-    assert [base64.b64decode(raw) for raw in found["workloads"][0]["addresses"]] == [b"10.1.0.1"]
-    assert [base64.b64decode(a["address"]) for a in found["services"][0]["addresses"]] == [b"10.96.0.1"]
-    assert [(p["namespace"], p["name"], p["action"]) for p in found["policies"]] == [("a", "deny", "DENY")]
+def test_ambientz_lists_workloads_services_and_policies() -> None:
+    response = build_response(ambientz(sources(ambient(*OBJECTS).mesh), {}))
+    assert [workload["uid"] for workload in response["workloads"]] == ["Kubernetes//Pod/a/p"]
+    assert [base64.b64decode(raw) for raw in response["workloads"][0]["addresses"]] == [b"10.1.0.1"]
+    assert [base64.b64decode(address["address"]) for address in response["services"][0]["addresses"]] == [b"10.96.0.1"]
+    assert [(policy["namespace"], policy["name"], policy["action"]) for policy in response["policies"]] == [
+        ("a", "deny", "DENY")
+    ]
 
 
-def test_a_mesh_that_is_not_ambient_has_nothing_to_tell() -> None:
+def test_ambientz_is_empty_without_ambient_mode() -> None:
     world = World()
     world.apply_objects(*OBJECTS)
-    assert made(ambientz(sources(world.mesh), {})) == {"workloads": None, "services": None, "policies": None}
+    assert build_response(ambientz(sources(world.mesh), {})) == {"workloads": None, "services": None, "policies": None}
 
 
-def test_the_dump_of_a_ztunnel() -> None:
+def test_ztunnel_config_dump() -> None:
     world = ambient(*OBJECTS)
-    connected = FakeConnection("zt-1", ztunnel(world), proxy("ztunnel", "zt", "istio-system", "10.9.9.9"))
-    connected.subscriptions = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
+    connection = FakeConnection("zt-1", ztunnel(world), proxy("ztunnel", "zt", "istio-system", "10.9.9.9"))
+    connection.subscriptions = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
 
     def dump(**query: str) -> list[Any]:
-        return made(asyncio.run(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query})))["configs"]
+        return build_response(asyncio.run(config_dump(sources(world.mesh, connection), {"proxyID": "zt-1", **query})))[
+            "configs"
+        ]
 
-    assert sorted(one.get("workload", one.get("service"))["name"] for one in dump()) == ["p", "web"]
-    assert [one["name"] for one in dump(types="wads")] == ["deny"]
-    connected.subscriptions = {ADDRESS: FakeWatch(names=["/10.1.0.1"])}
-    assert [one["workload"]["name"] for one in dump()] == ["p"]
+    assert sorted(entry.get("workload", entry.get("service"))["name"] for entry in dump()) == ["p", "web"]
+    assert [entry["name"] for entry in dump(types="wads")] == ["deny"]
+    connection.subscriptions = {ADDRESS: FakeWatch(names=["/10.1.0.1"])}
+    assert [entry["workload"]["name"] for entry in dump()] == ["p"]

@@ -9,9 +9,9 @@ import pytest
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
-from pilot.debug.authz import authz
 from pilot.debug.page import Later, Refused
-from pilot.debug.pages import sections
+from pilot.debug.page_routes import sections
+from pilot.debug.pages.authz import authz
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_server import FakeConnection, sources
 from testing.mesh.listeners import WEB_POD, service

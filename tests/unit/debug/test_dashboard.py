@@ -1,4 +1,4 @@
-"""The page of the mesh: what it is told of services, callers, proxies and certificates, and who may see it."""
+"""The dashboard: services, callers, proxies, certificates, events and access."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilot.debug.dashboard.fleet import ProxyRows, snapshot_stream
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import WHOLE, mesh_context, show_graph
 from pilot.debug.dashboard.stream import EventStream
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch, sources
 from testing.mesh.listeners import service
@@ -52,25 +52,32 @@ def route(gateways: str) -> Plain:
     )
 
 
-async def shown(
-    made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()
+async def show(
+    mesh_world: World,
+    *namespaces: str,
+    problems: tuple[Problem, ...] = (),
+    connections: tuple[FakeConnection, ...] = (),
 ) -> dict[str, Any]:
-    picture = await CachedGraph(made.mesh).get()
-    found = show_graph(picture, mesh_context(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
-    as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
-    return as_told
-
-
-def services(found: dict[str, Any]) -> dict[str, Any]:
-    return {s["host"]: s for namespace in found["namespaces"] for s in namespace["services"]}
-
-
-async def test_services_are_there_by_namespace_with_their_endpoints_and_problems() -> None:
-    wrong = Problem(code="c", object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
-    found = await shown(
-        world(WEB, WEB_POD, SLICE, IDLE, service("idler", "[]")), problems=(wrong,), connected=(connection("web-0.a"),)
+    graph = await CachedGraph(mesh_world.mesh).get()
+    view = show_graph(
+        graph, mesh_context(sources(mesh_world.mesh, *connections, problems=problems)), frozenset(namespaces)
     )
-    (namespace,) = found["namespaces"]
+    decoded: dict[str, Any] = json.loads(msgspec.json.encode(view))
+    return decoded
+
+
+def services(view: dict[str, Any]) -> dict[str, Any]:
+    return {s["host"]: s for namespace in view["namespaces"] for s in namespace["services"]}
+
+
+async def test_services_are_grouped_by_namespace() -> None:
+    problem = Problem(code="c", object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
+    view = await show(
+        world(WEB, WEB_POD, SLICE, IDLE, service("idler", "[]")),
+        problems=(problem,),
+        connections=(connection("web-0.a"),),
+    )
+    (namespace,) = view["namespaces"]
     assert {name: namespace[name] for name in ("name", "count", "unready", "problems", "proxies")} == {
         "name": "a",
         "count": 3,
@@ -78,8 +85,8 @@ async def test_services_are_there_by_namespace_with_their_endpoints_and_problems
         "problems": 1,
         "proxies": 1,
     }
-    facts = services(found)[HOST]
-    assert (facts["ready"], facts["total"], facts["ports"], facts["problems"], facts["callers"]) == (
+    web = services(view)[HOST]
+    assert (web["ready"], web["total"], web["ports"], web["problems"], web["callers"]) == (
         1,
         1,
         [80],
@@ -106,28 +113,26 @@ async def test_services_are_there_by_namespace_with_their_endpoints_and_problems
         ((policy("p", ""),), []),
     ],
 )
-async def test_callers_are_those_that_policies_let_in(
-    policies: tuple[Plain, ...], callers: list[list[str]] | None
-) -> None:
-    found = services(await shown(world(WEB, WEB_POD, SLICE, *policies)))[HOST]
-    assert found["callers"] == callers
-    assert found["policies"] == [f"{p['spec']['action']} a/{p['metadata']['name']}" for p in policies]
+async def test_callers_come_from_policies(policies: tuple[Plain, ...], callers: list[list[str]] | None) -> None:
+    web = services(await show(world(WEB, WEB_POD, SLICE, *policies)))[HOST]
+    assert web["callers"] == callers
+    assert web["policies"] == [f"{p['spec']['action']} a/{p['metadata']['name']}" for p in policies]
 
 
-async def test_routes_lead_from_gateways_and_hosts_to_services() -> None:
+async def test_routes_link_gateways_and_hosts_to_services() -> None:
     entry = make(
         "ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "a"
     )
     gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
-    found = await shown(world(WEB, entry, gateway, route("[g, mesh]")))
-    assert found["gateways"] == [{"namespace": "a", "name": "g", "problems": 0}]
-    assert [(link["from"], link["to"], link["by"]) for link in found["links"]] == [
+    view = await show(world(WEB, entry, gateway, route("[g, mesh]")))
+    assert view["gateways"] == [{"namespace": "a", "name": "g", "problems": 0}]
+    assert [(link["from"], link["to"], link["by"]) for link in view["links"]] == [
         ("gateway a/g", f"service {HOST}", "a/r"),
         ("service shop.example", f"service {HOST}", "a/r"),
     ]
 
 
-async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothing_that_is_not_there() -> None:
+async def test_folded_links_are_counted_and_resolved() -> None:
     entry = make(
         "ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "b"
     )
@@ -143,38 +148,38 @@ async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothi
         )
         for host in (HOST, "gone.a.svc.cluster.local")
     ]
-    is_east_west_gateway = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
-    found = await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[0], is_east_west_gateway[0]))
-    assert found["links"] == [
+    policies = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
+    view = await show(world(WEB, WEB_POD, SLICE, entry, other, routes[0], policies[0]))
+    assert view["links"] == [
         {"from": "namespace b", "to": f"service {HOST}", "kind": "policy", "by": "", "count": 1},
         {"from": "service more.example", "to": f"service {HOST}", "kind": "route", "by": "b/r", "count": 1},
         {"from": "service shop.example", "to": f"service {HOST}", "kind": "route", "by": "b/r", "count": 1},
     ]
-    assert (await shown(world(WEB, WEB_POD, SLICE, entry, other, routes[1])))["links"] == []
+    assert (await show(world(WEB, WEB_POD, SLICE, entry, other, routes[1])))["links"] == []
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
-    folded = await shown(world(WEB, WEB_POD, SLICE, IDLE, entry, other, routes[0], *is_east_west_gateway, *many))
+    folded = await show(world(WEB, WEB_POD, SLICE, IDLE, entry, other, routes[0], *policies, *many))
     assert folded["links"] == [
         {"from": "namespace b", "to": "namespace a", "kind": "policy", "by": "", "count": 1},
         {"from": "namespace b", "to": "namespace a", "kind": "route", "by": "b/r", "count": 2},
     ]
 
 
-async def test_of_many_services_those_of_the_namespaces_that_are_asked_for() -> None:
+async def test_large_mesh_lists_only_requested_namespaces() -> None:
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(WHOLE)]
     caller = make("ServiceEntry", "b", "{hosts: [b.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
     mesh = world(WEB, WEB_POD, SLICE, caller, policy("p", "{from: [{source: {namespaces: [b]}}]}"), *many)
-    folded = await shown(mesh)
+    folded = await show(mesh)
     assert services(folded) == {}
     assert [(link["from"], link["to"], link["kind"]) for link in folded["links"]] == [
         ("namespace b", "namespace a", "policy")
     ]
-    assert set(services(await shown(mesh, "b"))) == {"b.example"}
+    assert set(services(await show(mesh, "b"))) == {"b.example"}
 
 
 def connection(name: str, **watches: FakeWatch) -> FakeConnection:
     namespace = name.partition(".")[2]
-    known = proxy("sidecar", name.partition(".")[0], namespace, "10.0.0.1")
-    return FakeConnection(f"{name}-1", name, known, subscriptions={BY_SHORT_NAME[t]: w for t, w in watches.items()})
+    node = proxy("sidecar", name.partition(".")[0], namespace, "10.0.0.1")
+    return FakeConnection(f"{name}-1", name, node, subscriptions={BY_SHORT_NAME[t]: w for t, w in watches.items()})
 
 
 @pytest.mark.parametrize(
@@ -186,26 +191,26 @@ def connection(name: str, **watches: FakeWatch) -> FakeConnection:
         (FakeWatch(nonce_sent="n2", last_error="no"), "error", "cds: no"),
     ],
 )
-def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, error: str) -> None:
-    row, sent, _ = snapshot_stream(connection("web-0.a", cds=watch))
-    assert (row.name, row.namespace, row.state, row.error, sent) == ("web-0", "a", state, error, watch.sent_at)
+def test_proxy_state(watch: FakeWatch, state: str, error: str) -> None:
+    row, sent_at, _ = snapshot_stream(connection("web-0.a", cds=watch))
+    assert (row.name, row.namespace, row.state, row.error, sent_at) == ("web-0", "a", state, error, watch.sent_at)
 
 
-def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None:
+def test_waiting_time_starts_at_the_oldest_unacked_response() -> None:
     watches = {
         "cds": FakeWatch(sent_at=5.0),
         "lds": FakeWatch(nonce_sent="n2", sent_at=4.0),
         "rds": FakeWatch(nonce_sent="n2", sent_at=3.0),
     }
-    row, sent, _ = snapshot_stream(connection("web-0.a", **watches))
-    assert (row.waits_since, sent) == (3.0, 5.0)
-    again = snapshot_stream(connection("web-0.a", **watches), row)
-    assert again.row is row
+    row, sent_at, _ = snapshot_stream(connection("web-0.a", **watches))
+    assert (row.waits_since, sent_at) == (3.0, 5.0)
+    snapshot = snapshot_stream(connection("web-0.a", **watches), row)
+    assert snapshot.row is row
     watches["rds"].nonce_acked = "n2"
     assert snapshot_stream(connection("web-0.a", **watches), row).row == row._replace(waits_since=4.0)
 
 
-async def test_only_what_changed_is_told() -> None:
+async def test_poll_returns_only_changes() -> None:
     a, b, c = (connection(name, cds=FakeWatch()) for name in ("a.x", "b.x", "c.x"))
     fleet = FakeFleet(a, b)
     rows = ProxyRows(fleet)
@@ -214,8 +219,8 @@ async def test_only_what_changed_is_told() -> None:
     a.subscriptions[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
     a.activity += 1
     fleet.current = [a, c]
-    found = await rows.poll()
-    assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == (
+    update = await rows.poll()
+    assert ([(row.name, row.state) for row in update.changed], update.gone, rows.waiting) == (
         [("a", "waiting"), ("c", "synced")],
         ["b.x-1"],
         1,
@@ -226,42 +231,44 @@ async def test_only_what_changed_is_told() -> None:
     assert rows.waiting == 0
 
 
-async def test_a_proxy_with_which_nothing_was_exchanged_is_not_looked_at() -> None:
-    quiet = connection("a.x", cds=FakeWatch())
-    rows = ProxyRows(FakeFleet(quiet))
+async def test_idle_proxy_is_not_inspected() -> None:
+    idle = connection("a.x", cds=FakeWatch())
+    rows = ProxyRows(FakeFleet(idle))
     await rows.poll()
-    quiet.subscriptions = {}
+    idle.subscriptions = {}
     assert (await rows.poll()).changed == []
-    quiet.activity += 1
+    idle.activity += 1
     assert await rows.poll() == ([], [], 1)
 
 
-def test_certificates_of_secrets_are_there_without_their_keys() -> None:
+def test_secret_certificates_are_listed_without_keys() -> None:
     leaf = issued.root().issue(decode_csr(issued.csr()), [issued.IDENTITY], issued.DAY, issued.NOW)
     data = {"tls.crt": certificate_pem(leaf), "tls.key": b"SECRET", "ca.crt": b"no certificate"}
     coded = {name: base64.b64encode(value).decode() for name, value in data.items()}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "a"}, "data": coded}
-    made = world(secret)
-    held = certificates.material(made.mesh)
-    begins, ends = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
-    assert certificates.validity(held) == [certificates.Validity("Secret a/web", begins, ends)]
-    assert b"SECRET" not in b"".join(item.pem for item in held)
+    mesh_world = world(secret)
+    material = certificates.material(mesh_world.mesh)
+    not_before, not_after = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
+    assert certificates.validity(material) == [certificates.Validity("Secret a/web", not_before, not_after)]
+    assert b"SECRET" not in b"".join(item.pem for item in material)
 
 
-def test_of_very_many_certificates_the_first_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_certificates_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     coded = {name: base64.b64encode(name.encode()).decode() for name in ("tls.crt", "tls.key", "ca.crt")}
     secrets = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "a"}, "data": coded}
         for name in ("x", "y")
     ]
-    held = [certificates.Material(f"Secret a/{name}", pem) for name in ("x", "y") for pem in (b"tls.crt", b"ca.crt")]
-    made = world(*secrets)
-    for most in range(len(held) + 1):
-        monkeypatch.setattr(certificates, "MOST", most)
-        assert certificates.material(made.mesh) == held[:most]
+    material = [
+        certificates.Material(f"Secret a/{name}", pem) for name in ("x", "y") for pem in (b"tls.crt", b"ca.crt")
+    ]
+    mesh_world = world(*secrets)
+    for limit in range(len(material) + 1):
+        monkeypatch.setattr(certificates, "MOST", limit)
+        assert certificates.material(mesh_world.mesh) == material[:limit]
 
 
-def test_the_root_is_there_once_this_process_signs() -> None:
+def test_root_is_listed_once_this_process_signs() -> None:
     metrics = Metrics()
     assert certificates.of_authority(metrics) == []
     metrics.root_expires(1_900_000_000.0)
@@ -269,89 +276,99 @@ def test_the_root_is_there_once_this_process_signs() -> None:
 
 
 @pytest.fixture(autouse=True)
-def told_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are told what changed when a test says so."""
+def _manual_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disable the periodic updates, so that a test triggers them."""
     monkeypatch.setattr(stream, "SECONDS", 3600.0)
 
 
-async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached() -> None:
-    made = world(WEB)
+async def test_reached_counts_proxies_with_new_responses() -> None:
+    mesh_world = world(WEB)
     watch = FakeWatch()
-    reading = connection("web-0.a", cds=watch)
-    tells = EventStream(sources(made.mesh, reading))
-    events = events_of(tells)
+    client = connection("web-0.a", cds=watch)
+    events_stream = EventStream(sources(mesh_world.mesh, client))
+    events = events_of(events_stream)
     await anext(events)
     watch.sent_at += 1
-    reading.activity += 1
-    for reached in (1, 0):
-        await tells.tell()
-        _, told = event(await anext(events))
-        assert told["reached"] == reached
+    client.activity += 1
+    for expected in (1, 0):
+        await events_stream.tell()
+        _, data = event(await anext(events))
+        assert data["reached"] == expected
     await events.aclose()
 
 
-async def test_pages_are_told_again_and_again_also_after_a_failure(
+async def test_updates_continue_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(stream, "SECONDS", 0.0)
-    tells = EventStream(sources(world(WEB).mesh))
-    looked, look = 0, tells.graph.get
+    events_stream = EventStream(sources(world(WEB).mesh))
+    calls, get_graph = 0, events_stream.graph.get
 
     async def fail_once() -> Any:
-        nonlocal looked
-        looked += 1
-        if looked == 2:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
             raise ZeroDivisionError
-        return await look()
+        return await get_graph()
 
-    monkeypatch.setattr(tells.graph, "get", fail_once)
-    events = events_of(tells)
+    monkeypatch.setattr(events_stream.graph, "get", fail_once)
+    events = events_of(events_stream)
     async with asyncio.timeout(30):
         assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
-    assert looked >= 4
+    assert calls >= 4
     assert [record.getMessage() for record in caplog.records if record.exc_info] == ["cannot update the dashboard"]
     await events.aclose()
 
 
-async def test_events_begin_with_the_state_and_go_on_with_what_changed() -> None:
-    made = world(WEB)
-    seen = sources(made.mesh, connection("web-0.a", cds=FakeWatch()))
-    tells = EventStream(seen)
-    events = events_of(tells)
-    kind, told = event(await anext(events))
-    assert (kind, [row["state"] for row in told["proxies"]]) == ("state", ["synced"])
-    assert isinstance(seen.fleet, FakeFleet)
-    seen.fleet.current = []
-    made.apply_objects(IDLE)
-    await tells.tell()
-    kind, told = event(await anext(events))
-    assert (kind, told["gone"], told["proxies"], told["revision"]) == ("change", ["web-0.a-1"], [], made.mesh.revision)
-    await tells.tell()
-    kind, told = event(await anext(events))
+async def test_events_start_with_the_state_then_changes() -> None:
+    mesh_world = world(WEB)
+    page_sources = sources(mesh_world.mesh, connection("web-0.a", cds=FakeWatch()))
+    events_stream = EventStream(page_sources)
+    events = events_of(events_stream)
+    kind, data = event(await anext(events))
+    assert (kind, [row["state"] for row in data["proxies"]]) == ("state", ["synced"])
+    assert isinstance(page_sources.fleet, FakeFleet)
+    page_sources.fleet.current = []
+    mesh_world.apply_objects(IDLE)
+    await events_stream.tell()
+    kind, data = event(await anext(events))
+    assert (kind, data["gone"], data["proxies"], data["revision"]) == (
+        "change",
+        ["web-0.a-1"],
+        [],
+        mesh_world.mesh.revision,
+    )
+    await events_stream.tell()
+    kind, data = event(await anext(events))
     assert kind == "change"
-    assert not {"proxies", "problems", "revision"} & told.keys()
+    assert not {"proxies", "problems", "revision"} & data.keys()
     await events.aclose()
 
 
-async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
-    made = world(WEB, WEB_POD, SLICE)
-    tells = EventStream(sources(made.mesh))
-    events = events_of(tells)
+async def test_changed_graph_is_announced() -> None:
+    mesh_world = world(WEB, WEB_POD, SLICE)
+    events_stream = EventStream(sources(mesh_world.mesh))
+    events = events_of(events_stream)
     await anext(events)
 
-    async def told() -> dict[str, Any]:
-        await tells.tell()
+    async def next_data() -> dict[str, Any]:
+        await events_stream.tell()
         return event(await anext(events))[1]
 
-    assert "picture" in await told()
-    assert "picture" not in await told()
+    assert "picture" in await next_data()
+    assert "picture" not in await next_data()
     rule = make("DestinationRule", "r", "{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}}}", "a")
-    for change, shows in ((rule, False), (IDLE, True), (route("[mesh]"), True), (policy("p", "{}", "DENY"), True)):
-        made.apply_objects(change)
-        found = await told()
-        assert (found["revision"], "picture" in found) == (made.mesh.revision, shows)
-        kept, fresh = await tells.graph.get(), await CachedGraph(made.mesh).get()
-        assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (
+    for change, has_picture in (
+        (rule, False),
+        (IDLE, True),
+        (route("[mesh]"), True),
+        (policy("p", "{}", "DENY"), True),
+    ):
+        mesh_world.apply_objects(change)
+        data = await next_data()
+        assert (data["revision"], "picture" in data) == (mesh_world.mesh.revision, has_picture)
+        cached, fresh = await events_stream.graph.get(), await CachedGraph(mesh_world.mesh).get()
+        assert (sorted(cached.services), cached.gateways, sorted(cached.links)) == (
             sorted(fresh.services),
             fresh.gateways,
             sorted(fresh.links),
@@ -359,92 +376,92 @@ async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
     await events.aclose()
 
 
-async def test_pages_are_told_of_a_picture_that_one_of_them_has_asked_for_in_between() -> None:
-    made = world(WEB)
-    tells = EventStream(sources(made.mesh))
-    events = events_of(tells)
+async def test_graph_fetched_between_updates_is_still_announced() -> None:
+    mesh_world = world(WEB)
+    events_stream = EventStream(sources(mesh_world.mesh))
+    events = events_of(events_stream)
     await anext(events)
-    await tells.tell()
+    await events_stream.tell()
     await anext(events)
-    made.apply_objects(IDLE)
-    await tells.graph.get()
-    await tells.tell()
+    mesh_world.apply_objects(IDLE)
+    await events_stream.graph.get()
+    await events_stream.tell()
     assert "picture" in event(await anext(events))[1]
     await events.aclose()
 
 
-async def test_a_kept_picture_follows_what_comes_and_goes() -> None:
-    made = world(WEB, route("[mesh]"))
-    kept = CachedGraph(made.mesh)
-    kept.keep()
-    assert [len(part) for part in await kept.get()] == [1, 0, 1]
+async def test_cached_graph_follows_changes() -> None:
+    mesh_world = world(WEB, route("[mesh]"))
+    cached = CachedGraph(mesh_world.mesh)
+    cached.keep()
+    assert [len(part) for part in await cached.get()] == [1, 0, 1]
     gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
-    made.apply_objects(IDLE, gateway)
-    assert [len(part) for part in await kept.get()] == [2, 1, 1]
-    made.set(dict.fromkeys(rows_of([WEB, route("[mesh]")])))
-    found = await kept.get()
-    assert ([facts.host for facts in found.services], found.links) == (["idle.a.svc.cluster.local"], [])
+    mesh_world.apply_objects(IDLE, gateway)
+    assert [len(part) for part in await cached.get()] == [2, 1, 1]
+    mesh_world.set(dict.fromkeys(rows_of([WEB, route("[mesh]")])))
+    graph = await cached.get()
+    assert ([facts.host for facts in graph.services], graph.links) == (["idle.a.svc.cluster.local"], [])
 
 
-async def test_nothing_of_a_picture_stays_when_nobody_looks() -> None:
-    made = world(WEB, WEB_POD, SLICE, route("[mesh]"))
-    tells = EventStream(sources(made.mesh))
-    events = events_of(tells)
-    made.mesh.collect()
-    before = len(made.mesh)
+async def test_graph_is_dropped_without_clients() -> None:
+    mesh_world = world(WEB, WEB_POD, SLICE, route("[mesh]"))
+    events_stream = EventStream(sources(mesh_world.mesh))
+    events = events_of(events_stream)
+    mesh_world.mesh.collect()
+    before = len(mesh_world.mesh)
     await anext(events)
-    await tells.tell()
-    assert len(made.mesh) > before
+    await events_stream.tell()
+    assert len(mesh_world.mesh) > before
     await events.aclose()
-    made.mesh.collect()
-    assert len(made.mesh) == before
+    mesh_world.mesh.collect()
+    assert len(mesh_world.mesh) == before
 
 
-async def test_a_second_page_takes_nothing_from_the_first() -> None:
-    seen = sources(world().mesh)
-    tells = EventStream(seen)
-    first = events_of(tells)
+async def test_clients_receive_changes_independently() -> None:
+    page_sources = sources(world().mesh)
+    events_stream = EventStream(page_sources)
+    first = events_of(events_stream)
     await anext(first)
-    assert isinstance(seen.fleet, FakeFleet)
-    seen.fleet.current = [connection("web-0.a", cds=FakeWatch())]
-    second = events_of(tells)
+    assert isinstance(page_sources.fleet, FakeFleet)
+    page_sources.fleet.current = [connection("web-0.a", cds=FakeWatch())]
+    second = events_of(events_stream)
     await anext(second)
-    await tells.tell()
+    await events_stream.tell()
     assert [len(event(await anext(events))[1]["proxies"]) for events in (first, second)] == [1, 1]
     await first.aclose()
     await second.aclose()
 
 
-async def test_nothing_is_looked_at_while_no_page_is_open() -> None:
-    tells = EventStream(sources(world().mesh))
-    first, second = events_of(tells), events_of(tells)
+async def test_updates_stop_without_clients() -> None:
+    events_stream = EventStream(sources(world().mesh))
+    first, second = events_of(events_stream), events_of(events_stream)
     await anext(first)
     await anext(second)
     await first.aclose()
-    assert tells._ticking is not None
+    assert events_stream._ticking is not None
     await second.aclose()
-    assert tells._ticking is None
+    assert events_stream._ticking is None
 
 
-async def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SLOWEST", 2)
-    tells = EventStream(sources(world().mesh))
-    slow, quick = events_of(tells), events_of(tells)
+    events_stream = EventStream(sources(world().mesh))
+    slow, quick = events_of(events_stream), events_of(events_stream)
     await anext(slow)
     await anext(quick)
     for _ in range(3):
-        await tells.tell()
+        await events_stream.tell()
         await anext(quick)
-    assert [event(e)[0] async for e in slow] == ["change", "change"]
+    assert [event(item)[0] async for item in slow] == ["change", "change"]
     await quick.aclose()
 
 
-async def test_closing_ends_every_page() -> None:
-    tells = EventStream(sources(world().mesh))
-    events = events_of(tells)
+async def test_close_ends_all_streams() -> None:
+    events_stream = EventStream(sources(world().mesh))
+    events = events_of(events_stream)
     await anext(events)
-    tells.close()
-    assert [e async for e in events] == [b""]
+    events_stream.close()
+    assert [item async for item in events] == [b""]
 
 
 def events_of(stream: EventStream) -> Any:
@@ -457,7 +474,7 @@ def event(text: bytes) -> tuple[str, dict[str, Any]]:
     return head.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-async def test_the_page_and_its_files_need_nothing_from_elsewhere() -> None:
+async def test_page_loads_no_external_resources() -> None:
     async with TestClient(TestServer(application(sources(world().mesh)))) as client:
         for path in (routes.PATH, *(f"{routes.PATH}/{name}" for name in routes._FILES[1:])):
             async with client.get(path) as response:
@@ -472,7 +489,7 @@ async def test_the_page_and_its_files_need_nothing_from_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js"])
-async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+async def test_remote_access_requires_authentication(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
     async with (
         TestClient(TestServer(application(sources(world().mesh)))) as client,
@@ -481,74 +498,74 @@ async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, pat
         assert response.status == 401
 
 
-async def test_closing_ends_a_page_that_has_not_read_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_ends_a_stream_with_unread_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SLOWEST", 2)
-    tells = EventStream(sources(world().mesh))
-    events = events_of(tells)
+    events_stream = EventStream(sources(world().mesh))
+    events = events_of(events_stream)
     await anext(events)
     for _ in range(2):
-        await tells.tell()
-    tells.close()
-    found = [e async for e in events]
-    assert [e and event(e)[0] for e in found] == ["change", b""]
+        await events_stream.tell()
+    events_stream.close()
+    received = [item async for item in events]
+    assert [item and event(item)[0] for item in received] == ["change", b""]
     await events.aclose()
 
 
-async def test_a_change_says_how_much_was_sent_since_the_last_one() -> None:
-    seen = sources(world().mesh)
-    tells = EventStream(seen)
-    events = events_of(tells)
+async def test_change_reports_responses_since_the_last_one() -> None:
+    page_sources = sources(world().mesh)
+    events_stream = EventStream(page_sources)
+    events = events_of(events_stream)
     await anext(events)
-    told = []
+    updates = []
     for responses, size in ((3, 500), (0, 0)):
-        seen.metrics.responses += responses
-        seen.metrics.response_bytes += size
-        await tells.tell()
-        told.append(event(await anext(events))[1])
-    assert [(each["responses"], each["bytes"]) for each in told] == [(3, 500), (0, 0)]
+        page_sources.metrics.responses += responses
+        page_sources.metrics.response_bytes += size
+        await events_stream.tell()
+        updates.append(event(await anext(events))[1])
+    assert [(update["responses"], update["bytes"]) for update in updates] == [(3, 500), (0, 0)]
     await events.aclose()
 
 
-async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_no_more() -> None:
+async def test_waiting_counts_connected_unacked_proxies() -> None:
     watches = {name: FakeWatch(nonce_sent="n2") for name in ("a.x", "b.x", "c.x")}
-    open_ones = {name: connection(name, cds=watch) for name, watch in watches.items()}
-    fleet = FakeFleet(*open_ones.values(), connection("d.x", cds=FakeWatch()))
+    connections = {name: connection(name, cds=watch) for name, watch in watches.items()}
+    fleet = FakeFleet(*connections.values(), connection("d.x", cds=FakeWatch()))
     rows, waiting = ProxyRows(fleet), []
     await rows.poll()
     waiting.append(rows.waiting)
     watches["a.x"].nonce_acked = "n2"
-    open_ones["a.x"].activity += 1
+    connections["a.x"].activity += 1
     await rows.poll()
     waiting.append(rows.waiting)
-    fleet.current = [each for each in fleet.current if each.id != "b.x-1"]
+    fleet.current = [item for item in fleet.current if item.id != "b.x-1"]
     await rows.poll()
     waiting.append(rows.waiting)
     assert waiting == [3, 2, 1]
 
 
-async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_with_the_next_change(
+async def test_problems_are_sent_on_change_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stream, "PROBLEMS", 2)
-    made = world(WEB)
-    known: list[Problem] = []
-    tells = EventStream(sources(made.mesh, problems=known))
-    events = events_of(tells)
+    mesh_world = world(WEB)
+    problems: list[Problem] = []
+    events_stream = EventStream(sources(mesh_world.mesh, problems=problems))
+    events = events_of(events_stream)
     await anext(events)
 
-    async def told() -> list[str] | None:
-        await tells.tell()
-        found = event(await anext(events))[1].get("problems")
-        return [p["code"] for p in found] if found is not None else None
+    async def next_codes() -> list[str] | None:
+        await events_stream.tell()
+        entries = event(await anext(events))[1].get("problems")
+        return [p["code"] for p in entries] if entries is not None else None
 
     def add(code: str) -> None:
-        known.insert(
+        problems.insert(
             0, Problem(code=code, object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
         )
 
     for code, expected in (("one", ["one"]), ("two", ["two", "one"]), ("three", None)):
         add(code)
-        assert await told() == expected
-    made.apply_objects(IDLE)
-    assert await told() == ["three", "two"]
+        assert await next_codes() == expected
+    mesh_world.apply_objects(IDLE)
+    assert await next_codes() == ["three", "two"]
     await events.aclose()

@@ -1,4 +1,4 @@
-"""What pages and tools are shown of single things, to the last field."""
+"""Details of debug responses, field by field."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
-from pilot.debug.caches import _brief
-from pilot.debug.explain import _identity
 from pilot.debug.health import HealthChecker
-from pilot.debug.index import _proxies
 from pilot.debug.over_xds import client_config
-from pilot.debug.registry import ServiceDetails, _endpoint, show_service
+from pilot.debug.pages.caches import _brief
+from pilot.debug.pages.explain import _identity
+from pilot.debug.pages.index import _proxies
+from pilot.debug.pages.registry import ServiceDetails, _endpoint, show_service
 from pilot.debug.slices import without_collections
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch
-from tests.unit.debug.test_health import SERVICE, looked_at, of
+from tests.unit.debug.test_health import SERVICE, build_mesh, check_mesh
 
 PROXY = Proxy(
     type=NodeType.SIDECAR,
@@ -36,8 +36,8 @@ PROXY = Proxy(
 )
 
 
-def made(**fields: Any) -> Service:
-    plain: dict[str, Any] = {
+def make_service(**fields: Any) -> Service:
+    defaults: dict[str, Any] = {
         "hostname": "x.example",
         "namespace": "a",
         "name": "x",
@@ -46,11 +46,11 @@ def made(**fields: Any) -> Service:
         "ports": (Port("web", 80, Protocol.HTTP, 8080),),
         "resolution": Resolution.DNS_LB,
     }
-    return Service(**(plain | fields))
+    return Service(**(defaults | fields))
 
 
-def test_a_service_of_a_service_entry_to_the_last_field() -> None:
-    service = made(
+def test_service_entry_fields() -> None:
+    service = make_service(
         auto_addresses=("240.240.0.1", "2001:2::1"),
         created="2024-01-01T00:00:00Z",
         labels=(("app", "x"),),
@@ -62,9 +62,9 @@ def test_a_service_of_a_service_entry_to_the_last_field() -> None:
         publish_not_ready=True,
         export_to=frozenset({"b", "a"}),
     )
-    shown = show_service(ServiceDetails(service, "", {}, (ServiceRef("y.example", "b"),), "east"))
-    attributes = shown.pop("Attributes")
-    assert shown == {
+    result = show_service(ServiceDetails(service, "", {}, (ServiceRef("y.example", "b"),), "east"))
+    attributes = result.pop("Attributes")
+    assert result == {
         "ports": [{"name": "web", "port": 80, "protocol": "HTTP"}],
         "serviceAccounts": ["spiffe://x"],
         "creationTime": "2024-01-01T00:00:00Z",
@@ -111,15 +111,17 @@ def test_a_service_of_a_service_entry_to_the_last_field() -> None:
         ),
     ],
 )
-def test_addresses_of_a_kubernetes_service_by_cluster(
+def test_kubernetes_service_addresses_by_cluster(
     fields: dict[str, Any], vips: dict[str, list[str]], address: str
 ) -> None:
-    shown = show_service(
-        ServiceDetails(made(registry=Registry.KUBERNETES, **fields), "ClusterIP", {"west": ("1.2.3.4",)}, (), "east")
+    result = show_service(
+        ServiceDetails(
+            make_service(registry=Registry.KUBERNETES, **fields), "ClusterIP", {"west": ("1.2.3.4",)}, (), "east"
+        )
     )
-    assert (shown["clusterVIPs"], shown["defaultAddress"]) == ({"Addresses": vips}, address)
-    assert shown["Attributes"]["ClusterExternalAddresses"] == {"Addresses": {"west": ["1.2.3.4"]}}
-    assert (shown["Attributes"]["Type"], shown["Attributes"]["ObjectName"], shown["creationTime"]) == (
+    assert (result["clusterVIPs"], result["defaultAddress"]) == ({"Addresses": vips}, address)
+    assert result["Attributes"]["ClusterExternalAddresses"] == {"Addresses": {"west": ["1.2.3.4"]}}
+    assert (result["Attributes"]["Type"], result["Attributes"]["ObjectName"], result["creationTime"]) == (
         "ClusterIP",
         "",
         "0001-01-01T00:00:00Z",
@@ -130,15 +132,15 @@ def test_addresses_of_a_kubernetes_service_by_cluster(
     ("resolution", "number"),
     zip(("ClientSideLB", "DNSLB", "Passthrough", "DNSRoundRobinLB", "Alias", "DynamicDNS"), range(6), strict=True),
 )
-def test_resolutions_have_istiods_numbers(resolution: str, number: int) -> None:
+def test_resolution_numbers_match_istiod(resolution: str, number: int) -> None:
     assert (
-        show_service(ServiceDetails(made(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"]
+        show_service(ServiceDetails(make_service(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"]
         == number
     )
 
 
 @pytest.mark.parametrize(("number", "health"), list(enumerate(EndpointHealth)))
-def test_the_health_of_endpoints_has_istiods_numbers(number: int, health: EndpointHealth) -> None:
+def test_endpoint_health_numbers_match_istiod(number: int, health: EndpointHealth) -> None:
     assert (
         _endpoint(Endpoint(addresses=("10.0.0.1",), port=80, port_name="http", health=health), of_kubernetes=True)[
             "HealthStatus"
@@ -147,8 +149,8 @@ def test_the_health_of_endpoints_has_istiods_numbers(number: int, health: Endpoi
     )
 
 
-def test_objects_are_told_apart_by_all_that_names_them() -> None:
-    named = {"kind": "DestinationRule", "namespace": "a", "name": "b"}
+def test_object_identity() -> None:
+    reference = {"kind": "DestinationRule", "namespace": "a", "name": "b"}
     others = (
         {"group": "g"},
         {"kind": "Service"},
@@ -157,25 +159,25 @@ def test_objects_are_told_apart_by_all_that_names_them() -> None:
         {"name": "a"},
         {"namespace": ""},
     )
-    assert len({_identity(named | other) for other in ({}, *others)}) == 7
+    assert len({_identity(reference | other) for other in ({}, *others)}) == 7
     assert _identity({"kind": "Node", "name": "n"}) == ("", "Node", "", "", "n")
 
 
-def test_the_collector_rests_until_the_last_large_answer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It rests for ten seconds at most, however many answers overlap; where it was switched off, it stays so until then."""
+def test_collection_pauses_during_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collection is disabled for at most ten seconds, however many responses overlap."""
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    seen = []
+    states = []
     with without_collections():
-        seen.append(gc.isenabled())
+        states.append(gc.isenabled())
         now = 110.0
         with without_collections():
-            seen.append(gc.isenabled())
-        seen.append(gc.isenabled())
+            states.append(gc.isenabled())
+        states.append(gc.isenabled())
         now = 110.1
         with without_collections():
-            seen.append(gc.isenabled())
-    assert seen == [False, False, False, True]
+            states.append(gc.isenabled())
+    assert states == [False, False, False, True]
     assert gc.isenabled()
     now = 200.0
     with without_collections():
@@ -187,14 +189,14 @@ def test_the_collector_rests_until_the_last_large_answer_is_made(monkeypatch: py
 
 
 @pytest.mark.parametrize(("count", "note"), [(50, ""), (51, "<p>The first 50 of 51.</p>")])
-def test_the_index_lists_fifty_proxies(count: int, note: str) -> None:
+def test_index_lists_fifty_proxies(count: int, note: str) -> None:
     page = _proxies([FakeConnection(f"web-{n}.a-1", f"web-{n}.a", PROXY) for n in range(count)])
     assert page.count('<td class="path">') == 50
     assert page.endswith(f"</table></div>{note}\n")
 
 
 @pytest.mark.parametrize(
-    ("arg", "shown"),
+    ("arg", "result"),
     [
         (("a", 1, "b", "c"), "a/1/b/c"),
         (("a", 1, "b", "c", "d"), "tuple"),
@@ -202,25 +204,28 @@ def test_the_index_lists_fifty_proxies(count: int, note: str) -> None:
         (1.5, "float"),
     ],
 )
-def test_keys_of_up_to_four_parts_are_written_out(arg: Any, shown: str) -> None:
-    assert _brief(arg) == shown
+def test_short_keys_are_written_out(arg: Any, result: str) -> None:
+    assert _brief(arg) == result
 
 
-def test_a_type_that_was_never_sent_has_the_first_time_of_all() -> None:
+def test_unsent_type_has_the_zero_time() -> None:
     watches = {
         "b": FakeWatch(sent_at=0.0, nonce_sent="", nonce_acked="", last_error="no such cluster"),
         "a": FakeWatch(sent_at=1.5),
     }
-    found = client_config(FakeConnection("web-0.a-1", "web-0.a", PROXY, subscriptions=watches))
-    assert [c.type_url for c in found.generic_xds_configs] == ["a", "b"]
-    assert [c.last_updated.ToJsonString() for c in found.generic_xds_configs] == [
+    config = client_config(FakeConnection("web-0.a-1", "web-0.a", PROXY, subscriptions=watches))
+    assert [entry.type_url for entry in config.generic_xds_configs] == ["a", "b"]
+    assert [entry.last_updated.ToJsonString() for entry in config.generic_xds_configs] == [
         "1970-01-01T00:00:01.500Z",
         "0001-01-01T00:00:00Z",
     ]
-    sent, never = found.generic_xds_configs
-    assert not sent.HasField("error_state")
-    assert (never.error_state.details, never.error_state.last_update_attempt) == ("no such cluster", never.last_updated)
-    assert dict(found.node.metadata.items()) == {"CLUSTER_ID": "east", "NAMESPACE": "a", "ISTIO_VERSION": "1.30.0"}
+    sent_config, unsent_config = config.generic_xds_configs
+    assert not sent_config.HasField("error_state")
+    assert (unsent_config.error_state.details, unsent_config.error_state.last_update_attempt) == (
+        "no such cluster",
+        unsent_config.last_updated,
+    )
+    assert dict(config.node.metadata.items()) == {"CLUSTER_ID": "east", "NAMESPACE": "a", "ISTIO_VERSION": "1.30.0"}
 
 
 SLICE = """
@@ -239,16 +244,18 @@ endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: web-0, namespac
 """
 
 
-@pytest.mark.parametrize(("conditions", "found"), [("{ready: false}", ["web-0.a"]), ("{ready: true}", []), ("{}", [])])
-async def test_a_connected_proxy_whose_endpoint_is_not_ready_is_told_of(conditions: str, found: list[str]) -> None:
-    connected = FakeConnection("web-0.a-1", "web-0.a", msgspec.structs.replace(PROXY, metadata={}))
-    health, _ = await looked_at(
-        of(SERVICE.format("api", "10.1.0.1") + "\n---\n" + SLICE % conditions), connected=[connected]
+@pytest.mark.parametrize(
+    ("conditions", "expected"), [("{ready: false}", ["web-0.a"]), ("{ready: true}", []), ("{}", [])]
+)
+async def test_unready_endpoint_of_a_connected_proxy_is_reported(conditions: str, expected: list[str]) -> None:
+    connection = FakeConnection("web-0.a-1", "web-0.a", msgspec.structs.replace(PROXY, metadata={}))
+    health, _ = await check_mesh(
+        build_mesh(SERVICE.format("api", "10.1.0.1") + "\n---\n" + SLICE % conditions), connections=[connection]
     )
     assert health.findings is not None
-    assert [finding.proxy for finding in health.findings["pilot_endpoint_not_ready"].values()] == found
+    assert [finding.proxy for finding in health.findings["pilot_endpoint_not_ready"].values()] == expected
     assert not health.findings["endpoint_no_pod"]
 
 
-async def test_looking_ends_also_where_none_has_begun() -> None:
+async def test_stop_before_the_first_check() -> None:
     await HealthChecker(Mesh(), FakeFleet(), []).stop()

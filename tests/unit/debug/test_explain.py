@@ -1,4 +1,4 @@
-"""Explanations of real resources: they name what the resource was made from, and nothing else."""
+"""Explanations of resources by the objects that they are built from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pilot.debug import explain as explain_page_module
-from pilot.debug.explain import explain_page
+from pilot.debug.pages import explain as explain_page_module
+from pilot.debug.pages.explain import explain_page
 from testing.mesh.debug_server import FakeConnection, sources
 from testing.mesh.world import World, proxy
 
@@ -67,44 +67,44 @@ def explain() -> Any:
     node_id = world.connect(sidecar)
     world.resources(node_id)
     assert not world.failures
-    seen = sources(world.mesh, FakeConnection("tea-1.shop-1", node_id, sidecar))
+    page_sources = sources(world.mesh, FakeConnection("tea-1.shop-1", node_id, sidecar))
 
     def explain(resource: str, short_type: str, part: str = "objects") -> set[tuple[str, str]]:
-        (found,) = asyncio.run(
-            explain_page(seen, {"proxyID": "tea-1", "resource": resource, "type": short_type})
+        (explanation,) = asyncio.run(
+            explain_page(page_sources, {"proxyID": "tea-1", "resource": resource, "type": short_type})
         ).make()["explanations"]
-        return {(o["kind"], o["name"]) for o in found[part]}
+        return {(item["kind"], item["name"]) for item in explanation[part]}
 
     return explain
 
 
-def test_a_cluster(explain: Any) -> None:
-    found = explain("outbound|80|v1|tea.shop.svc.cluster.local", "cds")
-    assert found & SHOP == {("Service", "tea"), ("DestinationRule", "tea-rule")}
+def test_cluster(explain: Any) -> None:
+    objects = explain("outbound|80|v1|tea.shop.svc.cluster.local", "cds")
+    assert objects & SHOP == {("Service", "tea"), ("DestinationRule", "tea-rule")}
 
 
 def test_endpoints(explain: Any) -> None:
-    found = explain("outbound|80||tea.shop.svc.cluster.local", "eds")
-    assert {("EndpointSlice", "tea-1"), ("Pod", "tea-1"), ("Service", "tea")} <= found
-    assert not found & {("Service", "cups"), ("DestinationRule", "cups-rule")}
+    objects = explain("outbound|80||tea.shop.svc.cluster.local", "eds")
+    assert {("EndpointSlice", "tea-1"), ("Pod", "tea-1"), ("Service", "tea")} <= objects
+    assert not objects & {("Service", "cups"), ("DestinationRule", "cups-rule")}
 
 
-def test_a_listener(explain: Any) -> None:
+def test_listener(explain: Any) -> None:
     assert explain("10.1.0.2_90", "lds") & SHOP == {("Service", "cups")}
 
 
 def test_routes(explain: Any) -> None:
-    found = explain("80", "rds")
-    assert {("VirtualService", "tea-routes"), ("Service", "tea")} <= found
-    assert ("DestinationRule", "cups-rule") not in found
+    objects = explain("80", "rds")
+    assert {("VirtualService", "tea-routes"), ("Service", "tea")} <= objects
+    assert ("DestinationRule", "cups-rule") not in objects
 
 
-def test_what_makes_the_proxy_what_it_is(explain: Any) -> None:
+def test_proxy_attributes(explain: Any) -> None:
     assert {("Service", "tea"), ("Pod", "tea-1")} <= explain("virtualInbound", "lds", "proxy")
     assert ("VirtualService", "tea-routes") not in explain("virtualInbound", "lds")
 
 
-def test_objects_are_told_apart_by_group_kind_cluster_namespace_and_name() -> None:
-    whole = {"group": "g", "kind": "K", "cluster": "c", "namespace": "n", "name": "x", "through": ["y"]}
-    assert explain_page_module._identity(whole) == ("g", "K", "c", "n", "x")
+def test_object_identity() -> None:
+    reference = {"group": "g", "kind": "K", "cluster": "c", "namespace": "n", "name": "x", "through": ["y"]}
+    assert explain_page_module._identity(reference) == ("g", "K", "c", "n", "x")
     assert explain_page_module._identity({"kind": "K", "name": "x"}) == ("", "K", "", "", "x")

@@ -1,4 +1,4 @@
-"""What is odd about a mesh: found in the background, counted by istiod's metrics."""
+"""Background checks of mesh health, and their metrics."""
 
 from __future__ import annotations
 
@@ -63,55 +63,57 @@ spec: {egress: [{hosts: [./*]}]}
 """
 
 
-def of(documents: str) -> Mesh:
-    made = World()
-    made.apply(documents)
-    return made.mesh
+def build_mesh(documents: str) -> Mesh:
+    mesh_world = World()
+    mesh_world.apply(documents)
+    return mesh_world.mesh
 
 
-async def looked_at(
-    mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()
+async def check_mesh(
+    mesh: Mesh, *problems: Problem, connections: Sequence[FakeConnection] = ()
 ) -> tuple[HealthChecker, dict[str, int]]:
-    told: dict[str, int] = {}
-    health = HealthChecker(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
+    counts: dict[str, int] = {}
+    health = HealthChecker(mesh, FakeFleet(*connections), list(problems), counts.__setitem__)
     await health.run_checks()
-    return health, told
+    return health, counts
 
 
 @pytest.mark.parametrize(("metric", "keys", "documents"), CASES, ids=[case[0] for case in CASES])
 async def test_findings(metric: str, keys: list[str], documents: str) -> None:
-    health, told = await looked_at(of(documents))
+    health, counts = await check_mesh(build_mesh(documents))
     assert health.findings is not None
     assert list(health.findings[metric]) == keys
-    assert told[metric] == len(keys)
+    assert counts[metric] == len(keys)
 
 
-async def test_every_metric_is_told_also_where_nothing_is_odd() -> None:
-    _, told = await looked_at(of(""))
-    assert told == dict.fromkeys(METRICS, 0)
+async def test_every_metric_is_reported_without_findings() -> None:
+    _, counts = await check_mesh(build_mesh(""))
+    assert counts == dict.fromkeys(METRICS, 0)
 
 
-async def test_problems_of_hosts_and_subsets_count() -> None:
-    late = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
-    claimed = Problem(code="host-claimed", object=late, path="spec.hosts[1]", message="an older one has it")
+async def test_host_and_subset_problems_are_findings() -> None:
+    virtual_service = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
+    claimed = Problem(code="host-claimed", object=virtual_service, path="spec.hosts[1]", message="an older one has it")
     rule = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "api")
     shadowed = Problem(code="subset-shadowed", object=rule, path="spec.subsets[0].name", message="an older one has it")
-    health, told = await looked_at(of(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1")), claimed, shadowed)
+    health, counts = await check_mesh(
+        build_mesh(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1")), claimed, shadowed
+    )
     assert health.findings is not None
     assert list(health.findings["pilot_vservice_dup_domain"]) == ["api.a.svc.cluster.local:90"]
-    assert told["pilot_destrule_subsets"] == 1
+    assert counts["pilot_destrule_subsets"] == 1
 
 
-async def test_a_duplicate_domain_names_the_first_sidecar_that_sees_it() -> None:
-    late = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
-    claimed = Problem(code="host-claimed", object=late, path="spec.hosts[1]", message="an older one has it")
-    made = World()
-    made.apply(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1") + "\n---\n" + NARROW)
-    connected = []
+async def test_duplicate_domain_names_the_first_affected_sidecar() -> None:
+    virtual_service = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "late")
+    claimed = Problem(code="host-claimed", object=virtual_service, path="spec.hosts[1]", message="an older one has it")
+    mesh_world = World()
+    mesh_world.apply(VIRTUAL_SERVICE + "---\n" + SERVICE.format("api", "10.1.0.1") + "\n---\n" + NARROW)
+    connections = []
     for number, namespace in enumerate(("narrow", "b", "c")):
-        of_it = proxy("sidecar", "web-0", namespace, f"10.2.0.{number}")
-        connected.append(FakeConnection(f"web-0.{namespace}-1", made.connect(of_it), of_it))
-    health, _ = await looked_at(made.mesh, claimed, connected=connected)
+        node = proxy("sidecar", "web-0", namespace, f"10.2.0.{number}")
+        connections.append(FakeConnection(f"web-0.{namespace}-1", mesh_world.connect(node), node))
+    health, _ = await check_mesh(mesh_world.mesh, claimed, connections=connections)
     assert health.findings is not None
     assert health.findings["pilot_vservice_dup_domain"]["api.a.svc.cluster.local:90"].proxy == "web-0.b"
 
@@ -123,7 +125,7 @@ metadata: {name: web-0, namespace: a, labels: {app: web}}
 spec: {serviceAccountName: web, nodeName: n}
 status: {podIP: 10.0.0.1, phase: Running}
 """
-OF_WEB = """
+WEB_SERVICE = """
 kind: Service
 apiVersion: v1
 metadata: {name: @NAME@, namespace: a}
@@ -138,91 +140,91 @@ endpoints: [{addresses: [10.0.0.1], conditions: {ready: @READY@}, targetRef: {ki
 """
 
 
-def of_web(name: str, protocol: str = "http", port: int = 8080, ready: str = "true") -> str:
+def web_service(name: str, protocol: str = "http", port: int = 8080, ready: str = "true") -> str:
     values = {"NAME": name, "IP": f"10.1.0.{len(name)}", "PROTOCOL": protocol, "PORT": str(port), "READY": ready}
-    text = OF_WEB
+    text = WEB_SERVICE
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)
     return text
 
 
 @pytest.mark.parametrize(
-    ("documents", "found"),
+    ("documents", "expected"),
     [
         ((POD,), {"pilot_no_ip": {"web-0.a": ("web-0.a", "")}}),
-        ((POD, of_web("web")), {}),
-        ((POD, of_web("web"), of_web("again")), {}),
-        ((POD, of_web("web"), of_web("other", port=8081, protocol="tcp")), {}),
+        ((POD, web_service("web")), {}),
+        ((POD, web_service("web"), web_service("again")), {}),
+        ((POD, web_service("web"), web_service("other", port=8081, protocol="tcp")), {}),
         (
-            (POD, of_web("web"), of_web("other", protocol="tcp")),
+            (POD, web_service("web"), web_service("other", protocol="tcp")),
             {
                 "pilot_conflict_inbound_listener": {
                     "web-0.a:8080": ("web-0.a", "services disagree about the protocol: HTTP, TCP")
                 }
             },
         ),
-        ((POD, of_web("web", ready="false")), {"pilot_endpoint_not_ready": {"web-0.a": ("web-0.a", "")}}),
+        ((POD, web_service("web", ready="false")), {"pilot_endpoint_not_ready": {"web-0.a": ("web-0.a", "")}}),
     ],
 )
-async def test_what_is_odd_about_the_workload_of_a_connected_proxy(
-    documents: tuple[str, ...], found: dict[str, Any]
-) -> None:
-    made = World()
-    made.apply("\n---\n".join(documents))
-    known = proxy("sidecar", "web-0", "a", "10.0.0.1")
-    health, _ = await looked_at(made.mesh, connected=[FakeConnection("web-0.a-1", made.connect(known), known)])
+async def test_findings_of_a_connected_workload(documents: tuple[str, ...], expected: dict[str, Any]) -> None:
+    mesh_world = World()
+    mesh_world.apply("\n---\n".join(documents))
+    node = proxy("sidecar", "web-0", "a", "10.0.0.1")
+    health, _ = await check_mesh(
+        mesh_world.mesh, connections=[FakeConnection("web-0.a-1", mesh_world.connect(node), node)]
+    )
     assert health.findings is not None
-    told = {
-        metric: {key: (one.proxy, one.message) for key, one in by_key.items()}
+    counts = {
+        metric: {key: (finding.proxy, finding.message) for key, finding in by_key.items()}
         for metric, by_key in health.findings.items()
         if by_key
     }
-    assert {metric: by_key for metric, by_key in told.items() if metric != "pilot_eds_no_instances"} == found
+    assert {metric: by_key for metric, by_key in counts.items() if metric != "pilot_eds_no_instances"} == expected
 
 
-async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
-    health = HealthChecker(of(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
+async def test_findings_are_logged_on_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(health_module._ads, "info", lambda text, value: lines.append(text % value))
+    health = HealthChecker(build_mesh(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
     await health.run_checks()
     await health.run_checks()
-    (line,) = told
+    (line,) = lines
     assert json.loads(line.removeprefix("Push Status: ")) == {
         "pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}
     }
 
 
-def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
+def test_many_findings_are_only_counted_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(health_module._ads, "info", lambda text, expected_type: lines.append(text % expected_type))
     health_module.log_status(
         {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(60)}, "endpoint_no_pod": {}}
     )
-    assert json.loads(told[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
+    assert json.loads(lines[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
     health_module.log_status({"endpoint_no_pod": {}})
-    assert len(told) == 1
-    for count, shown in ((health_module.LOGGED, dict), (health_module.LOGGED + 1, int)):
+    assert len(lines) == 1
+    for count, expected_type in ((health_module.LOGGED, dict), (health_module.LOGGED + 1, int)):
         health_module.log_status(
             {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(count)}}
         )
-        assert isinstance(json.loads(told.pop().removeprefix("Push Status: "))["pilot_no_ip"], shown)
+        assert isinstance(json.loads(lines.pop().removeprefix("Push Status: "))["pilot_no_ip"], expected_type)
 
 
-async def test_a_mesh_is_looked_at_again_only_where_it_changed() -> None:
-    looks: list[str] = []
-    mesh = of("")
-    health = HealthChecker(mesh, FakeFleet(), [], lambda metric, count: looks.append(metric), now=lambda: 0.0)
+async def test_unchanged_mesh_is_not_checked_again() -> None:
+    metrics: list[str] = []
+    mesh = build_mesh("")
+    health = HealthChecker(mesh, FakeFleet(), [], lambda metric, count: metrics.append(metric), now=lambda: 0.0)
     for _ in range(3):
         health.schedule()
-        await settled()
-    assert len(looks) == len(METRICS)
+        await settle()
+    assert len(metrics) == len(METRICS)
     mesh.commit([(mesh.proxies, "x", None)])
     health.schedule()
-    await settled()
-    assert len(looks) == 2 * len(METRICS)
+    await settle()
+    assert len(metrics) == 2 * len(METRICS)
     await health.stop()
 
 
-async def settled() -> None:
+async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)

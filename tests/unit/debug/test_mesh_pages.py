@@ -1,4 +1,4 @@
-"""The pages of the monitoring port that tell of configuration, of the registry and of caches."""
+"""Debug pages about configuration, the registry and caches."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def test_resourcesz(ask: Ask) -> None:
 
 
 async def test_mesh(ask: Ask) -> None:
-    found = await ask("/debug/mesh")
-    assert (found["accessLogFile"], found["connectTimeout"], found["rootNamespace"]) == (
+    config = await ask("/debug/mesh")
+    assert (config["accessLogFile"], config["connectTimeout"], config["rootNamespace"]) == (
         "/dev/stdout",
         "3s",
         "istio-system",
@@ -89,8 +89,8 @@ async def test_registryz(ask: Ask) -> None:
 
 @pytest.mark.parametrize("page", ["endpointShardz", "endpointz"])
 async def test_endpoints(ask: Ask, page: str) -> None:
-    found = await ask(f"/debug/{page}")
-    tea = found["tea.shop.svc.cluster.local"]["shop"]
+    shards = await ask(f"/debug/{page}")
+    tea = shards["tea.shop.svc.cluster.local"]["shop"]
     assert tea["ServiceAccounts"] == {"spiffe://cluster.local/ns/shop/sa/brewer": {}}
     (endpoint,) = tea["Shards"]["Kubernetes/Kubernetes"]
     assert (endpoint["Addresses"], endpoint["EndpointPort"], endpoint["ServicePortName"]) == (
@@ -101,15 +101,15 @@ async def test_endpoints(ask: Ask, page: str) -> None:
     assert (endpoint["HealthStatus"], endpoint["NodeName"], endpoint["Namespace"]) == (1, "node-1", "shop")
     assert endpoint["ServiceAccount"] == "spiffe://cluster.local/ns/shop/sa/brewer"
     assert (endpoint["SendUnhealthyEndpoints"], endpoint["Labels"]["topology.istio.io/network"]) == (True, "")
-    assert "cups.shop.svc.cluster.local" not in found
+    assert "cups.shop.svc.cluster.local" not in shards
 
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:
     assert isinstance(pages.fleet, FakeFleet)
     pages.fleet.current.pop()
-    found = await ask("/debug/instancesz")
-    assert list(found) == ["tea-1.shop"]
-    (target,) = found["tea-1.shop"]
+    instances = await ask("/debug/instancesz")
+    assert list(instances) == ["tea-1.shop"]
+    (target,) = instances["tea-1.shop"]
     assert target["Service"]["hostname"] == "tea.shop.svc.cluster.local"
     assert target["Port"] == {"name": "http", "port": 80, "protocol": "HTTP", "TargetPort": 8080}
 
@@ -118,7 +118,7 @@ async def test_networkz(ask: Ask) -> None:
     assert await ask("/debug/networkz") == []
 
 
-async def test_push_status_is_empty_before_the_mesh_was_looked_at(
+async def test_push_status_is_empty_before_the_first_check(
     client: TestClient[web.Request, web.Application],
 ) -> None:
     async with client.get("/debug/push_status") as response:
@@ -126,8 +126,11 @@ async def test_push_status_is_empty_before_the_mesh_was_looked_at(
 
 
 async def test_push_status(pages: Sources) -> None:
-    looked_at = await with_health(pages)
-    async with TestClient(TestServer(application(looked_at))) as client, client.get("/debug/push_status") as response:
+    page_sources = await with_health(pages)
+    async with (
+        TestClient(TestServer(application(page_sources))) as client,
+        client.get("/debug/push_status") as response,
+    ):
         text = await response.text()
     assert text.startswith('{\n    "pilot_no_ip"')
     assert json.loads(text) == {
@@ -137,24 +140,24 @@ async def test_push_status(pages: Sources) -> None:
 
 
 async def test_pushcontext(ask: Ask) -> None:
-    found = await ask("/debug/pushcontext")
-    assert found["AuthorizationPolicies"] == (await ask("/debug/authorizationz"))["authorization_policies"]
-    assert (found["NetworkGateways"], found["UnresolvedGateways"]) == (None, None)
+    context = await ask("/debug/pushcontext")
+    assert context["AuthorizationPolicies"] == (await ask("/debug/authorizationz"))["authorization_policies"]
+    assert (context["NetworkGateways"], context["UnresolvedGateways"]) == (None, None)
 
 
-async def test_pages_of_what_there_is_none_of(ask: Ask) -> None:
+async def test_pages_without_content(ask: Ask) -> None:
     assert await ask("/debug/mcsz") is None
     assert await ask("/debug/ambientz") == {"workloads": None, "services": None, "policies": None}
 
 
 async def test_cachez(ask: Ask, pages: Sources) -> None:
     assert isinstance(pages.fleet, FakeFleet)
-    one, two, other = (
+    first, second, other = (
         Resource("one", "t/a", b"x" * 200),
         Resource("two", "t/a", b"y" * 900),
         Resource("one", "t/a", b"z" * 100),
     )
-    pages.fleet.resources = {"t/a": [{"one": one, "two": two}, {"one": other, "two": two}], "t/b": [{}]}
+    pages.fleet.resources = {"t/a": [{"one": first, "two": second}, {"one": other, "two": second}], "t/b": [{}]}
     assert await ask("/debug/cachez") == {"t/a": ["one", "two", "one", "two"]}
     sizes = await ask("/debug/cachez?sizes=true")
     assert sizes == {"total": "1.2kB", "t/a": "1.2kB"}
@@ -168,34 +171,34 @@ async def test_clearing_the_cache(client: TestClient[web.Request, web.Applicatio
     assert pages.fleet.cache_clears == 1
 
 
-async def test_krtz_names_derivations_with_how_many_values_they_have(ask: Ask) -> None:
+async def test_krtz_lists_derivations_with_counts(ask: Ask) -> None:
     await ask("/debug/registryz")
-    found = {shown["name"]: shown["state"] for shown in await ask("/debug/krtz")}
-    assert {state["inputCollection"] for state in found.values()} == {"table", "derived"}
-    assert found["service"]["outputs"] == {"count": 2}
-    values = found["service"]["inputs"]
+    states = {entry["name"]: entry["state"] for entry in await ask("/debug/krtz")}
+    assert {state["inputCollection"] for state in states.values()} == {"table", "derived"}
+    assert states["service"]["outputs"] == {"count": 2}
+    values = states["service"]["inputs"]
     assert "service(tea.shop.svc.cluster.local/shop)" in values
     assert all(value["dependencies"] for value in values.values())
 
 
-async def test_only_so_many_pages_are_made_at_once(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    running, most, go_on = 0, 0, asyncio.Event()
+async def test_concurrent_pages_are_limited(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, peak, resume = 0, 0, asyncio.Event()
 
-    async def slow(*_: Any) -> Answer:
-        nonlocal running, most
+    async def respond_slowly(*_: Any) -> Answer:
+        nonlocal running, peak
         running += 1
-        most = max(most, running)
-        await go_on.wait()
+        peak = max(peak, running)
+        await resume.wait()
         running -= 1
         return Answer(200, "text/plain", b"")
 
     monkeypatch.setattr(application_module, "MAX_CONCURRENT", 2)
-    monkeypatch.setattr(application_module, "answer", slow)
+    monkeypatch.setattr(application_module, "answer", respond_slowly)
     async with TestClient(TestServer(application(pages))) as client:
-        asked = [asyncio.create_task(client.get("/debug/connections")) for _ in range(5)]
+        responses = [asyncio.create_task(client.get("/debug/connections")) for _ in range(5)]
         async with asyncio.timeout(10):
             while running < 2:
                 await asyncio.sleep(0)
-            go_on.set()
-            assert {(await response).status for response in asked} == {200}
-    assert most == 2
+            resume.set()
+            assert {(await response).status for response in responses} == {200}
+    assert peak == 2

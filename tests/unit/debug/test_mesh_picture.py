@@ -1,4 +1,4 @@
-"""The picture of a mesh, whole: every namespace, service, gateway and link as the page of the mesh is told of them."""
+"""The graph of the dashboard: namespaces, services, gateways and links."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
 POLICIES = ("ALLOW a/p",)
-PICTURE = MeshGraph(
+GRAPH = MeshGraph(
     [
         ServiceFacts("b", API, (90,), 0, 0, None, ()),
         ServiceFacts("a", WEB, (80, 81), 1, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
@@ -42,7 +42,7 @@ PICTURE = MeshGraph(
         Link("gateway a/g", "unknown.example", "a/r"),
     ],
 )
-NETWORKED = (
+OBJECTS = (
     (GroupKind(NETWORKING, kind), namespace, name)
     for kind, namespace, name in (
         ("Gateway", "a", "g"),
@@ -52,7 +52,7 @@ NETWORKED = (
         ("Sidecar", "a", "web"),
     )
 )
-AROUND = MeshContext([ObjectRef(*parts) for parts in NETWORKED], ["a", "a", "c"])
+CONTEXT = MeshContext([ObjectRef(*parts) for parts in OBJECTS], ["a", "a", "c"])
 
 
 def row(
@@ -81,8 +81,8 @@ def link(source: str, target: str, kind: str = "route", by: str = "", count: int
     return {"from": source, "to": target, "kind": kind, "by": by, "count": count}
 
 
-def test_a_small_mesh_is_shown_whole() -> None:
-    assert show_graph(PICTURE, AROUND, frozenset()) == {
+def test_small_mesh_is_shown_in_full() -> None:
+    assert show_graph(GRAPH, CONTEXT, frozenset()) == {
         "namespaces": [
             {
                 "name": "a",
@@ -115,11 +115,11 @@ def test_a_small_mesh_is_shown_whole() -> None:
     }
 
 
-def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folded_namespaces_replace_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 2)
     both = Link(API, WEB, "b/r"), Link(API, SHOP, "b/r")
-    picture = PICTURE._replace(links=[*PICTURE.links, *both])
-    folded = show_graph(picture, AROUND, frozenset({"c"}))
+    graph = GRAPH._replace(links=[*GRAPH.links, *both])
+    folded = show_graph(graph, CONTEXT, frozenset({"c"}))
     assert [(namespace["name"], namespace["count"], namespace["services"]) for namespace in folded["namespaces"]] == [
         ("a", 2, []),
         ("b", 1, []),
@@ -130,7 +130,7 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
         link("namespace b", "namespace a", "policy", count=2),
         link("namespace b", "namespace a", by="b/r", count=2),
     ]
-    unfolded = show_graph(picture, AROUND, frozenset({"b"}))
+    unfolded = show_graph(graph, CONTEXT, frozenset({"b"}))
     assert [(namespace["name"], len(namespace["services"])) for namespace in unfolded["namespaces"]] == [
         ("a", 0),
         ("b", 1),
@@ -138,22 +138,22 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
     assert link(f"service {API}", "namespace a", by="b/r", count=2) in unfolded["links"]
 
 
-def test_as_many_services_as_are_shown_whole_are_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mesh_at_the_limit_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 3)
-    assert [len(namespace["services"]) for namespace in show_graph(PICTURE, AROUND, frozenset())["namespaces"]] == [
+    assert [len(namespace["services"]) for namespace in show_graph(GRAPH, CONTEXT, frozenset())["namespaces"]] == [
         2,
         1,
     ]
 
 
-def test_a_callers_own_namespace_is_no_link_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folded_namespace_has_no_link_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 0)
-    own = MeshGraph([ServiceFacts("a", WEB, (80,), 1, 1, (("a", ""),), ())], (), [])
-    assert show_graph(own, AROUND, frozenset())["links"] == []
-    assert show_graph(own, AROUND, frozenset({"a"}))["links"] == [link("namespace a", f"service {WEB}", "policy")]
+    graph = MeshGraph([ServiceFacts("a", WEB, (80,), 1, 1, (("a", ""),), ())], (), [])
+    assert show_graph(graph, CONTEXT, frozenset())["links"] == []
+    assert show_graph(graph, CONTEXT, frozenset({"a"}))["links"] == [link("namespace a", f"service {WEB}", "policy")]
 
 
-def test_the_facts_of_a_service_are_those_of_its_first_port_and_of_all_policies() -> None:
+def test_service_facts() -> None:
     sources = "{source: {serviceAccounts: [x/y, z]}}, {source: {namespaces: [n], principals: [t/ns/n/sa/s]}}"
     objects = [
         service("web", "[{name: http, port: 80, targetPort: 8080}, {name: more, port: 81}]"),
@@ -165,10 +165,10 @@ def test_the_facts_of_a_service_are_those_of_its_first_port_and_of_all_policies(
         make("ServiceEntry", "bare", "{hosts: [bare.example], resolution: DNS, ports: [{number: 80, name: http}]}"),
     ]
     db = world(*objects).mesh
-    found = {ref.hostname: service_facts(db, ref) for ref in service_refs(db)}
+    facts = {ref.hostname: service_facts(db, ref) for ref in service_refs(db)}
     callers = (("x", "y"), ("a", "z"), ("n", ""), ("n", "s"))
-    assert found[WEB] == ("a", WEB, (80, 81), 1, 2, callers, ("DENY a/q", "ALLOW a/p"))
-    assert found["bare.example"] == ("a", "bare.example", (80,), 1, 1, callers, ("ALLOW a/p",))
+    assert facts[WEB] == ("a", WEB, (80, 81), 1, 2, callers, ("DENY a/q", "ALLOW a/p"))
+    assert facts["bare.example"] == ("a", "bare.example", (80,), 1, 1, callers, ("ALLOW a/p",))
     assert service_facts(db, ServiceRef("none.example", "a")) is None
 
 
@@ -187,9 +187,7 @@ SPLIT = (
         ("gateways: [mesh, g], ", ["gateway a/g", "s.example", "t.example"]),
     ],
 )
-def test_a_route_leads_once_from_each_of_its_gateways_and_hosts_to_each_destination(
-    gateways: str, sources: list[str]
-) -> None:
+def test_links_of_a_route(gateways: str, sources: list[str]) -> None:
     db = world(make("VirtualService", "r", f"{{hosts: [s.example, t.example], {gateways}{SPLIT}}}")).mesh
     targets = [f"{name}.a.svc.cluster.local" for name in "xyz"]
     assert list(links_of_route(db, ObjectKey("a", "r"))) == [

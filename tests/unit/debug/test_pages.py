@@ -1,4 +1,4 @@
-"""The pages of the monitoring port, over HTTP, on a mesh in memory: the process, who may look, and the fleet."""
+"""Debug pages over HTTP, with a mesh in memory: the process, access and the fleet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug import application as application_module
-from pilot.debug import index
 from pilot.debug.application import application
-from pilot.debug.pages import sections
+from pilot.debug.page_routes import sections
+from pilot.debug.pages import index
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import DebugSettings
@@ -32,21 +32,21 @@ async def test_metrics(client: TestClient[web.Request, web.Application]) -> None
         assert "pilot_info{" in await response.text()
 
 
-async def test_metrics_compressed(client: TestClient[web.Request, web.Application]) -> None:
+async def test_metrics_are_compressed_on_request(client: TestClient[web.Request, web.Application]) -> None:
     async with client.get("/metrics", headers={"Accept-Encoding": "deflate, gzip"}, auto_decompress=False) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert b"pilot_info{" in gzip.decompress(await response.read())
 
 
-async def test_the_index_says_where_it_shows_a_part_of_the_proxies(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_index_notes_omitted_proxies(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<p>The first" not in await ask("/debug")
     monkeypatch.setattr(index, "_SHOWN_PROXIES", 1)
     assert "<p>The first 1 of 2.</p>" in await ask("/debug")
 
 
-async def test_the_index_names_every_page_and_proxy(ask: Ask) -> None:
+async def test_index_lists_pages_and_proxies(ask: Ask) -> None:
     text = await ask("/debug")
-    for page in (page for shown in sections(DebugSettings()).values() for page in shown):
+    for page in (page for section in sections(DebugSettings()).values() for page in section):
         assert f'{"formaction" if page.of_proxy else "href"}="{page.path}"' in text
     assert "tea-1.shop-3" in text
     assert "/debug/config_dump?proxyID=tea-1.shop-3&amp;pretty=" in text
@@ -61,7 +61,7 @@ async def test_list(ask: Ask) -> None:
     assert [name for name in names if "pprof" in name] == []
 
 
-async def test_pretty_is_indented_by_four(client: TestClient[web.Request, web.Application]) -> None:
+async def test_pretty_indents_by_four_spaces(client: TestClient[web.Request, web.Application]) -> None:
     async with client.get("/debug/resourcesz?pretty") as response:
         text = await response.text()
     assert text.startswith('[\n    {\n        "group": "",')
@@ -75,32 +75,30 @@ async def test_unknown_paths(client: TestClient[web.Request, web.Application]) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "clean"),
+    ("path", "location"),
     [
         ("//version", "/version"),
         ("/debug/./syncz", "/debug/syncz"),
         ("//example.com//a/../?b=c", "/example.com/?b=c"),
     ],
 )
-async def test_empty_and_dotted_steps_of_a_path_are_left_out(
-    client: TestClient[web.Request, web.Application], asked: str, clean: str
-) -> None:
+async def test_paths_are_normalized(client: TestClient[web.Request, web.Application], path: str, location: str) -> None:
     async with client.session.get(
-        yarl.URL(f"{client.make_url('/')}".rstrip("/") + asked, encoded=True), allow_redirects=False
-    ) as answer:
-        assert (answer.status, answer.headers["Location"]) == (307, clean)
+        yarl.URL(f"{client.make_url('/')}".rstrip("/") + path, encoded=True), allow_redirects=False
+    ) as response:
+        assert (response.status, response.headers["Location"]) == (307, location)
 
 
-# -- who may look ----------------------------------------------------------------------------------------------------------
+# -- access ------------------------------------------------------------------------------------------------------------
 
 
-class Asking:
+class FakeRequest:
     def __init__(self, remote: str | None) -> None:
         self.remote = remote
 
 
 @pytest.mark.parametrize(
-    ("peer", "here"),
+    ("peer", "expected"),
     [
         ("127.0.0.1", True),
         ("127.9.9.9", True),
@@ -111,11 +109,11 @@ class Asking:
         (None, False),
     ],
 )
-def test_who_is_on_this_machine(peer: str | None, here: bool) -> None:
-    assert application_module.is_loopback(Asking(peer)) is here  # type: ignore[arg-type]
+def test_is_loopback(peer: str | None, expected: bool) -> None:
+    assert application_module.is_loopback(FakeRequest(peer)) is expected  # type: ignore[arg-type]
 
 
-async def test_others_see_metrics_and_the_bare_index(
+async def test_remote_clients_see_metrics_and_the_bare_index(
     client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application_module, "is_loopback", lambda request: False)
@@ -127,7 +125,7 @@ async def test_others_see_metrics_and_the_bare_index(
     assert (await refusal(client, "/metrics"))[0] == 200
 
 
-async def test_metrics_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_can_be_limited_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = sources(build_mesh(), settings=DebugSettings(metrics_loopback_only=True))
     async with TestClient(TestServer(application(closed))) as client:
         assert (await refusal(client, "/metrics"))[0] == 200
@@ -135,7 +133,7 @@ async def test_metrics_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -
         assert await refusal(client, "/metrics") == (403, "Only requests from localhost are allowed\n")
 
 
-async def test_debug_can_be_off() -> None:
+async def test_debug_pages_can_be_disabled() -> None:
     async with TestClient(
         TestServer(application(sources(build_mesh(), settings=DebugSettings(pages=False))))
     ) as client:
@@ -144,7 +142,7 @@ async def test_debug_can_be_off() -> None:
         assert (await refusal(client, "/version"))[0] == 200
 
 
-async def test_disconnecting_is_off_unless_asked_for(client: TestClient[web.Request, web.Application]) -> None:
+async def test_force_disconnect_is_disabled_by_default(client: TestClient[web.Request, web.Application]) -> None:
     assert (await refusal(client, "/debug/force_disconnect?proxyID=tea"))[0] == 404
     unsafe = sources(build_mesh(), connection(), settings=DebugSettings(unsafe_admin=True))
     async with TestClient(TestServer(application(unsafe))) as other:
@@ -158,25 +156,25 @@ async def test_disconnecting_is_off_unless_asked_for(client: TestClient[web.Requ
 
 
 async def test_adsz(ask: Ask) -> None:
-    found = await ask("/debug/adsz")
-    assert found["totalClients"] == 2
-    assert [client["connectionId"] for client in found["clients"]] == ["cup-1.mugs-4", "tea-1.shop-3"]
-    tea = found["clients"][1]
+    response = await ask("/debug/adsz")
+    assert response["totalClients"] == 2
+    assert [client["connectionId"] for client in response["clients"]] == ["cup-1.mugs-4", "tea-1.shop-3"]
+    tea = response["clients"][1]
     assert tea["connectedAt"] == "2023-11-14T22:13:20.000000Z"
     assert tea["address"] == "10.0.0.9:4444"
     assert tea["labels"] == {"app": "tea", "topology.istio.io/cluster": "Kubernetes"}
     assert tea["metadata"]["NAMESPACE"] == "shop"
-    assert tea["watches"][BY_SHORT_NAME["cds"]] == []  # all of them: it names none
+    assert tea["watches"][BY_SHORT_NAME["cds"]] == []  # wildcard subscription
 
 
-async def test_adsz_names_what_a_proxy_has_of_everything_where_it_is_sent_changes(ask: Ask, pages: Sources) -> None:
+async def test_adsz_lists_wildcard_resources_of_delta_streams(ask: Ask, pages: Sources) -> None:
     pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["cds"]].wildcard_names = ["b", "a"]  # type: ignore[misc]
     assert (await ask("/debug/adsz"))["clients"][1]["watches"][BY_SHORT_NAME["cds"]] == ["a", "b"]
 
 
-async def test_adsz_of_one(ask: Ask) -> None:
-    found = await ask("/debug/adsz?proxyID=cup-1")
-    assert [client["connectionId"] for client in found["clients"]] == ["cup-1.mugs-4"]
+async def test_adsz_of_one_proxy(ask: Ask) -> None:
+    response = await ask("/debug/adsz?proxyID=cup-1")
+    assert [client["connectionId"] for client in response["clients"]] == ["cup-1.mugs-4"]
 
 
 async def test_push(ask: Ask, pages: Sources) -> None:
@@ -186,11 +184,11 @@ async def test_push(ask: Ask, pages: Sources) -> None:
 
 
 async def test_connections(ask: Ask) -> None:
-    found = await ask("/debug/connections")
-    assert [sorted(client) for client in found["clients"]] == [["address", "connectedAt", "connectionId"]] * 2
+    response = await ask("/debug/connections")
+    assert [sorted(client) for client in response["clients"]] == [["address", "connectedAt", "connectionId"]] * 2
 
 
-async def test_nobody_is_connected(pages: Sources) -> None:
+async def test_connections_without_proxies(pages: Sources) -> None:
     async with (
         TestClient(TestServer(application(sources(pages.db)))) as client,
         client.get("/debug/connections") as response,
@@ -200,9 +198,9 @@ async def test_nobody_is_connected(pages: Sources) -> None:
 
 async def test_syncz(ask: Ask, pages: Sources) -> None:
     pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["lds"]].last_error = "bad listener"  # type: ignore[misc]
-    found = await ask("/debug/syncz")
-    assert [entry["proxy"] for entry in found] == ["cup-1.mugs", "tea-1.shop"]
-    tea = found[1]
+    statuses = await ask("/debug/syncz")
+    assert [entry["proxy"] for entry in statuses] == ["cup-1.mugs", "tea-1.shop"]
+    tea = statuses[1]
     assert (tea["cluster_id"], tea["proxy_type"], tea["istio_version"]) == ("Kubernetes", "sidecar", "1.32.0")
     assert (tea["cluster_sent"], tea["cluster_acked"], tea["endpoint_acked"]) == ("n1", "n1", "n1")
     assert tea["resources"][BY_SHORT_NAME["lds"]] == {

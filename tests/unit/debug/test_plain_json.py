@@ -1,4 +1,4 @@
-"""Large answers as JSON, a piece at a time."""
+"""Incremental JSON encoding of large responses."""
 
 from __future__ import annotations
 
@@ -24,65 +24,65 @@ VALUES: list[Any] = [
 
 
 def lazy(value: Any) -> Any:
-    """Returns the value with iterators in the place of all its lists, and of its objects."""
+    """Return the value with iterators instead of lists and objects."""
     if isinstance(value, dict):
         return LazyFields((name, lazy(item)) for name, item in value.items())
     return map(lazy, value) if isinstance(value, list) else value
 
 
-def whole(value: Any, pretty: bool) -> str:
+def encode(value: Any, pretty: bool) -> str:
     return b"".join(parts(value, pretty)).decode()
 
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
 @pytest.mark.parametrize("pretty", [False, True])
-def test_what_is_made_when_it_is_written_looks_the_same(value: Any, pretty: bool) -> None:
+def test_lazy_values_are_encoded_like_plain_ones(value: Any, pretty: bool) -> None:
     shallow = lazy(value) if not isinstance(value, dict) or not value else LazyFields(iter(value.items()))
-    assert whole(shallow, pretty) == whole(value, pretty)
-    assert whole(lazy(value), pretty) == whole(value, pretty)
-    assert json.loads(whole(value, pretty)) == value
+    assert encode(shallow, pretty) == encode(value, pretty)
+    assert encode(lazy(value), pretty) == encode(value, pretty)
+    assert json.loads(encode(value, pretty)) == value
 
 
 @pytest.mark.parametrize("pretty", [False, True])
-def test_what_go_escapes_is_escaped(pretty: bool) -> None:
+def test_html_characters_are_escaped_like_go(pretty: bool) -> None:
     text = '<a href="x">&\u2028\u2029</a>'
-    made = whole({text: [text, {"a": text}]}, pretty)
-    assert not set("<>&\u2028\u2029") & set(made)
-    assert '\\u003ca href=\\"x\\"\\u003e\\u0026\\u2028\\u2029\\u003c/a\\u003e' in made
-    assert json.loads(made) == {text: [text, {"a": text}]}
+    encoded = encode({text: [text, {"a": text}]}, pretty)
+    assert not set("<>&\u2028\u2029") & set(encoded)
+    assert '\\u003ca href=\\"x\\"\\u003e\\u0026\\u2028\\u2029\\u003c/a\\u003e' in encoded
+    assert json.loads(encoded) == {text: [text, {"a": text}]}
 
 
-def test_parts_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_json, "PART", 10)
-    made = list(parts([f"item {number}" for number in range(20)], pretty=False))
-    assert len(made) > 10
-    assert all(10 <= len(part) < 20 for part in made[:-1])
+    encoded = list(parts([f"item {number}" for number in range(20)], pretty=False))
+    assert len(encoded) > 10
+    assert all(10 <= len(part) < 20 for part in encoded[:-1])
 
 
-def test_a_part_is_full_with_the_piece_that_reaches_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_ends_with_the_piece_that_reaches_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_json, "PART", 4)
     assert list(parts(["a", "bc", "d"], pretty=False)) == [b'["a"', b',"bc"', b',"d"', b"]"]
 
 
-def test_a_list_is_made_no_faster_than_it_is_taken() -> None:
-    made: list[int] = []
-    wanted = parts((made.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)
-    next(wanted)
-    assert len(made) == 1
+def test_encoding_is_lazy() -> None:
+    items: list[int] = []
+    encoded = parts((items.append(number) or "x" * plain_json.PART for number in range(5)), pretty=False)
+    next(encoded)
+    assert len(items) == 1
 
 
 NESTED = {"a": [{"b": {"c": [[1], {"d": [2]}, {}]}}, []], "e": {}, "f": "x"}
 
 
-def test_indented_json_is_what_json_itself_indents_by_four() -> None:
+def test_encoding_matches_the_json_module() -> None:
     for value in (*VALUES, NESTED, [NESTED, [NESTED]]):
-        assert whole(value, pretty=True) == whole(lazy(value), pretty=True) == json.dumps(value, indent=4)
+        assert encode(value, pretty=True) == encode(lazy(value), pretty=True) == json.dumps(value, indent=4)
         assert (
-            whole(value, pretty=False) == whole(lazy(value), pretty=False) == json.dumps(value, separators=(",", ":"))
+            encode(value, pretty=False) == encode(lazy(value), pretty=False) == json.dumps(value, separators=(",", ":"))
         )
 
 
-def test_what_is_below_four_levels_is_made_in_one_piece() -> None:
+def test_deep_levels_are_encoded_in_one_piece() -> None:
     pieces = list(plain_json._pieces([[[[[1, 2], 3], 4], 5], 6], plain_json.LEVELS, -1))
     assert pieces == [
         b"[",
@@ -109,14 +109,14 @@ def test_what_is_below_four_levels_is_made_in_one_piece() -> None:
     ]
 
 
-def test_a_part_that_is_as_large_as_parts_are_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_of_exactly_the_size_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_json, "PART", 3)
     assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
     monkeypatch.setattr(plain_json, "PART", 4)
     assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
 
 
-def test_what_is_no_text_is_written_with_escapes() -> None:
-    bad, shown = "a\udc80\ud800\udfff\ue000\ud7ffé", "a\\x80\\ud800\\udfff\ue000\ud7ffé"
-    made = whole({bad: [bad, (bad, 1), {bad: None}, [[[[bad]]]]]}, pretty=False)
-    assert json.loads(made) == {shown: [shown, [shown, 1], {shown: None}, [[[[shown]]]]]}
+def test_surrogates_are_escaped() -> None:
+    invalid, escaped = "a\udc80\ud800\udfff\ue000\ud7ffé", "a\\x80\\ud800\\udfff\ue000\ud7ffé"
+    encoded = encode({invalid: [invalid, (invalid, 1), {invalid: None}, [[[[invalid]]]]]}, pretty=False)
+    assert json.loads(encoded) == {escaped: [escaped, [escaped, 1], {escaped: None}, [[[[escaped]]]]]}

@@ -1,4 +1,4 @@
-"""The pages of the monitoring port that tell of one proxy."""
+"""Debug pages about one proxy."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "expla
 
 
 @pytest.mark.parametrize("page", ONE_PROXY)
-async def test_a_proxy_must_be_named(client: TestClient[web.Request, web.Application], page: str) -> None:
+async def test_proxy_id_is_required(client: TestClient[web.Request, web.Application], page: str) -> None:
     assert await refusal(client, f"/debug/{page}") == (400, "You must provide a proxyID in the query string\n")
 
 
 @pytest.mark.parametrize("page", [*ONE_PROXY, "adsz"])
-async def test_the_proxy_must_be_connected(client: TestClient[web.Request, web.Application], page: str) -> None:
+async def test_unknown_proxy_is_not_found(client: TestClient[web.Request, web.Application], page: str) -> None:
     text = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
     assert await refusal(client, f"/debug/{page}?proxyID=nobody") == (404, text)
 
 
-async def test_config_dump_is_one_of_envoy(ask: Ask) -> None:
-    found = await ask("/debug/config_dump?proxyID=tea")
-    dump = json_format.ParseDict(found, config_dump_pb2.ConfigDump())
+async def test_config_dump_matches_envoys_schema(ask: Ask) -> None:
+    response = await ask("/debug/config_dump?proxyID=tea")
+    dump = json_format.ParseDict(response, config_dump_pb2.ConfigDump())
     names = ["Bootstrap", "Clusters", "Listeners", "ScopedRoutes", "Routes", "Secrets", "Ecds"]
     assert [config.type_url for config in dump.configs] == [
         f"type.googleapis.com/envoy.admin.v3.{name}ConfigDump" for name in names
     ]
-    clusters_dump = found["configs"][1]
+    clusters_dump = response["configs"][1]
     assert clusters_dump["versionInfo"] == FakeFleet.version
     assert [c["cluster"]["name"] for c in clusters_dump["dynamicActiveClusters"]] == [
         "outbound|80||cups",
@@ -48,26 +48,28 @@ async def test_config_dump_is_one_of_envoy(ask: Ask) -> None:
 
 
 async def test_config_dump_with_endpoints(ask: Ask) -> None:
-    found = await ask("/debug/config_dump?proxyID=tea&include_eds")
-    json_format.ParseDict(found, config_dump_pb2.ConfigDump())
-    assert [c["endpointConfig"]["clusterName"] for c in found["configs"][2]["dynamicEndpointConfigs"]] == [
+    response = await ask("/debug/config_dump?proxyID=tea&include_eds")
+    json_format.ParseDict(response, config_dump_pb2.ConfigDump())
+    assert [c["endpointConfig"]["clusterName"] for c in response["configs"][2]["dynamicEndpointConfigs"]] == [
         "outbound|80||cups",
         "outbound|80||tea",
     ]
 
 
-async def test_config_dump_of_what_the_proxy_watches(ask: Ask, pages: Sources) -> None:
+async def test_config_dump_is_limited_to_subscriptions(ask: Ask, pages: Sources) -> None:
     pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["eds"]].names = {"outbound|80||tea"}  # type: ignore[misc]
     assert [c["clusterName"] for c in (await ask("/debug/edsz?proxyID=tea"))["configs"]] == ["outbound|80||tea"]
     assert await ask("/debug/ndsz?proxyID=tea") == {}
 
 
 async def test_config_dump_by_types(ask: Ask) -> None:
-    found = await ask("/debug/config_dump?proxyID=tea&types=cds,eds")
-    assert [c["@type"].rpartition(".")[2] for c in found["configs"]] == ["Cluster"] * 2 + ["ClusterLoadAssignment"] * 2
+    response = await ask("/debug/config_dump?proxyID=tea&types=cds,eds")
+    assert [c["@type"].rpartition(".")[2] for c in response["configs"]] == ["Cluster"] * 2 + [
+        "ClusterLoadAssignment"
+    ] * 2
 
 
-async def test_there_is_nothing_of_an_unknown_type(ask: Ask) -> None:
+async def test_unknown_types_are_ignored(ask: Ask) -> None:
     assert await ask("/debug/config_dump?proxyID=tea&types=xds") == {}
     assert await ask("/debug/config_dump?proxyID=tea&types=xds,cds") == await ask(
         "/debug/config_dump?proxyID=tea&types=cds"
@@ -84,14 +86,18 @@ async def test_private_keys_are_redacted(ask: Ask, pages: Sources) -> None:
 
 
 async def test_sidecarz(ask: Ask) -> None:
-    found = await ask("/debug/sidecarz?proxyID=tea")
-    assert (found["name"], found["namespace"], found["version"]) == ("default-sidecar", "shop", FakeFleet.version)
-    assert found["outboundTrafficPolicy"] == {"mode": "ALLOW_ANY"}
+    response = await ask("/debug/sidecarz?proxyID=tea")
+    assert (response["name"], response["namespace"], response["version"]) == (
+        "default-sidecar",
+        "shop",
+        FakeFleet.version,
+    )
+    assert response["outboundTrafficPolicy"] == {"mode": "ALLOW_ANY"}
     hosts = ["tea.shop.svc.cluster.local", "cups.shop.svc.cluster.local"]
-    assert [s["hostname"] for s in found["services"]] == hosts
-    assert [[s["hostname"] for s in listener] for listener in found["egressListenerServices"]] == [hosts]
-    assert sorted(found["servicesByHostname"]) == sorted(hosts)
-    (rule,) = found["destinationRules"]["tea.shop.svc.cluster.local"]
+    assert [s["hostname"] for s in response["services"]] == hosts
+    assert [[s["hostname"] for s in listener] for listener in response["egressListenerServices"]] == [hosts]
+    assert sorted(response["servicesByHostname"]) == sorted(hosts)
+    (rule,) = response["destinationRules"]["tea.shop.svc.cluster.local"]
     assert (rule["from"], rule["exportTo"]) == ([{"Namespace": "shop", "Name": "tea"}], {})
     assert rule["rule"]["type"] == {"group": NETWORKING, "version": "v1", "kind": "DestinationRule"}
     assert rule["rule"]["Spec"] == {
@@ -101,9 +107,9 @@ async def test_sidecarz(ask: Ask) -> None:
 
 
 async def test_explain(ask: Ask) -> None:
-    found = await ask("/debug/explain?proxyID=tea&resource=outbound|80||tea")
-    assert (found["proxy"], found["resource"]) == ("tea-1.shop", "outbound|80||tea")
-    by_type = {part["type"]: part for part in found["explanations"]}
+    response = await ask("/debug/explain?proxyID=tea&resource=outbound|80||tea")
+    assert (response["proxy"], response["resource"]) == ("tea-1.shop", "outbound|80||tea")
+    by_type = {part["type"]: part for part in response["explanations"]}
     assert by_type["cds"]["objects"] == [
         {
             "kind": "Service",
@@ -133,8 +139,8 @@ async def test_explain(ask: Ask) -> None:
 
 
 async def test_explain_one_type(ask: Ask) -> None:
-    found = await ask("/debug/explain?proxyID=tea&resource=outbound|80||tea&type=eds")
-    assert [part["type"] for part in found["explanations"]] == ["eds"]
+    response = await ask("/debug/explain?proxyID=tea&resource=outbound|80||tea&type=eds")
+    assert [part["type"] for part in response["explanations"]] == ["eds"]
 
 
 async def test_explain_suggests_names(client: TestClient[web.Request, web.Application]) -> None:

@@ -1,4 +1,4 @@
-"""What people are shown of secrets: names, certificates with their validity and serial numbers, where they come from. Never a key."""
+"""Secrets on debug pages: names, certificates and sources, but never a key."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2
 
 from pilot.debug.application import application
-from pilot.debug.config_dump import plain
-from pilot.debug.pages import sections
+from pilot.debug.page_routes import sections
+from pilot.debug.pages.config_dump import plain
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
 from pilot.settings.process import DebugSettings
@@ -25,7 +25,7 @@ from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
 from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
 from testing.mesh.world import World
-from testing.security.credentials import Authority, edge, tls_secret
+from testing.security.credentials import Authority, edge_router, tls_secret
 
 CA = Authority()
 WEB, BROKEN = CA.issue("web.example.com"), CA.issue("broken.example.com")
@@ -50,10 +50,12 @@ def mesh() -> World:
 
 @pytest.fixture
 async def client(mesh: World) -> AsyncIterator[Client]:
-    key = mesh.connect(edge())
+    key = mesh.connect(edge_router())
     watches = {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")} | {SECRET: FakeWatch(NAMES)}
-    connected = FakeConnection("edge-0.edge-1", key, edge(), subscriptions=watches)
-    async with TestClient(TestServer(application(sources(mesh.mesh, connected, problems=problems_of(mesh))))) as client:
+    connection = FakeConnection("edge-0.edge-1", key, edge_router(), subscriptions=watches)
+    async with TestClient(
+        TestServer(application(sources(mesh.mesh, connection, problems=problems_of(mesh))))
+    ) as client:
         yield client
 
 
@@ -67,10 +69,10 @@ async def text_of(client: Client, path: str) -> str:
 
 
 def keys() -> Iterator[str]:
-    """What would be seen of a private key: its PEM, and its base64, in one piece or as JSON has bytes."""
-    for issued in (WEB, BROKEN):
-        body = "".join(issued.private_key.decode().splitlines()[1:-1])
-        yield from (body[20:60], base64.b64encode(issued.private_key).decode()[60:120])
+    """Return fragments of private keys: PEM, and base64 in one piece or encoded as JSON."""
+    for credential in (WEB, BROKEN):
+        body = "".join(credential.private_key.decode().splitlines()[1:-1])
+        yield from (body[20:60], base64.b64encode(credential.private_key).decode()[60:120])
     yield "PRIVATE KEY"
 
 
@@ -83,47 +85,52 @@ PAGES = [page.path for pages in sections(DebugSettings()).values() for page in p
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/metrics", "/debug"])
-async def test_no_page_shows_a_private_key(client: Client, path: str) -> None:
+async def test_pages_show_no_private_key(client: Client, path: str) -> None:
     queries = ("", "proxyID=edge-0.edge", "proxyID=edge-0.edge&include_eds", "proxyID=edge-0.edge&types=sds,cds,lds")
     for query in (*queries, *(f"proxyID=edge-0.edge&resource={name}" for name in NAMES)):
-        assert_no_key(await text_of(client, f"{path}?seconds=0.01&{query}"))  # profiles are of half a minute otherwise
+        assert_no_key(await text_of(client, f"{path}?seconds=0.01&{query}"))  # profiles take 30 s by default
 
 
-async def test_config_dump_has_names_and_certificates(client: Client) -> None:
+async def test_config_dump_has_secret_names_and_certificates(client: Client) -> None:
     async with client.get("/debug/config_dump?proxyID=edge-0.edge") as response:
         dumps = (await response.json())["configs"]
-    found: dict[str, Any] = {
-        s["name"]: s["secret"] for d in dumps if "Secrets" in d["@type"] for s in d["dynamicActiveSecrets"]
+    secrets: dict[str, Any] = {
+        secret["name"]: secret["secret"]
+        for dump in dumps
+        if "Secrets" in dump["@type"]
+        for secret in dump["dynamicActiveSecrets"]
     }
-    assert set(found) == {"kubernetes://web", "kubernetes://web-cacert"}
-    certificate = found["kubernetes://web"]["tlsCertificate"]
+    assert set(secrets) == {"kubernetes://web", "kubernetes://web-cacert"}
+    certificate = secrets["kubernetes://web"]["tlsCertificate"]
     assert base64.b64decode(certificate["privateKey"]["inlineBytes"]) == b"[redacted]"
-    shown = x509.load_pem_x509_certificate(base64.b64decode(certificate["certificateChain"]["inlineBytes"]))
-    assert (shown.serial_number, shown.not_valid_after_utc) == (
+    chain = x509.load_pem_x509_certificate(base64.b64decode(certificate["certificateChain"]["inlineBytes"]))
+    assert (chain.serial_number, chain.not_valid_after_utc) == (
         WEB.certificate.serial_number,
         WEB.certificate.not_valid_after_utc,
     )
-    assert base64.b64decode(found["kubernetes://web-cacert"]["validationContext"]["trustedCa"]["inlineBytes"]) == CA.pem
+    assert (
+        base64.b64decode(secrets["kubernetes://web-cacert"]["validationContext"]["trustedCa"]["inlineBytes"]) == CA.pem
+    )
 
 
-async def test_an_explanation_names_the_secret(client: Client) -> None:
+async def test_explanation_names_the_secret(client: Client) -> None:
     async with client.get("/debug/explain?proxyID=edge-0.edge&resource=kubernetes://web-cacert") as response:
-        (explained,) = (await response.json())["explanations"]
+        (explanation,) = (await response.json())["explanations"]
     assert {"kind": "Secret", "name": "web", "namespace": "edge"}.items() <= next(
-        o for o in explained["objects"] if o["kind"] == "Secret"
+        item for item in explanation["objects"] if item["kind"] == "Secret"
     ).items()
 
 
-def test_problems_tell_where_the_flaw_is_and_nothing_of_the_key(mesh: World) -> None:
-    mesh.connect(edge())
-    found = [p for p in problems_of(mesh) if p.code == "credential-unusable"]
-    assert [p.path for p in found] == ["spec.servers[1].tls.credentialName"]
-    assert "data[tls.key] of Secret edge/broken does not match the certificate in data[tls.crt]" in found[0].message
-    assert_no_key(str(found))
+def test_problem_of_a_secret_omits_the_key(mesh: World) -> None:
+    mesh.connect(edge_router())
+    problems = [problem for problem in problems_of(mesh) if problem.code == "credential-unusable"]
+    assert [problem.path for problem in problems] == ["spec.servers[1].tls.credentialName"]
+    assert "data[tls.key] of Secret edge/broken does not match the certificate in data[tls.crt]" in problems[0].message
+    assert_no_key(str(problems))
 
 
-def test_what_python_shows_of_objects_has_no_key(mesh: World) -> None:
-    assert set(mesh.secrets(mesh.connect(edge()), *NAMES)) == {*NAMES[:2]}
+def test_repr_of_objects_has_no_key(mesh: World) -> None:
+    assert set(mesh.secrets(mesh.connect(edge_router()), *NAMES)) == {*NAMES[:2]}
     rows = mesh.rows()
     assert any(table == "Secret" for table, _ in rows)
     assert_no_key(repr(rows))
@@ -151,6 +158,6 @@ def test_what_python_shows_of_objects_has_no_key(mesh: World) -> None:
 )
 def test_keys_of_every_kind_are_redacted(secret: secret_pb2.Secret) -> None:
     assert b"TOP" in secret.SerializeToString()
-    shown = plain(Resource.of(SECRET, secret))
-    assert shown["name"] == "s"
-    assert base64.b64encode(b"TOP").decode() not in str(shown)
+    redacted = plain(Resource.of(SECRET, secret))
+    assert redacted["name"] == "s"
+    assert base64.b64encode(b"TOP").decode() not in str(redacted)

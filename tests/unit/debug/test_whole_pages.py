@@ -1,4 +1,4 @@
-"""Pages of the monitoring port to the last field, and what who is not of the control plane may ask of them."""
+"""Debug pages field by field, and access to them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from pilot.debug import index
 from pilot.debug.access import is_trusted, sources_for, visible_sources
 from pilot.debug.application import application
-from pilot.debug.index import render_index
 from pilot.debug.page import Page, Refused
+from pilot.debug.pages import index
+from pilot.debug.pages.index import render_index
 from pilot.debug.plain_json import LazyFields, parts
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -45,7 +45,7 @@ ATTRIBUTES = {
 }
 
 
-def shown_service(
+def service_page_entry(
     name: str, created: str, address: str, port: dict[str, Any], labels: Any, selector: Any
 ) -> dict[str, Any]:
     return {
@@ -62,8 +62,8 @@ def shown_service(
 
 
 HTTP, TCP = {"name": "http", "port": 80, "protocol": "HTTP"}, {"name": "tcp", "port": 90, "protocol": "TCP"}
-TEA = shown_service("tea", "2024-01-02T03:04:05Z", "10.1.0.1", HTTP, {"team": "leaves"}, {"app": "tea"})
-CUPS = shown_service("cups", "2024-01-03T00:00:00Z", "10.1.0.2", TCP, None, None)
+TEA = service_page_entry("tea", "2024-01-02T03:04:05Z", "10.1.0.1", HTTP, {"team": "leaves"}, {"app": "tea"})
+CUPS = service_page_entry("cups", "2024-01-03T00:00:00Z", "10.1.0.2", TCP, None, None)
 
 
 async def test_services_and_endpoints(ask: Ask) -> None:
@@ -99,7 +99,7 @@ async def test_services_and_endpoints(ask: Ask) -> None:
     assert await ask("/debug/endpointz") == {"tea.shop.svc.cluster.local": {"shop": shards}}
 
 
-async def test_the_scope_of_a_sidecar(ask: Ask) -> None:
+async def test_sidecarz(ask: Ask) -> None:
     rule = {
         "type": {"group": "networking.istio.io", "version": "v1", "kind": "DestinationRule"},
         "uid": "",
@@ -126,22 +126,22 @@ async def test_the_scope_of_a_sidecar(ask: Ask) -> None:
         "servicesByHostname": by_host,
         "destinationRules": {"tea.shop.svc.cluster.local": [merged]},
     }
-    of_gateway = await ask("/debug/sidecarz?proxyID=cup")
-    assert (of_gateway["outboundTrafficPolicy"], of_gateway["egressListenerServices"]) == (None, [None])
+    router_scope = await ask("/debug/sidecarz?proxyID=cup")
+    assert (router_scope["outboundTrafficPolicy"], router_scope["egressListenerServices"]) == (None, [None])
 
 
-def client_of(name: str) -> dict[str, Any]:
+def client_entry(name: str) -> dict[str, Any]:
     return {"connectionId": name, "connectedAt": AT, "address": "10.0.0.9:4444"}
 
 
-async def test_who_is_connected(ask: Ask, pages: Sources) -> None:
+async def test_connections_and_adsz(ask: Ask, pages: Sources) -> None:
     assert await ask("/debug/connections") == {
         "totalClients": 2,
-        "clients": [client_of("cup-1.mugs-4"), client_of("tea-1.shop-3")],
+        "clients": [client_entry("cup-1.mugs-4"), client_entry("tea-1.shop-3")],
     }
     pages.fleet.connections()[1].subscriptions = {}  # type: ignore[misc]
-    cup = client_of("cup-1.mugs-4") | {"labels": {"topology.istio.io/cluster": "Kubernetes"}}
-    tea = client_of("tea-1.shop-3") | {
+    cup = client_entry("cup-1.mugs-4") | {"labels": {"topology.istio.io/cluster": "Kubernetes"}}
+    tea = client_entry("tea-1.shop-3") | {
         "labels": {"app": "tea", "topology.istio.io/cluster": "Kubernetes"},
         "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "tea"}, "CLUSTER_ID": "Kubernetes"},
         "watches": {type_url: [] for type_url in TYPES},
@@ -149,8 +149,8 @@ async def test_who_is_connected(ask: Ask, pages: Sources) -> None:
     assert await ask("/debug/adsz") == {"totalClients": 2, "clients": [cup, tea]}
 
 
-async def test_how_far_each_proxy_is(ask: Ask, pages: Sources) -> None:
-    numbers = {f"{name}_{what}": "n1" for name in NAMED for what in ("sent", "acked")}
+async def test_syncz(ask: Ask, pages: Sources) -> None:
+    numbers = {f"{name}_{state}": "n1" for name in NAMED for state in ("sent", "acked")}
     resources = {type_url: {"sent": "n1", "acked": "n1", "sentTime": AT} for type_url in TYPES}
     cup = {"proxy": "cup-1.mugs", "proxy_type": "router", "resources": resources} | numbers
     tea = {
@@ -165,17 +165,17 @@ async def test_how_far_each_proxy_is(ask: Ask, pages: Sources) -> None:
     assert await ask("/debug/syncz?namespace=none") == []
     watch = pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["cds"]]
     watch.sent_at, watch.nonce_acked = 0.0, ""  # type: ignore[misc]
-    (waits,) = await ask("/debug/syncz?namespace=shop")
-    assert waits["resources"][BY_SHORT_NAME["cds"]] == {"sent": "n1", "sentTime": "0001-01-01T00:00:00Z"}
+    (waiting,) = await ask("/debug/syncz?namespace=shop")
+    assert waiting["resources"][BY_SHORT_NAME["cds"]] == {"sent": "n1", "sentTime": "0001-01-01T00:00:00Z"}
 
 
-async def test_derivations_of_a_mesh(ask: Ask) -> None:
+async def test_krtz_entries(ask: Ask) -> None:
     await ask("/debug/config_dump?proxyID=tea")
-    found = await ask("/debug/krtz")
-    assert [entry["uid"] for entry in found] == list(range(len(found)))
-    names = [entry["name"] for entry in found]
+    entries = await ask("/debug/krtz")
+    assert [entry["uid"] for entry in entries] == list(range(len(entries)))
+    names = [entry["name"] for entry in entries]
     assert names == sorted(names)
-    by_name = {entry["name"]: entry["state"] for entry in found}
+    by_name = {entry["name"]: entry["state"] for entry in entries}
     assert by_name["rule_of"] == {
         "outputs": {"count": 2},
         "inputCollection": "derived",
@@ -188,10 +188,10 @@ async def test_derivations_of_a_mesh(ask: Ask) -> None:
     assert by_name["networking.istio.io/DestinationRule"]["inputCollection"] == "table"
 
 
-# -- what a resource is made from ------------------------------------------------------------------------------------------
+# -- explanations ------------------------------------------------------------------------------------------------------
 
 
-async def test_why_a_resource_is_as_it_is(client: TestClient[web.Request, web.Application], ask: Ask) -> None:
+async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request, web.Application], ask: Ask) -> None:
     service = {
         "kind": "Service",
         "cluster": "Kubernetes",
@@ -226,26 +226,29 @@ async def test_why_a_resource_is_as_it_is(client: TestClient[web.Request, web.Ap
     )
 
 
-async def test_what_makes_the_proxy_what_its_resource_is_for_is_told_beside_it() -> None:
+async def test_explain_separates_proxy_attributes() -> None:
     async with TestClient(TestServer(application(sources(build_mesh(), connection())))) as client:
-        found = {}
+        objects = {}
         for name in ("virtualInbound", "inbound|8080||", "outbound|80||tea.shop.svc.cluster.local"):
-            async with client.get("/debug/explain", params={"proxyID": "tea", "resource": name}) as answer:
-                shown = (await answer.json())["explanations"][0]
-            found[name] = [{(o["kind"], o["name"]): o["through"] for o in shown[part]} for part in ("objects", "proxy")]
+            async with client.get("/debug/explain", params={"proxyID": "tea", "resource": name}) as response:
+                explanation = (await response.json())["explanations"][0]
+            objects[name] = [
+                {(item["kind"], item["name"]): item["through"] for item in explanation[part]}
+                for part in ("objects", "proxy")
+            ]
     pod, service = ("Pod", "tea-1"), ("Service", "tea")
     by_targets = ["inbound_facet", "service_targets"]
-    listener, listener_proxy = found["virtualInbound"]
+    listener, listener_proxy = objects["virtualInbound"]
     assert listener == {("MeshConfig", "mesh"): ["inbound_listeners", "inbound_chains"]}
     assert listener_proxy == {pod: by_targets, service: by_targets}
-    cluster, cluster_proxy = found["inbound|8080||"]
-    way = ["inbound_clusters", "_inbound_cluster"]
-    assert cluster == {service: [*way, "service"], ("DestinationRule", "tea"): [*way, "merged_rule"]}
+    cluster, cluster_proxy = objects["inbound|8080||"]
+    path = ["inbound_clusters", "_inbound_cluster"]
+    assert cluster == {service: [*path, "service"], ("DestinationRule", "tea"): [*path, "merged_rule"]}
     assert cluster_proxy == {("MeshConfig", "mesh"): ["inbound_facet", "policy_label_keys"], pod: by_targets}
-    assert found["outbound|80||tea.shop.svc.cluster.local"][1] == {}
+    assert objects["outbound|80||tea.shop.svc.cluster.local"][1] == {}
 
 
-# -- who may ask -----------------------------------------------------------------------------------------------------------
+# -- access ------------------------------------------------------------------------------------------------------------
 
 SYSTEM, SHOP, OTHER = (f"spiffe://cluster.local/ns/{namespace}/sa/x" for namespace in ("istio-system", "shop", "other"))
 
@@ -264,44 +267,49 @@ SYSTEM, SHOP, OTHER = (f"spiffe://cluster.local/ns/{namespace}/sa/x" for namespa
         ([], DebugSettings(endpoint_auth=False), False),
     ],
 )
-def test_who_sees_everything(identities: Sequence[str], settings: DebugSettings, trusted: bool) -> None:
+def test_is_trusted(identities: Sequence[str], settings: DebugSettings, trusted: bool) -> None:
     assert is_trusted(sources(build_mesh(), settings=settings), identities) is trusted
 
 
-def refused(call: Callable[[], object]) -> tuple[int, str]:
-    with pytest.raises(Refused) as caught:
+def refusal_of(call: Callable[[], object]) -> tuple[int, str]:
+    with pytest.raises(Refused) as error:
         call()
-    return caught.value.status, caught.value.text
+    return error.value.status, error.value.text
 
 
-def test_others_see_proxies_of_their_own_namespace_alone(pages: Sources) -> None:
+def test_untrusted_callers_see_only_their_namespace(pages: Sources) -> None:
     assert visible_sources(pages, [SYSTEM]) is pages
-    own = visible_sources(pages, [SHOP]).fleet
-    assert own.version == FakeFleet.version
-    assert [connected.id for connected in own.connections()] == ["tea-1.shop-3"]
+    own_fleet = visible_sources(pages, [SHOP]).fleet
+    assert own_fleet.version == FakeFleet.version
+    assert [item.id for item in own_fleet.connections()] == ["tea-1.shop-3"]
     assert [
-        refused(call)
-        for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.cached_resources, own.clear_cache)
+        refusal_of(call)
+        for call in (
+            own_fleet.push_all,
+            lambda: own_fleet.disconnect("tea-1.shop-3"),
+            own_fleet.cached_resources,
+            own_fleet.clear_cache,
+        )
     ] == [(403, "")] * 4
     assert isinstance(pages.fleet, FakeFleet)
     assert (pages.fleet.pushes, pages.fleet.disconnected, pages.fleet.cache_clears) == (0, [], 0)
-    assert refused(lambda: visible_sources(pages, [])) == (401, "")
-    assert refused(lambda: visible_sources(pages, ["nobody"])) == (403, "")
+    assert refusal_of(lambda: visible_sources(pages, [])) == (401, "")
+    assert refusal_of(lambda: visible_sources(pages, ["nobody"])) == (403, "")
     for path in ("/debug/config_dump", "/debug/ndsz", "/debug/edsz"):
-        assert [connected.id for connected in sources_for(pages, path, [OTHER]).fleet.connections()] == []
-    assert refused(lambda: sources_for(pages, "/debug/syncz", [SHOP])) == (403, "")
+        assert [item.id for item in sources_for(pages, path, [OTHER]).fleet.connections()] == []
+    assert refusal_of(lambda: sources_for(pages, "/debug/syncz", [SHOP])) == (403, "")
     assert sources_for(pages, "/debug/syncz", [SYSTEM]) is pages
 
 
-# -- the index -------------------------------------------------------------------------------------------------------------
+# -- index -------------------------------------------------------------------------------------------------------------
 
 
-def listed(shown: str) -> list[str]:
-    """The lines of the index after its head, without what every page has."""
-    return [line for line in shown.partition("configz?pretty</a></p>\n")[2].splitlines() if line][:-3]
+def index_lines(html: str) -> list[str]:
+    """Return the lines of the index after its head, without the common lines."""
+    return [line for line in html.partition("configz?pretty</a></p>\n")[2].splitlines() if line][:-3]
 
 
-def proxy_row(name: str, about: str, since: str) -> str:
+def proxy_row(name: str, description: str, since: str) -> str:
     links = " ".join(
         f'<a href="/debug/{page}?proxyID={name}&amp;pretty=">{text}</a>'
         for page, text in (
@@ -311,13 +319,13 @@ def proxy_row(name: str, about: str, since: str) -> str:
             ("adsz", "watches"),
         )
     )
-    return f'<tr><td class="path">{name} <p>{about}</p></td><td>{since}</td><td class="links">{links}</td></tr>'
+    return f'<tr><td class="path">{name} <p>{description}</p></td><td>{since}</td><td class="links">{links}</td></tr>'
 
 
-def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_lines(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_700_000_065.5)
-    plain = Page("/debug/a", "What a<b says", lambda *_: None, examples=("x=1&y=2", "z"))
-    of_one = Page("/debug/b", "What b says", lambda *_: None, of_proxy=True)
+    mesh_page = Page("/debug/a", "What a<b says", lambda *_: None, examples=("x=1&y=2", "z"))
+    proxy_page = Page("/debug/b", "What b says", lambda *_: None, of_proxy=True)
     facts = [
         ("", "1.2.3", "version"),
         ("", 2, "proxies connected"),
@@ -328,7 +336,7 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
     items = "".join(f'<li class="{kind}"><b>{value}</b><span>{name}</span></li>' for kind, value, name in facts)
     head = '<div class="box"><table><tr><th>proxy</th><th>since</th><th>show</th></tr>'
     examples = "".join(f'<a class="path more" href="/debug/a?{query}">?{query}</a>' for query in ("x=1&amp;y=2", "z"))
-    bare = [
+    anonymous = [
         "<h2>All &amp; everything</h2>",
         f'<div class="box"><table class="pages"><tr><td><a class="path" href="/debug/a">/debug/a</a>{examples}</td><td>What a&lt;b says</td></tr>',
         "</table></div>",
@@ -341,39 +349,39 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
         "<td>What b says</td></tr>",
         "</table></div>",
     ]
-    sections = {"All & everything": [plain], "One": [of_one]}
-    assert listed(render_index(sections, None)) == bare
+    sections = {"All & everything": [mesh_page], "One": [proxy_page]}
+    assert index_lines(render_index(sections, None)) == anonymous
     options = '<option value="cup-1.mugs-4"><option value="tea-1.shop-3">'
-    whole = [line.replace("</datalist>", f"{options}</datalist>") for line in bare]
-    assert listed(render_index(sections, pages)) == [
+    with_options = [line.replace("</datalist>", f"{options}</datalist>") for line in anonymous]
+    assert index_lines(render_index(sections, pages)) == [
         f'<ul class="facts">{items}</ul>',
         "<h2>Connected</h2>",
         head + proxy_row("cup-1.mugs-4", "router ", "0:01:05"),
         proxy_row("tea-1.shop-3", "sidecar 1.32.0", "0:01:05"),
         "</table></div>",
-        *whole,
+        *with_options,
     ]
-    monkeypatch.setattr(time, "time", lambda: 1_600_000_000.0)  # the clock was set back
+    monkeypatch.setattr(time, "time", lambda: 1_600_000_000.0)  # a clock set back
     monkeypatch.setattr(index, "_SHOWN_PROXIES", 1)
-    fewer = listed(render_index(sections, pages))
-    assert fewer[2:4] == [
+    limited = index_lines(render_index(sections, pages))
+    assert limited[2:4] == [
         head + proxy_row("cup-1.mugs-4", "router ", "0:00:00"),
         "</table></div><p>The first 1 of 2.</p>",
     ]
-    assert '<datalist id="proxies"><option value="cup-1.mugs-4"></datalist></form>' in fewer
+    assert '<datalist id="proxies"><option value="cup-1.mugs-4"></datalist></form>' in limited
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------------
 
 
-def test_json_to_the_last_space() -> None:
+def test_pretty_encoding() -> None:
     value = {
         "a": [1, {"b": LazyFields(iter([("c", []), ("d", {"e": [{"f": {}}]})]))}],
         "\udcff": iter(()),
         "g": {"h": "\ud800x", "i": ["\udcff"]},
     }
-    made = b"".join(parts(value, pretty=True)).decode()
-    assert made.splitlines() == [
+    encoded = b"".join(parts(value, pretty=True)).decode()
+    assert encoded.splitlines() == [
         "{",
         '    "a": [',
         "        1,",

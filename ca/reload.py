@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from ca.authority import Authority
 from ca.errors import KeyMaterialError
 from ca.plugged_in import read_plugged_in
-from pilot.ingest.watch import Watch
-from pilot.lib.log import scope
+from pilot.ingest.files.watch import Watch
+from pilot.lib.logging.log import scope
 
 DEBOUNCE = 0.1
 """Seconds without a further change before the folder is read, because the files of a signer are written one by one."""

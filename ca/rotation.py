@@ -13,7 +13,7 @@ from ca.authority import Authority, Clock, utc_now
 from ca.errors import KeyMaterialError
 from ca.self_signed import renewal_due, renewed
 from ca.signer import Signer
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 _log = scope("rootcertrotator")
 

@@ -12,8 +12,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ca.errors import SigningError
-from pilot.lib.call_metrics import CallMetrics, go_name
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.call_metrics import CallMetrics, go_name
 from protos import ca_pb2
 
 SERVICE, METHOD = "istio.v1.auth.IstioCertificateService", "CreateCertificate"

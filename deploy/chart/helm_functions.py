@@ -7,7 +7,7 @@ from typing import Any
 from gotemplate import go_json, go_yaml
 from gotemplate.function import Function, takes
 from gotemplate.functions import SPRIG
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 
 def _read(text: str) -> Any:

@@ -11,7 +11,7 @@ from deploy.chart.helm_functions import FUNCTIONS
 from deploy.chart.helm_objects import Files, capabilities, release
 from gotemplate import Template, TemplateError
 from gotemplate.function import takes
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 RELEASE = "istio"
 

@@ -10,7 +10,7 @@ from typing import Any
 from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
 from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 DEFAULT_PROFILE = "default"
 STANDARD_GATEWAYS = {"ingressGateways": "istio-ingressgateway", "egressGateways": "istio-egressgateway"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.operator.components import EnabledComponent
 from deploy.operator.settings_tree import PathError, Plain
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 Warn = Callable[[str], None]
 

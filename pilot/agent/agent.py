@@ -34,7 +34,7 @@ from pilot.agent.wasm.extension_rewriter import ExtensionRewriter
 from pilot.agent.wasm.module_cache import build_module_cache, purge_forever
 from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
 from pilot.agent.xds.xds_proxy import XdsProxy
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

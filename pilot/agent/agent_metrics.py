@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-from pilot.lib.exposition import render
+from pilot.lib.metrics.exposition import render
 
 PREFIX = "istio_agent_"
 _COUNTERS = {

@@ -18,10 +18,10 @@ from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.problem import Problem, Severity
 from pilot.config.source_address import AddressFault, SourceAddress, parse_source_address
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.mcp_source import McpSource
 from pilot.lib.backoff import Backoff
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream
 from pilot.settings import Settings

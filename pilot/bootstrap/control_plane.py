@@ -44,17 +44,17 @@ from pilot.envoy.plans.patch_problems import ENVOY_FILTERS
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
-from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
+from pilot.ingest.cluster.watched_kinds import read_kinds
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.config_folders import ConfigFolder, parse_config_folders
+from pilot.ingest.files.file_source import FileSource
+from pilot.ingest.files.mesh_files import MeshFiles
 from pilot.ingest.ledger import Ledger
-from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.watched_kinds import read_kinds
 from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
-from pilot.lib.log import scope, watch_drops
-from pilot.lib.metrics import CHANGES, PUSHES, Metrics
+from pilot.lib.logging.log import scope, watch_drops
+from pilot.lib.metrics.metrics import CHANGES, PUSHES, Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh

@@ -17,8 +17,8 @@ from pilot.debug.over_xds import ask
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import build_info
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.pprof.stacks import Stack
 from pilot.pprof.tasks import tasks, threads

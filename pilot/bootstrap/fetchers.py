@@ -12,7 +12,7 @@ from pilot.ingest.jwks.key_sets import KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.address_rules import AddressRules
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings

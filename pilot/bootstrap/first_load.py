@@ -12,9 +12,9 @@ from pilot.bootstrap.clusters.api_servers import ApiServers
 from pilot.bootstrap.config_sources import ConfigSources
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Batch, Clock, Timer
-from pilot.ingest.file_source import FileSource
-from pilot.ingest.mesh_files import MeshFiles
-from pilot.lib.log import scope
+from pilot.ingest.files.file_source import FileSource
+from pilot.ingest.files.mesh_files import MeshFiles
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
 

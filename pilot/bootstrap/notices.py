@@ -12,8 +12,8 @@ from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
 from pilot.ingest.events import count_events, count_updates, first_and_more, push_reasons
 from pilot.ingest.problems import log_problem
-from pilot.lib.log import fields, scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import fields, scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.analysis.mesh import MESH, SERVICE_NOT_FOUND
 from pilot.mesh.registry.services import service_refs
 from pilot.mesh.tables.database import Mesh

@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 TIMEOUT = 10.0
 _INTERNAL = 1

@@ -9,8 +9,8 @@ from typing import Any
 
 from pilot.envoy.plans.patch_problems import patch_results
 from pilot.ingest.batch import Clock, Timer
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.proxies.patches import configured_patch
 from pilot.mesh.tables.database import Mesh
 

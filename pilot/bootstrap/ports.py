@@ -10,7 +10,7 @@ from aiohttp import web
 from grpc import aio
 
 from pilot.lib.duration import Duration
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.xds.net.http import listen
 from pilot.xds.net.listen_address import Address

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.ingest.batch import Commit
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.xds_types import short_name
 from pilot.settings.process import TraceSettings
 from pilot.xds.push.event_progress import MAX_EVENTS, EventOutcome

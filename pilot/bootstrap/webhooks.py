@@ -20,7 +20,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import RegistryKey, age
 from pilot.ingest.batch import Commit
 from pilot.lib.flags import FlagError
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.xds.net.http import add_ready

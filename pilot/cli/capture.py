@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.lib import log
 from pilot.lib.flags import FlagError
+from pilot.lib.logging import log
 from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
 

@@ -15,9 +15,10 @@ from pilot.agent.capture.capture_rules import RulesError
 from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
-from pilot.lib import flags, log
+from pilot.lib import flags
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.lib.logging import log
 from pilot.lib.start_error import StartError
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from pilot.cli.commands import Command, Program, fail
 from pilot.cli.resources import claim_resources
-from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.lib.logging import log
 from pilot.lib.start_error import StartError
 from pilot.settings.document import document
 from pilot.settings.parse import load

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from pilot.cli.commands import Command, Program, fail
-from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
+from pilot.lib.logging import log
 from pilot.lib.start_error import StartError
 from pilot.operator.operator_settings import OperatorSettings
 from pilot.settings.document import sections

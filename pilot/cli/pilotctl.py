@@ -11,7 +11,7 @@ from pilot.cli.ctl.client import DEFAULT_ADDRESS
 from pilot.cli.ctl.command import LazyGroup, Section
 from pilot.lib.build_info import build_info
 
-_COMMANDS = "pilot.cli.ctl"
+_COMMANDS = "pilot.cli.ctl.commands"
 SECTIONS = (
     Section(
         "Proxies",

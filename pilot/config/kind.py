@@ -16,6 +16,8 @@ from pilot.derive import Collection, Database, Index, Table
 K = TypeVar("K", ObjectKey, RegistryKey)
 S = TypeVar("S")
 Source = Callable[[Any], Mapping[Any, Object[Any]]]
+_BUILT_IN = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
+"""API groups of built-in kinds."""
 
 
 class Column(NamedTuple):
@@ -118,6 +120,11 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
     def key(self, cluster: str, namespace: str, name: str) -> K:
         """Return the key of an object in a cluster; `namespace` is "" for cluster-scoped kinds."""
         raise NotImplementedError
+
+    @property
+    def is_built_in(self) -> bool:
+        """True if every API server has the kind. Other kinds exist once their CustomResourceDefinition does."""
+        return self.id.group in _BUILT_IN
 
     @property
     def is_istio(self) -> bool:

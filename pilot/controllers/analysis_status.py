@@ -21,7 +21,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 
 MERGE_PATCH = "application/merge-patch+json"

@@ -19,7 +19,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import ApiError, KubeError, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.list_watch import ObjectChange
-from pilot.lib.kubernetes_metrics import KubernetesMetrics
+from pilot.lib.metrics.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
 
 JSON_PATCH = "application/json-patch+json"

@@ -25,7 +25,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.list_watch import ObjectChange
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.lowering.gateway_api.deployments import (
     CONTROLLER_VERSION,

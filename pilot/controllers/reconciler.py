@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pilot.kube.api_errors import KubeError
 from pilot.lib.backoff import Backoff, RetryDelays
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 K = TypeVar("K", bound=Hashable)
 _log = scope("kube")

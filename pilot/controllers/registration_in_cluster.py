@@ -32,8 +32,8 @@ from pilot.controllers.registered_entry import (
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import Conflict, KubeError, NotFound
 from pilot.lib.backoff import Backoff
-from pilot.lib.kubernetes_metrics import KubernetesMetrics
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh

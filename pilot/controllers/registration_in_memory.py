@@ -16,8 +16,8 @@ from pilot.controllers.registered_entry import build_entry, claimed_entry, find_
 from pilot.ingest.decode import DocumentOrigin, Row, decode_document
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.lib.kubernetes_metrics import KubernetesMetrics
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh

@@ -26,7 +26,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import Conflict, KubeError, NotFound
 from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.status.object_status import Status, object_status, object_with_status, objects_with_status
 from pilot.mesh.status.plain_status import MESH_CONTROLLER, plain_status

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from pilot.lib.log import LEVELS
-from pilot.lib.log_scopes import (
+from pilot.lib.logging.log import LEVELS
+from pilot.lib.logging.scopes import (
     ScopeState,
     find_scope,
     scopes,

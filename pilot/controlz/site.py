@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pilot.lib.log import LEVELS
+from pilot.lib.logging.log import LEVELS
 
 _TEMPLATE = string.Template(
     importlib.resources.files("pilot.controlz").joinpath("page.html").read_text(encoding="utf-8")

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from pilot.debug.access import sources_for
 from pilot.debug.dashboard.routes import Dashboard
-from pilot.debug.index import render_index
 from pilot.debug.page import TEXT, Answer, Page, Refused, answer
-from pilot.debug.pages import sections
-from pilot.debug.profiles import UNKNOWN
+from pilot.debug.page_routes import sections
+from pilot.debug.pages.index import render_index
+from pilot.debug.pages.profiles import UNKNOWN
 from pilot.debug.sources import Sources
-from pilot.lib.exposition import CONTENT_TYPE
+from pilot.lib.metrics.exposition import CONTENT_TYPE
 
 MAX_CONCURRENT = 16
 """Maximum number of concurrent responses: a large page occupies tens of megabytes until it is sent."""

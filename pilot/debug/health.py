@@ -12,7 +12,7 @@ from pilot.config.problem import Problem
 from pilot.debug.health_findings import METRICS, find_anomalies, show_findings
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import Finding, Fleet
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.mesh.tables.database import Mesh
 
 _log, _ads = scope("default"), scope("ads")

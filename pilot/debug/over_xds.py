@@ -16,9 +16,9 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.debug.access import sources_for, visible_sources
-from pilot.debug.config_dump import config_dump
 from pilot.debug.page import Refused, answer
-from pilot.debug.pages import sections
+from pilot.debug.page_routes import sections
+from pilot.debug.pages.config_dump import config_dump
 from pilot.debug.plain_json import parts
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import DebugSettings

@@ -11,7 +11,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, decode_document
-from pilot.ingest.documents import Document, SyntaxFault, read_documents, read_json
+from pilot.ingest.files.documents import Document, SyntaxFault, read_documents, read_json
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.mesh.analysis.check import Check

@@ -18,7 +18,6 @@ from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
-from pilot.ingest.watched_kinds import is_built_in
 
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
@@ -167,7 +166,7 @@ def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry
 
 
 def _has_revisions(kind: AnyKind) -> bool:
-    return not is_built_in(kind) and kind.id != KUBERNETES_GATEWAY.id
+    return not kind.is_built_in and kind.id != KUBERNETES_GATEWAY.id
 
 
 def _remote(kind: AnyKind, cluster: str) -> Problem:

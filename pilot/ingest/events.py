@@ -7,7 +7,7 @@ from typing import Any
 
 from pilot.config.catalogue import Catalogue
 from pilot.ingest.batch import Commit
-from pilot.lib.metrics import Metrics, Update
+from pilot.lib.metrics.metrics import Metrics, Update
 from pilot.lib.text import one_line
 
 

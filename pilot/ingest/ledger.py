@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from pilot.config.object import Object
 from pilot.config.problem import Problem, Severity
 from pilot.ingest.decode import Decoded, Row
-from pilot.ingest.folder import shown
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
+from pilot.lib.text import printable_path
 
 
 class DocumentKey(NamedTuple):
@@ -31,7 +31,7 @@ class DocumentKey(NamedTuple):
     document: str | Row
 
     def __str__(self) -> str:
-        return shown(self.document) if isinstance(self.document, str) else self.source
+        return printable_path(self.document) if isinstance(self.document, str) else self.source
 
 
 class _Document:
@@ -199,7 +199,7 @@ def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem
         if key == winner
         else f"this object is also defined in {winner}, which takes precedence"
     )
-    file = shown(key.document) if isinstance(key.document, str) else ""
+    file = printable_path(key.document) if isinstance(key.document, str) else ""
     return Problem(
         code="duplicate-object",
         object=o.ref,

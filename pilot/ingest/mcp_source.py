@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from pilot.config.kind import AnyKind
 from pilot.config.problem import ObjectRef, Problem, Severity, error
+from pilot.ingest.cluster.kube_objects import AT_ONCE, EditSink
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
-from pilot.ingest.kube_objects import AT_ONCE, EditSink
 from pilot.ingest.ledger import Ledger, SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.mcp import wire
 from pilot.mcp.object_types import ObjectType
 

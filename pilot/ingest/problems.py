@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from pilot.config.problem import ObjectRef, Problem, Severity
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
 
 _log = scope("config")

@@ -27,7 +27,7 @@ from pilot.kube.list_watch import (
     read_page,
 )
 from pilot.lib.backoff import Backoff, RetryDelays
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 _log = scope("kube")
 PAGE_SIZE = 500

@@ -18,7 +18,7 @@ import msgspec
 
 from pilot.kube.api_errors import KubeError
 from pilot.kube.leader_lock import LeaderRecord, Lock, LockObject
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 
 _log = scope("leader")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 # Control characters (C0, DEL, C1), line separators, changes of writing direction, and lone surrogates
@@ -36,3 +37,8 @@ def human_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f}{name}"
     return f"{size}B"
+
+
+def printable_path(path: str) -> str:
+    """Return a path as valid UTF-8. Other bytes are escaped like \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -18,7 +18,7 @@ from google.rpc import code_pb2
 from grpc import aio
 
 from pilot.lib.backoff import Backoff, RetryDelays
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.lib.text import cut, one_line
 

@@ -17,7 +17,7 @@ from pilot.install.prune import DEFINITION
 from pilot.kube.api_errors import KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.lib.backoff import RetryDelays
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.operator.component_status import (
     ACTION_REQUIRED,
     ERROR,

@@ -14,7 +14,7 @@ from pilot.kube.api_errors import KubeError
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.kube.object_client import Plain, ResourceKey, RetryPolicy
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 from pilot.operator.drift import AppliedObjects, installed_object_informers
 from pilot.operator.installation_reconciler import InstallationReconciler

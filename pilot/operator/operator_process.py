@@ -18,7 +18,7 @@ from pilot.kube.api_errors import KubeError
 from pilot.kube.informer import WatchOptions
 from pilot.kube.leader_election import LeaderElection, LeaseDurations
 from pilot.kube.leader_lock import LEASE, Lock
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.lib.tasks import cancel_tasks
 from pilot.operator.deletion import is_operator_removed, remove_all_finalizers

@@ -17,9 +17,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 from grpc import aio
 
-from pilot.lib.call_metrics import go_name
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.call_metrics import go_name
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import cut, one_line
 from pilot.lib.xds_types import HEALTH, SECRET, find_type, is_debug_request, is_object, short_name
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.security.credential_access import account_of
 from pilot.mesh.tables.database import AccountKey

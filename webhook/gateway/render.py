@@ -13,7 +13,7 @@ from gotemplate import TemplateError
 from gotemplate.values import Int64, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 from webhook.gateway.overlay import OverlayError, lay_over
 from webhook.inject.annotations import IMAGE_TYPE
 from webhook.inject.api_object import ApiObject

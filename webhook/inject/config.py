@@ -10,8 +10,8 @@ from gotemplate.go_json import floats
 from pilot.config.base import Lenient
 from pilot.config.selector import LabelSelector
 from pilot.ingest import shape
-from pilot.ingest.documents import SyntaxFault, read_documents
-from pilot.lib.log import scope
+from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.lib.logging.log import scope
 from webhook.inject.functions import FUNCTIONS
 
 SIDECAR = "sidecar"

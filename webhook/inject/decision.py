@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.config.selector import LabelSelector
 from pilot.config.validation.label_selector import validate_label_selector
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.mesh.model.visibility import selects
 from webhook.inject.annotations import INJECT
 from webhook.inject.config import WrittenConfig

@@ -15,7 +15,7 @@ from gotemplate.values import GoStruct, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import format_duration
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from webhook.inject.message import Span, TemplateMessage
 from webhook.inject.otel import resource_attributes
 from webhook.inject.protobuf_json import message_json

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.lib.labels import NETWORK
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from webhook.inject.annotations import PROXY_CONFIG, STATUS, check_annotations
 from webhook.inject.containers import PROXY, find_anywhere, in_order, with_container
 from webhook.inject.errors import InjectionError

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pilot.lib.flags import parse_bool
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from webhook.inject.annotations import MERGE_METRICS
 from webhook.inject.containers import PROXY, find_anywhere, with_container
 from webhook.inject.errors import InjectionError

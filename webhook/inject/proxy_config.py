@@ -11,7 +11,7 @@ from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
 from pilot.config.problem import Severity
 from pilot.config.validation.mesh import validate_proxy_config
 from pilot.ingest import shape
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 
 class ProxyConfigObject(NamedTuple):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gotemplate import TemplateError
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 from webhook.inject.annotations import IMAGE_TYPE, TEMPLATES
 from webhook.inject.containers import PROXY, containers, find
 from webhook.inject.data import template_data

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp import web
 
 from pilot.config.catalogue import Catalogue
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from webhook.server.injector import REFUSALS, Injector
 from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewError, decode_review, encode_answer
 from webhook.server.validator import Verdict, validate

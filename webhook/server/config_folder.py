@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-from pilot.ingest.watch import Watch
-from pilot.lib.log import scope
+from pilot.ingest.files.watch import Watch
+from pilot.lib.logging.log import scope
 from webhook.server.injector import Injector
 
 QUIET = 0.1

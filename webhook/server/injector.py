@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from webhook.inject.annotations import PROXY_CONFIG
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.decision import is_injected

@@ -13,8 +13,8 @@ from pilot.agent.capture.capture_rules import CaptureChain, Family, RulesError
 from pilot.agent.capture.capture_settings import CaptureSettings, OperationSettings
 from pilot.agent.capture.nftables_script import build_script
 from pilot.agent.capture.pod_chains import build_pod_chains
-from pilot.lib import log
 from pilot.lib.flags import FlagError
+from pilot.lib.logging import log
 
 NOT_CAPTURED = 126
 """Exit status that tells a CNI plugin to set the pod up again."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pilot.agent.agent_settings import CertificateSettings
 from pilot.agent.certificates.ca_client import CaClientError
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 MAX_SLEEP_SECONDS = 60.0
 """Maximum time between two checks of the clock, because a machine can be suspended or have its clock set."""

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from pilot.agent.certificates.secret_cache import SecretCache
 from pilot.agent.unix_sockets import EOF
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 SERVICE = "envoy.service.secret.v3.SecretDiscoveryService"
 SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"

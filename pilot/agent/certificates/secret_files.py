@@ -15,7 +15,7 @@ from pilot.agent.certificates.secret_cache import (
     build_root_secret,
 )
 from pilot.agent.certificates.workload_certificate import load_certificate
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 CHAIN, KEY, ROOT = "./etc/certs/cert-chain.pem", "./etc/certs/key.pem", "./etc/certs/root-cert.pem"
 CERTIFICATE_PREFIX, ROOT_PREFIX = "file-cert:", "file-root:"

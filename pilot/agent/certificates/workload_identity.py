@@ -22,7 +22,7 @@ from pilot.agent.certificates.workload_certificate import WorkloadCertificate, c
 from pilot.agent.proxy.proxy_context import ProxyContext
 from pilot.agent.unix_sockets import build_server, is_listening, sds_socket, serve
 from pilot.agent.upstream_server import UpstreamServer
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.spiffe import identity
 
 _log = scope("secretcache")

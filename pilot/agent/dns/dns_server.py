@@ -23,7 +23,7 @@ from pilot.agent.dns.dns_message import (
     truncate,
 )
 from pilot.agent.dns.lookup_table import LookupTable
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 
 RESOLV_CONF = "/etc/resolv.conf"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from pilot.agent.envoy.admin_client import AdminError
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 POLL_SECONDS = 1.0
 MAX_FAILURES = 5

@@ -13,7 +13,7 @@ from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.proxy.proxy_context import ProxyContext, worker_threads
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 
 BOOTSTRAP = "envoy-rev.json"

@@ -14,8 +14,8 @@ from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.status_port.app_probes import PATH, Prober
 from pilot.agent.status_port.merged_metrics import DEFAULT_TIMEOUT, TIMEOUT_HEADER, MetricsTarget, merge_metrics
 from pilot.agent.status_port.readiness import Readiness
-from pilot.lib.exposition import CONTENT_TYPE
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.exposition import CONTENT_TYPE
 from pilot.lib.start_error import StartError
 from pilot.lib.text import one_line
 

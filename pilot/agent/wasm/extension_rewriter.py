@@ -25,7 +25,7 @@ from xds.type.v3 import typed_struct_pb2 as xds_pb2
 from pilot.agent.wasm.extension_stream import Outcome
 from pilot.agent.wasm.http_fetcher import FetchError
 from pilot.agent.wasm.module_cache import ModuleCache, ModuleSource
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 VERSION, AGENT_PREFIX = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION", "ISTIO_META_"

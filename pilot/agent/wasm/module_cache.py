@@ -23,7 +23,7 @@ from pilot.agent.wasm.http_fetcher import FetchError, HttpFetcher
 from pilot.agent.wasm.image_layers import MAGIC, find_module
 from pilot.agent.wasm.image_registry import RegistryClient, parse_image
 from pilot.lib.address_rules import AddressRules
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 DIRECTORY = "wasm"
 ALWAYS, IF_NOT_PRESENT = "Always", "IfNotPresent"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pilot.agent.wasm.extension_stream import ExtensionStream
 from pilot.agent.xds.response_type import read_type_url
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.xds_types import EXTENSION
 
 _log = scope("xdsproxy")

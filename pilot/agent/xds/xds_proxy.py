@@ -21,7 +21,7 @@ from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer
 from pilot.agent.wasm.extension_stream import ExtensionStream, Rewriter
 from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
 from pilot.agent.xds.downstream_writer import DownstreamWriter
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SOTW, DELTA = "StreamAggregatedResources", "DeltaAggregatedResources"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
-from pilot.ingest.remote_cluster import RemoteCluster
+from pilot.ingest.cluster.remote_cluster import RemoteCluster
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import KubeError
 from pilot.kube.reviews import can_list_secrets, review_token

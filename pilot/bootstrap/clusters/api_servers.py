@@ -17,18 +17,18 @@ from pilot.bootstrap.security.secret_store import PLUGGED_IN_SECRET, SELF_SIGNED
 from pilot.config.catalogue import Catalogue
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.ingest.batch import Batch
+from pilot.ingest.cluster.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
+from pilot.ingest.cluster.kube_source import KubeSource
+from pilot.ingest.cluster.remote_cluster import RemoteCluster
+from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
-from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.remote_cluster import RemoteCluster
-from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.api_client import ApiClient, Throttle
 from pilot.kube.api_errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings

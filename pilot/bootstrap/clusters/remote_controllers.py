@@ -14,7 +14,7 @@ from pilot.controllers.reconciler import Controller
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import KubeError, NotFound
 from pilot.lib.backoff import RetryDelays
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
 
 CONTROL_PLANES = "topology.istio.io/controlPlaneClusters"

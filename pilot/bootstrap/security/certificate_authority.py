@@ -21,8 +21,8 @@ from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
 from pilot.bootstrap.security.secret_store import GENERATED_MARKER, PLUGGED_IN_SECRET, ReadSecret, SecretError
 from pilot.lib.duration import Duration
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
 from pilot.xds.tls.context import CertificatePair

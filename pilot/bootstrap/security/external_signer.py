@@ -16,7 +16,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import KubeError
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES, request_certificate
 from pilot.lib.flags import FlagError
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
 from ca.service import CallerRefused, Impersonate, refuse_impersonation
-from pilot.lib.jwt import TokenError, audiences_of, own_claims
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.tokens.jwt import TokenError, audiences_of, own_claims
 from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.client_certificates import ForwardedCertificates, identify_by_certificate
 from pilot.xds.authn.identity import (

@@ -15,8 +15,8 @@ from ca.errors import SigningError
 from pilot.bootstrap.security.external_signer import ExternalSigner
 from pilot.bootstrap.security.signed_certificate import PROVIDER, ServerIdentity
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.ingest.watch import Watch
-from pilot.lib.log import scope
+from pilot.ingest.files.watch import Watch
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.settings.security import SecurePortSettings
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context

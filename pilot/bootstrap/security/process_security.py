@@ -29,7 +29,7 @@ from pilot.bootstrap.security.signed_certificate import PROVIDER, ServerIdentity
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.kube.api_client import ApiClient
 from pilot.lib.flags import FlagError
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.settings.security import AuthoritySettings

@@ -18,7 +18,7 @@ from ca.authority import Clock, utc_now
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import bundle_pem, key_pem, load_bundle
 from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.lib.tasks import cancel_tasks
 from pilot.xds.tls.context import CertificatePair

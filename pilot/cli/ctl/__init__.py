@@ -1,1 +1,1 @@
-"""The commands of pilotctl, one file each."""
+"""pilotctl, and what its commands share."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from pilot.cli.ctl.client import CommandError
-from pilot.ingest.folder import is_configuration, is_hidden
+from pilot.ingest.files.folder import is_configuration, is_hidden
 
 STANDARD_INPUT = "-"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from deploy.operator.manifest import yaml_text
 from pilot.cli.ctl.client import CommandError
-from pilot.ingest.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 Objects = dict[str, dict[str, Any]]
 

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
 from pilot.config.kinds.kubernetes import SECRET
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 
 MOST = 500

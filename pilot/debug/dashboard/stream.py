@@ -16,7 +16,7 @@ from pilot.debug.dashboard import certificates
 from pilot.debug.dashboard.fleet import Difference, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.sources import Sources
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 
 SECONDS = 1.0
 PROBLEMS = 1_000

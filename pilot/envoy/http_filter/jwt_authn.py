@@ -17,7 +17,7 @@ from pilot.config.security.request_authentication import DEFAULT_TIMEOUT
 from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD, outbound_cluster
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration
-from pilot.lib.envoy_jwks import has_keys
+from pilot.lib.tokens.envoy_jwks import has_keys
 from pilot.mesh.security.jwt import JwksServer, TokenRule
 
 # The private key was discarded. An issuer with unknown keys gets this public key, so that all its tokens are invalid.

@@ -15,7 +15,7 @@ from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
 from pilot.ingest.host_names.lookup import LookupFailed, ResolvedName
 from pilot.ingest.problems import ProblemStore
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.mesh.registry.networks import gateway_hosts
 from pilot.mesh.tables.database import RESOLVED_HOSTS, Mesh
 

@@ -16,7 +16,7 @@ import msgspec
 
 from pilot.config.security.request_authentication import JwksKey
 from pilot.lib.address_rules import AddressRules
-from pilot.lib.envoy_jwks import has_keys
+from pilot.lib.tokens.envoy_jwks import has_keys
 
 DISCOVERY = "/.well-known/openid-configuration"
 _REDIRECTS = 5

@@ -19,8 +19,8 @@ from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.store import KeptKeys, KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.security.jwt import remote_key_sets
 from pilot.mesh.tables.database import KEY_SETS, Mesh
 

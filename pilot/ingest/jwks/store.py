@@ -9,9 +9,9 @@ import os
 import msgspec
 
 from pilot.config.security.request_authentication import JwksKey
-from pilot.ingest.file_io import write_file
-from pilot.lib.envoy_jwks import has_keys
-from pilot.lib.log import scope
+from pilot.ingest.files.file_io import write_file
+from pilot.lib.logging.log import scope
+from pilot.lib.tokens.envoy_jwks import has_keys
 
 _log = scope("jwks")
 FOLDER = "jwks"

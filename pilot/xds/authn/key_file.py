@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
-from pilot.lib.jwt import TokenError, check_recipient, verify_token
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.tokens.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
+from pilot.lib.tokens.jwt import TokenError, check_recipient, verify_token
 from pilot.xds.authn.identity import IdentityError
 from pilot.xds.authn.service_account import GROUP, Review
 

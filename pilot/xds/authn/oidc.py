@@ -15,9 +15,9 @@ import aiohttp
 import msgspec
 
 from pilot.lib.flags import FlagError
-from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
-from pilot.lib.jwt import TokenError, check_recipient, verify_token
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
+from pilot.lib.tokens.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
+from pilot.lib.tokens.jwt import TokenError, check_recipient, verify_token
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import service_account_identity
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from aiohttp import http_exceptions, web
 
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.xds.net.http_connections import HttpConnections
 from pilot.xds.net.listen_address import Address
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pilot.derive import UNSET, Node
 from pilot.envoy.plans.object_groups import object_groups
 from pilot.envoy.plans.resource_group import Group, ProxyPlan
-from pilot.lib.log import fields, scope
+from pilot.lib.logging.log import fields, scope
 from pilot.lib.xds_types import find_type
 from pilot.mesh.model.proxy import Proxy
 from pilot.xds.push.feed import Feed, Feeds

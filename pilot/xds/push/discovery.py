@@ -12,8 +12,8 @@ from pilot.derive import Derived, Node, Table
 from pilot.envoy.plans.resource_group import ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.lib.clock import rfc3339
-from pilot.lib.log import fields, scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import fields, scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.push.connection import Connection

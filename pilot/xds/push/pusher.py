@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import human_size
 from pilot.lib.xds_types import short_name
 from pilot.xds.net.tcp_connections import TcpConnections

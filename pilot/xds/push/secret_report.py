@@ -11,8 +11,8 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 
-from pilot.lib.log import scope
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging.log import scope
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import cut, one_line
 from pilot.lib.xds_types import SECRET
 from pilot.xds.push.connection import Connection

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
 from pilot.xds.net.listen_address import Address, format_peer
 from pilot.xds.tls.tls_connection import ReadNames, TlsConnection

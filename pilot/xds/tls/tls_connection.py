@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from pilot.lib.log import scope
+from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
 from pilot.xds.authn.identity import IdentityError
 from pilot.xds.tls.flow import Flow

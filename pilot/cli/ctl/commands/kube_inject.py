@@ -1,0 +1,158 @@
+"""pilotctl kube-inject: inject the proxy into the workloads of a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NamedTuple
+
+import click
+import yaml
+
+from deploy.operator.errors import SettingsError
+from deploy.operator.manifest import render_installation
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.output import write
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import Severity
+from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.lib.flags import parse_bool
+from webhook.defaults.injector_config import default_config
+from webhook.defaults.operator_settings import mesh_config_of, values_of
+from webhook.inject.config import ConfigError, InjectorConfig, decode_config
+from webhook.inject.errors import InjectionError
+from webhook.kube_inject import FileInjector, inject_documents
+
+Plain = dict[str, Any]
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class InjectionSources(NamedTuple):
+    """Sources of the injection configuration, as specified by the flags."""
+
+    inject_config: str | None
+    values: str | None
+    mesh_config: str | None
+    operator: str | None
+    revision: str
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", required=True, metavar="FILE", help="file of Kubernetes objects; - for standard input"
+)
+@click.option("-o", "--output", metavar="FILE", help="output file (default: standard output)")
+@click.option(
+    "--injectConfigFile",
+    "inject_config",
+    metavar="FILE",
+    help="injection configuration: the entry config of the ConfigMap istio-sidecar-injector",
+)
+@click.option(
+    "--valuesFile",
+    "values",
+    metavar="FILE",
+    help="injection values: the entry values of the ConfigMap istio-sidecar-injector",
+)
+@click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="mesh config")
+@click.option(
+    "--operatorFileName",
+    "operator",
+    metavar="FILE",
+    help="IstioOperator whose values and mesh config take precedence",
+)
+@click.option("-r", "--revision", default="", help="control plane revision")
+def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
+    """Inject the proxy into the workloads of a file."""
+    injector = _injector(InjectionSources(**sources))
+    documents = _read(filename)
+    try:
+        injected = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
+    except InjectionError as error:
+        raise CommandError(str(error)) from error
+    text = "---\n".join(
+        yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in injected
+    )
+    if output:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        write(text.rstrip("\n"))
+
+
+def _injector(sources: InjectionSources) -> FileInjector:
+    operator = _one(sources.operator)
+    installed = _installed(operator) if operator else {}
+    try:
+        config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    mesh = _mesh(
+        [_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)]
+    )
+    revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
+    native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
+    return FileInjector(
+        config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", "")
+    )
+
+
+def _installed(operator: Plain) -> dict[str, Plain]:
+    """Return the data of the ConfigMaps that an IstioOperator installs, by name without the revision.
+
+    The result is empty if the IstioOperator installs no control plane.
+    """
+    try:
+        objects = render_installation(operator, lambda _: None, force=True).objects(["Pilot"])
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+    revision = str((operator.get("spec") or {}).get("revision") or "")
+    return {o["metadata"]["name"].removesuffix(f"-{revision}"): o["data"] for o in objects if o["kind"] == "ConfigMap"}
+
+
+def _config(sources: InjectionSources, operator: Plain, installed: Plain) -> InjectorConfig:
+    values = values_of(operator) if operator else _one(sources.values)
+    if sources.inject_config:
+        return decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
+    if installed:
+        return decode_config(installed["config"], installed["values"])
+    return default_config(values)
+
+
+def _mesh(layers: list[Plain]) -> MeshConfig:
+    mesh, problems = decode_mesh_config(layers)
+    if mesh is None:
+        wrong = (p for p in problems if p.severity is Severity.ERROR)
+        raise CommandError("mesh config: " + "; ".join(f"{p.path}: {p.message}" for p in wrong))
+    return mesh
+
+
+def _yaml(text: str) -> Plain:
+    return read_documents(text.encode(), "mesh")[0].plain if text else {}
+
+
+def _text(path: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.read()
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeError) as error:
+        raise CommandError(f"cannot read {path}: {error}") from error
+
+
+def _read(path: str) -> list[Any]:
+    try:
+        return [document.plain for document in read_documents(_text(path).encode(), path)]
+    except SyntaxFault as fault:
+        raise CommandError(f"{path}:{fault.line}: {fault}") from fault
+
+
+def _one(path: str | None) -> Plain:
+    """Return the first document of a file, or {} without a file."""
+    documents = _read(path) if path else []
+    content = documents[0] if documents else {}
+    if not isinstance(content, dict):
+        raise CommandError(f"{path}: expected a mapping")
+    return content

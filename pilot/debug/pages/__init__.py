@@ -1,0 +1,1 @@
+"""The debug pages, one module per page or group of pages."""

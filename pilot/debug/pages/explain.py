@@ -1,0 +1,138 @@
+"""The debug page explain: the users' objects that a resource was built from, and the derivations between."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from pilot.config.group_kind import parse_kind
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.debug.page import Later, Query, Refused, requested_connection
+from pilot.debug.pages.config_dump import group_resources, requested_names
+from pilot.debug.slices import collect_all, collect_present
+from pilot.debug.sources import ConnectedProxy, Sources
+from pilot.derive import Node
+from pilot.derive.explanation import Explanation, Reason, Step, explanation, search_origin, walk
+from pilot.envoy.envoy_filter.added_resources import find_patches
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.plans.resource_group import Group
+from pilot.lib.xds_types import BY_SHORT_NAME, short_name
+from pilot.mesh.model.facets import PatchKey
+
+
+async def explain_page(sources: Sources, query: Query) -> Any:
+    """Explain the `resource` of proxyID, in every subscribed type that has the name, or only in `type` (cds …)."""
+    connection = requested_connection(sources, query)
+    name, short_type = query.get("resource", ""), query.get("type", "").lower()
+    if not name:
+        raise Refused(400, "You must provide a resource in the query string\n")
+    if short_type and short_type not in BY_SHORT_NAME:
+        raise Refused(400, f"unknown type {short_type!r}; valid types are {', '.join(BY_SHORT_NAME)}\n")
+    groups = await collect_all(_groups(sources, connection, BY_SHORT_NAME.get(short_type, "")))
+    renderers = [
+        renderer
+        for url, group in groups
+        if (renderer := await _explained(sources, connection, group, name, url)) is not None
+    ]
+    if not renderers:
+        names = [
+            resource.name
+            for resources in await collect_all(group_resources(sources.db, group) for _, group in groups)
+            for resource in resources
+        ]
+        return Later(lambda: _refuse(connection.proxy.id, name, names))
+    return Later(
+        lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in renderers]}
+    )
+
+
+def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iterator[tuple[str, Group]]:
+    """Yield the resource groups of a proxy with their type URLs, for one type or, with "", for all subscribed types."""
+    plan = proxy_plan(sources.db, connection.proxy_key)
+    for url in (type_url,) if type_url else tuple(connection.subscriptions):
+        watch = connection.subscriptions.get(url)
+        for group in plan.groups_of(url, requested_names(watch) if watch is not None else frozenset()) or ():
+            yield url, group
+
+
+async def _explained(
+    sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str
+) -> Callable[[], dict[str, Any]] | None:
+    """Return a function that renders the explanation of a group's resource, or None if the group has no such
+    resource."""
+    resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
+    node = sources.db.find_node(group.fn, *group.args)
+    if resource is None or node is None:
+        return None
+    steps: list[Step] = await collect_present(walk(sources.db, node, resource))
+    patches = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
+    proxy_steps = await _proxy_steps(sources, connection, group)
+
+    def make() -> dict[str, Any]:
+        explained = show(explanation(steps))
+        return (
+            {"type": short_name(type_url)}
+            | explained
+            | patches
+            | {"proxy": _proxy_objects(proxy_steps, explained["objects"])}
+        )
+
+    return make
+
+
+def _patch(key: PatchKey) -> dict[str, Any]:
+    return {"namespace": key.filter.namespace, "name": key.filter.name, "patch": f"configPatches[{key.position}]"}
+
+
+async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
+    """Return the steps that give the proxy the group's facets, such as the services that select it."""
+    root = sources.db.find_node(proxy_plan, connection.proxy_key)
+    facets = (
+        [facet for argument in group.args for facet in await collect_present(search_origin(root, argument))]
+        if root is not None
+        else []
+    )
+    all_steps: list[Step] = []
+    for facet in facets:
+        steps: list[Step] = await collect_present(walk(sources.db, facet))
+        all_steps += steps
+    return all_steps
+
+
+def _proxy_objects(steps: list[Step], explained: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the objects of the steps, without those in `explained`."""
+    objects, names = [_object(reason) for reason in explanation(steps).rows], {_identity(o) for o in explained}
+    return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
+
+
+def _identity(o: dict[str, Any]) -> tuple[str, ...]:
+    return o.get("group", ""), o["kind"], o.get("cluster", ""), o.get("namespace", ""), o["name"]
+
+
+def show(explanation: Explanation) -> dict[str, Any]:
+    """Return the objects with the derivations between, nearest first, and the lists that were read."""
+    return {
+        "objects": [_object(reason) for reason in explanation.rows],
+        "lists": sorted({_name(node) for node in explanation.lists}),
+    }
+
+
+def _object(reason: Reason) -> dict[str, Any]:
+    key = reason.key if isinstance(reason.key, ObjectKey | RegistryKey) else ObjectKey("", str(reason.key))
+    kind = parse_kind(reason.table)
+    fields = {"group": kind.group, "kind": kind.name} | key._asdict()
+    return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.path]}
+
+
+def _name(node: Node) -> str:
+    """Return the name of a derivation; a table's index includes its field: "networking.istio.io/VirtualService by
+    host"."""
+    name = str(node.fn)
+    return f"{name} {node.args[0]}" if name.endswith(" by") else name
+
+
+def _refuse(proxy: str, name: str, names: list[str]) -> NoReturn:
+    close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise Refused(404, f"{proxy} has no resource {name!r}{hint}\n")

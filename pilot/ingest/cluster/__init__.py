@@ -1,0 +1,1 @@
+"""Objects of clusters, from their API servers."""

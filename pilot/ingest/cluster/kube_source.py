@@ -1,0 +1,124 @@
+"""Reads configuration and workloads of a cluster from its API server, and watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
+from pilot.ingest.cluster.kind_watch import KindWatch
+from pilot.ingest.cluster.kube_objects import EditSink, KubeObjects
+from pilot.ingest.cluster.watched_kinds import DEFINITIONS, definition_of
+from pilot.ingest.decode import DocumentOrigin
+from pilot.ingest.ledger import Ledger
+from pilot.kube.api_client import ApiClient
+from pilot.kube.informer import Informer, WatchOptions
+from pilot.kube.list_watch import ObjectChange
+from pilot.lib.logging.log import scope
+from pilot.lib.tasks import cancel_tasks
+
+_log = scope("kube")
+
+
+class KubeSource:
+    """Watches one cluster. `start` begins, `synced` waits until the existing objects have been read, `stop` ends.
+
+    From remote clusters only the per-cluster kinds among `kinds` are read. A kind with a CustomResourceDefinition is
+    watched while that exists. `watches` holds the watched kinds, and the callbacks `on_watch` are called with each
+    new one. If `namespace` is set, namespaced objects are read only from there.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        batch: EditSink,
+        ledger: Ledger,
+        rank: int,
+        origin: DocumentOrigin,
+        kinds: Iterable[AnyKind],
+        pace: WatchOptions,
+        rng: random.Random,
+        namespace: str = "",
+    ) -> None:
+        self.cluster = origin.cluster
+        self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
+        self._origin, self._pace, self._rng, self._namespace = origin, pace, rng, namespace
+        read = [kind for kind in kinds if origin.own or kind.per_cluster]
+        self._built_in = [kind for kind in read if kind.is_built_in]
+        self._defined = {definition_of(kind): kind for kind in read if not kind.is_built_in}
+        self._definitions = Informer(client, DEFINITIONS, self._receive_definitions, pace, rng)
+        self.watches: dict[GroupKind, KindWatch] = {}
+        self.on_watch: list[Callable[[GroupKind], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, configuration: bool = True) -> None:
+        """Start watching. Without `configuration`, only per-cluster kinds such as Service and Pod are read."""
+        if not configuration:
+            self._built_in = [kind for kind in self._built_in if kind.per_cluster]
+            self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}
+        for kind in self._built_in:
+            self._watch(kind)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._definitions.run(), name=f"watch the definitions of {self.cluster}")
+
+    async def synced(self) -> None:
+        """Wait until all objects that existed at the start are in the batch."""
+        await self._definitions.synced.wait()
+        while waiting := [watch for watch in self.watches.values() if not watch.settled.is_set()]:
+            await waiting[0].settled.wait()
+
+    async def stop(self) -> None:
+        """Stop watching. The objects stay."""
+        await cancel_tasks(self._task)
+        for watch in self.watches.values():
+            await watch.stop()
+
+    def path_of(self, kind: GroupKind, namespace: str, name: str) -> str:
+        """Return the API path of an object in the watched version, or "" if its kind is not watched."""
+        watch = self.watches.get(kind)
+        if watch is None:
+            return ""
+        base, _, plural = watch.informer.collection.path.rpartition("/")
+        base = base.removesuffix(f"/namespaces/{self._namespace}")
+        return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
+
+    async def restart(self) -> None:
+        """List everything again, possibly from another server. Unchanged objects cause no edits."""
+        await cancel_tasks(self._task)
+        self._definitions.watch_collection(DEFINITIONS)
+        for watch in self.watches.values():
+            await watch.restart()
+        self._begin()
+
+    async def forget(self) -> None:
+        """Remove all objects. Call this after `stop`."""
+        for watch in self.watches.values():
+            await watch.forget()
+
+    def _watch(self, kind: AnyKind) -> None:
+        ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
+        objects = KubeObjects(kind, self._origin, ledger, self._batch)
+        self.watches[kind.id] = KindWatch(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
+        self.watches[kind.id].start()
+        for callback in self.on_watch:
+            callback(kind.id)
+
+    async def _receive_definitions(self, changes: Sequence[ObjectChange]) -> None:
+        for change in changes:
+            kind = self._defined.get(change.name.name)
+            if kind is None:
+                continue
+            watch = self.watches.get(kind.id)
+            if change.raw is None and watch is not None:
+                _log.info("%s: the CustomResourceDefinition of %s was deleted", self.cluster, kind.id)
+                del self.watches[kind.id]
+                await watch.stop()
+                await watch.forget()
+            elif change.raw is not None and watch is not None:
+                watch.recheck()
+            elif change.raw is not None:
+                self._watch(kind)

@@ -1,0 +1,88 @@
+"""Decoding of files. When a file changes, only its changed documents are decoded again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from pilot.config.catalogue import Catalogue
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
+from pilot.ingest.files.chunks import Chunk, split
+from pilot.ingest.files.documents import Document, read_chunk, read_json
+from pilot.lib.text import printable_path
+
+
+class DecodedFile:
+    """The decoded chunks of one file by digest, each with the number of lines before it."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[bytes, tuple[int, list[Decoded]]] = {}
+
+
+class FileDecoder:
+    """Decodes files, and reuses what the previous decoding of a file made of the same text."""
+
+    def __init__(self, origin: DocumentOrigin, catalogue: Catalogue) -> None:
+        self._origin, self._catalogue = origin, catalogue
+        self._last: dict[str, DecodedFile] = {}
+
+    def read(self, path: str, data: bytes) -> list[Decoded]:
+        """Return the decoded documents of a file in order. Raise SyntaxFault if one of them is invalid."""
+        file = printable_path(path)
+        if path.endswith(".json"):
+            return [self._decode(file, document) for document in read_json(data)]
+        chunks = list(split(data))
+        if len(chunks) < 2:  # a file with one object is decoded as a whole
+            self.forget(path)
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk)]
+        last, decoded_file = self._last.get(path), DecodedFile()
+        documents: list[Decoded] = []
+        for chunk in chunks:
+            digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
+            previous = last.chunks.get(digest) if last is not None else None
+            decoded = (
+                self._decode_chunk(file, chunk) if previous is None else _moved(previous[1], chunk.lines - previous[0])
+            )
+            decoded_file.chunks[digest] = chunk.lines, decoded
+            documents += decoded
+        self._last[path] = decoded_file
+        return documents
+
+    def forget(self, path: str) -> None:
+        """Discard the previous decoding of a file."""
+        self._last.pop(path, None)
+
+    def _decode_chunk(self, file: str, chunk: Chunk) -> list[Decoded]:
+        return [self._decode(file, document) for document in read_chunk(chunk)]
+
+    def _decode(self, file: str, document: Document) -> Decoded:
+        decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)
+        if document.repeated:
+            subject = next((e.object.ref for e in decoded.entries), ObjectRef())
+            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, file)))
+        return decoded
+
+
+def _moved(documents: list[Decoded], lines: int) -> list[Decoded]:
+    """Return the documents of the same text this many lines further down."""
+    if not lines:
+        return documents
+    return [
+        document._replace(problems=tuple(_lower(problem, lines) for problem in document.problems))
+        for document in documents
+    ]
+
+
+def _lower(problem: Problem, lines: int) -> Problem:
+    return msgspec.structs.replace(problem, line=problem.line + lines) if problem.line else problem
+
+
+def _repeated(document: Document, subject: ObjectRef, file: str) -> Iterable[Problem]:
+    for key, line in document.repeated:
+        message = f"{key!r} occurs twice in one mapping; the last value wins"
+        yield Problem(
+            code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line
+        )

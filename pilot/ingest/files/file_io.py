@@ -1,0 +1,52 @@
+"""Reads files of users safely, even if a path is replaced by a pipe or a device, and writes files atomically."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from pilot.ingest.files.folder import Signature
+
+LARGEST = 64 * 1024 * 1024
+"""Default size limit in bytes."""
+_BLOCK = 1 << 20
+
+
+class NoFile(OSError):
+    """The path is not a regular file but a pipe, a device or a folder."""
+
+
+class TooLarge(Exception):
+    """The file exceeds the size limit."""
+
+
+def read_file(path: str, limit: int) -> tuple[bytes, Signature]:
+    """Return the content and the signature of a file of at most `limit` bytes. Raises OSError, NoFile or TooLarge.
+
+    Opening never blocks, even if the path has become a pipe.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NoFile("not a regular file")
+        data = bytearray()
+        while status.st_size <= limit and (block := os.read(descriptor, _BLOCK)):
+            data += block
+            if len(data) > limit:
+                break
+        if max(status.st_size, len(data)) > limit:
+            raise TooLarge(f"the file is larger than {limit} bytes")
+        return bytes(data), Signature(status.st_mtime_ns, status.st_size, status.st_ino)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file atomically, readable only by its owner. A crash leaves either the old content or the new."""
+    descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.next", path)

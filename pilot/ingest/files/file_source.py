@@ -1,0 +1,283 @@
+"""Reads configuration from a folder and watches it. Only changed files are read again."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.object import Object
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.ingest.batch import Batch
+from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
+from pilot.ingest.files import folder as folders
+from pilot.ingest.files.documents import SyntaxFault
+from pilot.ingest.files.file_decoder import FileDecoder
+from pilot.ingest.files.file_io import LARGEST, NoFile, TooLarge, read_file
+from pilot.ingest.files.folder import UNKNOWN
+from pilot.ingest.files.last_good import LastGood
+from pilot.ingest.files.watch import Watch
+from pilot.ingest.ledger import SourceLedger
+from pilot.ingest.namespace_filter import Edit
+from pilot.lib.logging.log import scope
+from pilot.lib.text import printable_path
+
+_log = scope("config")
+_MANY = 1_000
+"""Number of simultaneous changes from which the whole folder is scanned: faster, and the kernel may have dropped
+some."""
+_RETRY = 2.0
+"""Seconds between attempts to read an unreadable file or folder."""
+
+
+class FileSource:
+    """Reads the files of a folder into a batch. Call `load_initial` once, then `start`; `stop` ends the watch.
+
+    After `start`, files are read and decoded in a background thread, one scan at a time, and the edits of a scan are
+    put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder in which the last
+    valid objects of invalid files survive a restart; "" disables this.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        batch: Batch,
+        ledger: SourceLedger,
+        origin: DocumentOrigin = OWN,
+        catalogue: Catalogue = CATALOGUE,
+        limit: int = LARGEST,
+        state: str = "",
+    ) -> None:
+        self.folder = os.path.abspath(folder)
+        self._batch, self._ledger, self._limit = batch, ledger, limit
+        self._decoder = FileDecoder(origin, catalogue)
+        self._last_good = LastGood(state, self.folder, catalogue)
+        self._restored: dict[str, dict[Row, ObjectRef]] = {}
+        self._files: dict[str, folders.Signature] = {}
+        self._folders: collections.Counter[str] = collections.Counter()
+        self._unreadable_folders: set[str] = set()
+        self._unreadable_files: set[str] = set()
+        self._watch = Watch(self.folder, self._note, self._note_all)
+        self._noted: set[str] = set()
+        self._changes = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def load_initial(self) -> int:
+        """Read all files into the batch and return their number. Raises OSError if the folder does not exist."""
+        os.scandir(self.folder).close()
+        self.rescan()
+        self._last_good.retain(self._files)
+        return len(self._files)
+
+    async def start(self) -> None:
+        """Watch the folder. Changes since `load_initial` are detected too."""
+        self._task = asyncio.create_task(self._process_changes(), name=f"read {self.folder}")
+        await self._watch.start()
+
+    async def stop(self) -> None:
+        await self._watch.stop()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def rescan(self) -> None:
+        """Scan the folder and read the changed files."""
+        self._batch.put(self._scan_folder(self.folder))
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """Read the files at these paths, which may have been created, changed or deleted."""
+        self._batch.put(self._scan_paths(paths))
+
+    def retry(self) -> None:
+        """Try again to read unreadable files and folders."""
+        self._batch.put(self._scan_unreadable())
+
+    # -- background task -----------------------------------------------------------------------------------------------
+
+    def _note(self, paths: Iterable[str]) -> None:
+        self._noted.update(paths)
+        self._changes.set()
+
+    def _note_all(self) -> None:
+        self._note((self.folder,))
+
+    async def _process_changes(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changes.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None
+                )
+            self._changes.clear()
+            paths, self._noted = self._noted, set()
+            async with self._ledger.turn:
+                try:
+                    edits = (
+                        await asyncio.to_thread(self._scan_paths, paths)
+                        if paths
+                        else await asyncio.to_thread(self._scan_unreadable)
+                    )
+                except Exception:  # an internal error must not end the watch
+                    _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
+                    continue
+                self._batch.put(edits)
+
+    # -- scanning ------------------------------------------------------------------------------------------------------
+
+    def _scan_paths(self, paths: Iterable[str]) -> list[Edit]:
+        """Return the edits for the current content of these paths."""
+        places = {
+            place for path in paths if (place := folders.place_of(folders.valid_parent(path), self.folder)) is not None
+        }
+        if len(places) > _MANY or self.folder in places:
+            return self._scan_folder(self.folder)
+        edits: list[Edit] = []
+        for place in sorted(places):
+            if place in self._folders or os.path.isdir(place):
+                edits += self._scan_folder(place)
+            if folders.is_configuration(os.path.basename(place)):
+                edits += self._scan_file(place)
+        return edits
+
+    def _scan_file(self, path: str) -> list[Edit]:
+        if folders.is_linked(path, self.folder) or (signature := folders.sign(path)) is None:
+            return self._forget(path)
+        return self._read(path, signature)
+
+    def _scan_unreadable(self) -> list[Edit]:
+        """Return the edits of files and folders that have become readable."""
+        edits: list[Edit] = []
+        for path in sorted(self._unreadable_files):
+            edits += self._scan_file(path)
+        for folder in sorted(self._unreadable_folders):
+            edits += self._scan_folder(folder)
+        return edits
+
+    def _scan_folder(self, top: str) -> list[Edit]:
+        """Return the edits of all files below a folder."""
+        try:
+            os.stat(self.folder)  # if the top folder is missing, keep its objects until it is back
+        except OSError as fault:
+            _log.error("cannot scan %s; its last valid objects stay in force: %s", printable_path(top), fault)
+            return []
+        faults: dict[str, OSError] = {}
+        signatures = (
+            {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))
+        )
+        edits = self._note_faults(top, faults)
+        unknown = tuple(folder + os.sep for folder in faults)
+        prefix = top + os.sep
+        gone = [
+            path
+            for path in self._files
+            if path not in signatures and path.startswith(prefix) and not path.startswith(unknown)
+        ]
+        for path in gone:
+            edits += self._forget(path)
+        for path in sorted(signatures):
+            if self._files.get(path) != signatures[path]:
+                edits += self._read(path, signatures[path])
+        return edits
+
+    def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
+        """Report unreadable folders, and withdraw the reports of folders that have become readable."""
+        edits: list[Edit] = []
+        for folder in [
+            f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))
+        ]:
+            self._unreadable_folders.discard(folder)
+            edits += self._ledger.remove(folder)
+        for folder, fault in faults.items():
+            self._unreadable_folders.add(folder)
+            message = f"{fault.strerror or fault}; the last valid objects of its files stay in force"
+            self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=printable_path(folder)))
+        return edits
+
+    def _forget(self, path: str) -> list[Edit]:
+        self._unreadable_files.discard(path)
+        self._decoder.forget(path)
+        self._last_good.forget(path)
+        self._restored.pop(path, None)
+        if self._files.pop(path, None) is not None:
+            self._folders -= collections.Counter(self._parents(path))
+        return self._ledger.remove(path)
+
+    def _remember(self, path: str, signature: folders.Signature) -> None:
+        if path not in self._files:
+            self._folders.update(self._parents(path))
+        self._files[path] = signature
+
+    def _parents(self, path: str) -> Iterator[str]:
+        """Yield the folders that contain a file, except the top folder."""
+        while (path := os.path.dirname(path)) != self.folder:
+            yield path
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _read(self, path: str, signature: folders.Signature) -> list[Edit]:
+        """Read a file and return its edits. If it cannot be read or parsed, its last valid objects stay in force."""
+        self._unreadable_files.discard(path)
+        try:
+            data, signature = read_file(path, self._limit)
+            decoded = self._decoder.read(path, data)
+        except (FileNotFoundError, NotADirectoryError, NoFile):
+            return self._forget(path)
+        except OSError as fault:  # it may become readable without a notification
+            self._unreadable_files.add(path)
+            return self._failed(path, UNKNOWN, "unreadable-file", fault.strerror or str(fault))
+        except TooLarge as fault:
+            return self._failed(path, signature, "file-too-large", str(fault))
+        except SyntaxFault as fault:
+            return self._failed(path, signature, "syntax-error", str(fault), fault.line)
+        except Exception as fault:  # an internal error or lack of memory must not affect other files
+            _log.error("cannot decode %s", printable_path(path), exc_info=True)
+            return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}")
+        _log.debug("read %s: %d documents", printable_path(path), len(decoded))
+        refused = {row for part in decoded for row in part.refused}
+        edits = self._restore(path) if refused else []
+        self._remember(path, signature)
+        old = self._old_versions(path, refused)
+        # Stored before the problem is reported: the report promises that the objects survive a restart.
+        self._keep(path, {row: o for row, o in self._ledger.objects(path).items() if row in refused} if refused else {})
+        return edits + self._ledger.replace(path, [*decoded, Decoded(problems=old)])
+
+    def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
+        edits = self._restore(path)
+        self._remember(path, signature)
+        problem = Problem(
+            code=code, message=f"{message}; its last valid objects stay in force", file=printable_path(path), line=line
+        )
+        old = self._old_versions(path, self._restored.get(path, {}))
+        self._keep(path, self._ledger.objects(path))
+        self._ledger.fail(path, problem, *old)
+        return edits
+
+    # -- restarts ------------------------------------------------------------------------------------------------------
+
+    def _restore(self, path: str) -> list[Edit]:
+        """Restore the objects that a file had in force before the restart, if this is its first read."""
+        entries = self._last_good.load(path) if path not in self._files else ()
+        if not entries:
+            return []
+        self._restored[path] = {(entry.table, entry.key): entry.object.ref for entry in entries}
+        return self._ledger.replace(path, [Decoded(entries)])
+
+    def _old_versions(self, path: str, refused: Collection[Row]) -> tuple[Problem, ...]:
+        """Return a problem for each object whose version from before the restart is in force."""
+        refs = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
+        message, file = "the version from before the restart is in force", printable_path(path)
+        return tuple(
+            Problem(code="old-version", object=ref, message=message, severity=Severity.WARNING, file=file)
+            for ref in refs
+        )
+
+    def _keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
+        if objects:
+            self._last_good.keep(path, objects)
+        else:
+            self._last_good.forget(path)
+            self._restored.pop(path, None)

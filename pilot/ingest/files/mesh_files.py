@@ -1,0 +1,168 @@
+"""Reads mesh config and mesh networks from files, and watches them.
+
+Without a file, the defaults apply. If a file becomes invalid, its last valid version stays in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.problem import ObjectRef, Problem
+from pilot.ingest.batch import Batch
+from pilot.ingest.files.documents import Document, SyntaxFault, read_documents
+from pilot.ingest.files.file_io import LARGEST, NoFile, TooLarge, read_file
+from pilot.ingest.files.watch import Watch
+from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
+from pilot.ingest.problems import ProblemStore
+from pilot.lib.logging.log import scope
+from pilot.lib.text import printable_path
+from pilot.mesh.tables.database import MESH_CONFIG
+
+_log = scope("config")
+RETRY = 2.0
+"""Seconds between attempts to read an unreadable file."""
+Decode = Callable[[Any], tuple[Any, list[Problem]]]
+
+
+class MeshFiles:
+    """Reads the rows "mesh" and "networks" of the table `mesh`. A row with the path "" is left to another source.
+
+    Call `load_initial` once, which always sets the rows, then `start` and `stop`.
+    """
+
+    def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
+        rows: tuple[tuple[str, str, ObjectRef, Any, Decode], ...] = (
+            (mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain])),
+            (networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks),
+        )
+        self._files = tuple(
+            _MeshFile(path, key, subject, default, decode, batch, problems)
+            for path, key, subject, default, decode in rows
+            if path
+        )
+        self._retrying: asyncio.Task[None] | None = None
+
+    def load_initial(self) -> None:
+        for file in self._files:
+            file.load(first=True)
+
+    def retry(self) -> None:
+        """Try again to read unreadable files."""
+        for file in self._files:
+            file.retry()
+
+    async def start(self) -> None:
+        """Watch the files. Their folders need not exist yet."""
+        for file in self._files:
+            await file.start()
+        self._retrying = asyncio.create_task(self._retry(), name="retry the mesh config")
+
+    async def stop(self) -> None:
+        for file in self._files:
+            await file.stop()
+        if self._retrying is not None:
+            self._retrying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._retrying
+
+    async def _retry(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY)
+            self.retry()
+
+
+class _MeshFile:
+    """One row, from one file."""
+
+    def __init__(
+        self,
+        path: str,
+        key: str,
+        subject: ObjectRef,
+        default: Any,
+        decode: Decode,
+        batch: Batch,
+        problems: ProblemStore,
+    ) -> None:
+        self._path, self._key, self._subject = os.path.abspath(path), key, subject
+        self._default, self._decode, self._batch, self._problems = default, decode, batch, problems
+        self._data: bytes | None = None
+        self._failed = False
+        self._watch = Watch(
+            os.path.dirname(self._path), lambda _: self.load(), self.load, recursive=False, optional=True
+        )
+
+    async def start(self) -> None:
+        await self._watch.start()
+
+    async def stop(self) -> None:
+        await self._watch.stop()
+
+    def retry(self) -> None:
+        """Try again if the file was unreadable."""
+        if self._failed:
+            self.load()
+
+    def load(self, first: bool = False) -> None:
+        """Read the file if it has changed."""
+        try:
+            data = self._open()
+        except (OSError, TooLarge) as fault:
+            self._fail(fault, first)
+            return
+        if data == self._data and not self._failed and not first:
+            return
+        self._data, self._failed = data, False
+        value, problems = self._read(data) if data is not None else (self._default, [])
+        self._report(problems)
+        self._put(value, first)
+
+    def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
+        """Report an unreadable file. Its last valid version stays in force."""
+        self._failed = True
+        code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
+        reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        self._report([Problem(code=code, message=f"{reason}; the last valid version stays in force")])
+        self._put(None, first)
+
+    def _put(self, value: Any, first: bool) -> None:
+        """Set the row. If the first value is invalid, use the default."""
+        if value is None and first:
+            value = self._default
+        if value is not None:
+            self._batch.put([(MESH_CONFIG, self._key, value)])
+
+    def _open(self) -> bytes | None:
+        """Return the content of the file, or None if it does not exist. Raises OSError or TooLarge."""
+        try:
+            return read_file(self._path, LARGEST)[0]
+        except (FileNotFoundError, NotADirectoryError, NoFile):
+            return None
+
+    def _read(self, data: bytes) -> tuple[Any, list[Problem]]:
+        try:
+            documents = read_documents(data, self._path)
+        except SyntaxFault as fault:
+            return None, [Problem(code="syntax-error", message=str(fault), line=fault.line)]
+        except Exception as fault:  # an internal error or lack of memory: the last valid version stays in force
+            _log.error("cannot read %s", printable_path(self._path), exc_info=True)
+            return None, [Problem(code="internal-error", message=f"{type(fault).__name__}: {fault}")]
+        if len(documents) > 1:
+            return None, [
+                Problem(code="too-many-documents", message="expected a single document", line=documents[1].line)
+            ]
+        document = (documents or [Document(None, 1)])[0]
+        value, problems = self._decode(document.plain)
+        return value, [msgspec.structs.replace(p, line=document.line_of(p.path)) for p in problems]
+
+    def _report(self, problems: Iterable[Problem]) -> None:
+        placed = [msgspec.structs.replace(p, object=self._subject, file=printable_path(self._path)) for p in problems]
+        self._problems.replace((self._path, ""), placed)

@@ -1,0 +1,1 @@
+"""Log records, their scopes and their output."""

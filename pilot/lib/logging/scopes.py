@@ -1,0 +1,129 @@
+"""Log scopes of the running process and their levels."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from types import FrameType
+from typing import NamedTuple
+
+from pilot.lib.logging.log import LEVELS, ROOT, scope
+
+STACK_DEPTH = 30
+"""Maximum number of stack frames written below a message."""
+_DESCRIPTIONS = {
+    "ads": "xDS streams and pushes",
+    "adsc": "connections to xDS configuration servers",
+    "analysis": "analysis messages in the status of objects",
+    "authn": "authentication of callers",
+    "ca": "signing of certificates",
+    "config": "configuration sources and invalid configuration",
+    "default": "the process, and everything without its own scope",
+    "delta": "delta xDS streams",
+    "gateway": "deployments of Gateways",
+    "http": "HTTP ports",
+    "jwks": "fetching of JSON Web Key Sets",
+    "kube": "requests to and watches of API servers",
+    "leader": "leader election",
+    "model": "DNS lookups",
+    "rootcertrotator": "rotation of the self-signed root certificate",
+    "secretcontroller": "remote clusters",
+    "serverca": "certificate signing requests",
+    "status": "status of objects; readiness and probes of an agent",
+    "tls": "TLS ports and their certificates",
+    "webhook": "injection and validation webhooks",
+    "wle": "automatic registration of workloads",
+}
+
+
+class ScopeState(NamedTuple):
+    """State of one scope.
+
+    It logs messages from `output_level`, adds the stack from `stack_trace_level`, and adds the source location if
+    `log_callers` is set. Levels are names in `LEVELS`.
+    """
+
+    name: str
+    description: str
+    output_level: str
+    stack_trace_level: str
+    log_callers: bool
+
+
+class _Details(logging.Filter):
+    """A filter that passes every record and adds the stack and the source location if the scope asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack_trace_level = LEVELS["none"]
+        self.log_callers = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= self.stack_trace_level:
+            record.stack_info = "".join(traceback.format_stack(_calling_frame(), STACK_DEPTH)).rstrip()
+        if self.log_callers and (frame := _calling_frame()) is not None:
+            record.caller = f"{'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{frame.f_lineno}"
+        return True
+
+
+def scopes() -> list[ScopeState]:
+    """Return every scope of the process, sorted by name."""
+    below = [
+        name for name, logger in list(logging.root.manager.loggerDict.items()) if isinstance(logger, logging.Logger)
+    ]
+    names = {"default", *(name.removeprefix(f"{ROOT}.") for name in below if name.startswith(f"{ROOT}."))}
+    return [_state(name) for name in sorted(names)]
+
+
+def find_scope(name: str) -> ScopeState | None:
+    """Return a scope, or None if the process has no scope with this name. Creates nothing."""
+    return next((state for state in scopes() if state.name == name), None)
+
+
+def set_output_level(name: str, level: str) -> None:
+    """Set the level of a scope. Other scopes keep their levels, including those that inherited it from "default"."""
+    if name == "default":
+        for state in scopes():
+            scope(state.name).setLevel(LEVELS[state.output_level])
+    scope(name).setLevel(LEVELS[level])
+
+
+def set_stack_trace_level(name: str, level: str) -> None:
+    """Set the level from which a scope adds the stack to its messages."""
+    _details(name, make=True).stack_trace_level = LEVELS[level]
+
+
+def set_log_callers(name: str, enabled: bool) -> None:
+    """Set whether a scope adds the source location to its messages."""
+    _details(name, make=True).log_callers = enabled
+
+
+def _state(name: str) -> ScopeState:
+    details = _details(name)
+    output, stack = _level_name(scope(name).getEffectiveLevel()), _level_name(details.stack_trace_level)
+    return ScopeState(name, _DESCRIPTIONS.get(name, ""), output, stack, details.log_callers)
+
+
+def _details(name: str, make: bool = False) -> _Details:
+    """Return the filter of a scope, or defaults. The filter is attached only if `make` is set."""
+    logger = scope(name)
+    details = next((f for f in logger.filters if isinstance(f, _Details)), None)
+    if details is None:
+        details = _Details()
+        if make:
+            logger.addFilter(details)
+    return details
+
+
+def _level_name(level: int) -> str:
+    """Return the name of the lowest level at or above a number."""
+    return next((name for name, number in LEVELS.items() if number >= level), "none")
+
+
+def _calling_frame() -> FrameType | None:
+    """Return the frame that called the logger."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename in (__file__, logging.__file__):
+        frame = frame.f_back
+    return frame

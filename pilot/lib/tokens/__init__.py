@@ -1,0 +1,1 @@
+"""Web tokens and key sets."""

@@ -1,0 +1,112 @@
+"""Verification of signed tokens (JWT, RFC 7519, compact form).
+
+A token is verified only with keys of a given set, never with a key in its own header. Only public-key algorithms are
+accepted, and a token's `kid`, if it has one, must name a key of the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import jwt
+import msgspec
+
+from pilot.lib.tokens.jwks import Jwk
+
+LONGEST_TOKEN = 16 * 1024
+"""Maximum length of a token in characters."""
+MOST_CANDIDATES = 8
+"""Keys that a token is verified with. A set with more has key IDs, and its tokens name one."""
+NOT_BEFORE_SKEW = 60.0
+"""Seconds that the issuer's clock may be ahead."""
+_JWS = jwt.PyJWS()
+
+
+class TokenError(ValueError):
+    """A token is rejected. The text says why and contains nothing of the signature."""
+
+
+def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, Any]:
+    """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise
+    TokenError otherwise."""
+    if len(token) > LONGEST_TOKEN:
+        raise TokenError(f"the token has {len(token)} characters; at most {LONGEST_TOKEN} are allowed")
+    try:
+        header = _JWS.get_unverified_header(token)
+        candidates = _find_candidates(header, keys)
+        claims = _decode_claims(_verify_signature(token, candidates))
+    except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
+        raise TokenError(f"invalid token: {error}") from None
+    _check_times(claims, now)
+    return claims
+
+
+def own_claims(token: str) -> Mapping[str, Any]:
+    """Return the claims of this process's own token, without verification. Raise TokenError if it is malformed."""
+    try:
+        return jwt.decode(token, options={"verify_signature": False})
+    except jwt.InvalidTokenError as error:
+        raise TokenError(f"invalid token: {error}") from None
+
+
+def audiences_of(claims: Mapping[str, Any]) -> Sequence[str]:
+    """Return the audiences of a token. Raise TokenError if the claim `aud` is neither a string nor a list of
+    strings."""
+    claim = claims.get("aud", ())
+    audiences = (claim,) if isinstance(claim, str) else claim
+    if not isinstance(audiences, list | tuple) or not all(isinstance(audience, str) for audience in audiences):
+        raise TokenError("the claim aud is neither a string nor a list of strings")
+    return tuple(audiences)
+
+
+def check_recipient(claims: Mapping[str, Any], issuer: str, audiences: Collection[str]) -> None:
+    """Raise TokenError unless the token is from an issuer, "" for any, and for one of some audiences."""
+    if issuer and claims.get("iss") != issuer:
+        raise TokenError(f"the issuer of the token is not {issuer}")
+    intended = audiences_of(claims)
+    if not set(intended) & set(audiences):
+        raise TokenError(f"the token is for {', '.join(intended) or 'nobody'}, not for {', '.join(audiences)}")
+
+
+def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence[Jwk]:
+    if "crit" in header:
+        raise TokenError("the token has critical extensions, which are not supported")
+    candidates = [key for key in keys if header.get("alg") in key.algorithms and header.get("kid", key.id) == key.id]
+    if not candidates:
+        raise TokenError("no key of the set has the token's key ID and algorithm")
+    if len(candidates) > MOST_CANDIDATES:
+        raise TokenError(f"{len(candidates)} keys may have signed the token; at most {MOST_CANDIDATES} are tried")
+    return candidates
+
+
+def _verify_signature(token: str, candidates: Sequence[Jwk]) -> bytes:
+    """Return the payload."""
+    for key in candidates:
+        try:
+            payload: bytes = _JWS.decode(token, key.public, algorithms=key.algorithms)
+        except jwt.InvalidSignatureError:
+            continue
+        return payload
+    raise TokenError("the signature of the token is invalid")
+
+
+def _decode_claims(payload: bytes) -> Mapping[str, Any]:
+    try:  # msgspec rejects NaN, which Python's own decoder accepts: a token with such an `exp` would never expire
+        claims = msgspec.json.decode(payload)
+    except (ValueError, RecursionError) as error:
+        raise TokenError(f"the payload of the token is invalid: {error}") from None
+    if not isinstance(claims, dict):
+        raise TokenError("the payload of the token is not an object")
+    return claims
+
+
+def _check_times(claims: Mapping[str, Any], now: float) -> None:
+    for name in ("exp", "nbf"):
+        claim = claims.get(name, 0 if name == "nbf" else None)
+        if isinstance(claim, bool) or not isinstance(claim, int | float):
+            raise TokenError(f"the claim {name} is not a number")
+    if now >= claims["exp"]:
+        raise TokenError("the token has expired")
+    if now < claims.get("nbf", 0) - NOT_BEFORE_SKEW:
+        raise TokenError("the token is not valid yet")

@@ -1,16 +1,13 @@
-"""Resources in config dumps, and queries of profile pages."""
+"""Resources in config dumps."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
-from pilot.debug.page import FileAnswer, Later, TextAnswer
-from pilot.debug.pages import profiles
 from pilot.debug.pages.config_dump import STREAMED_PARTS, TYPES, _unwrapped, build_dump, plain, shown
 from pilot.debug.plain_json import LazyFields, parts
 from pilot.envoy.resource import Resource
@@ -102,46 +99,3 @@ def test_extension_is_shown_as_its_filter() -> None:
 def test_unknown_type_is_shown_as_bytes() -> None:
     unknown = Resource("x", "type.googleapis.com/no.such.Type", b"ab")
     assert plain(unknown) == shown(unknown) == {"@type": "type.googleapis.com/no.such.Type", "value": "YWI="}
-
-
-# -- profile queries ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "level"),
-    [
-        ("", 0),
-        ("0", 0),
-        ("1", 1),
-        ("2", 2),
-        ("999", 999),
-        ("1000", 0),
-        ("-1", 0),
-        ("x", 0),
-        ("٢", 0),
-        ("²", 0),
-        ("1.0", 0),
-    ],
-)
-def test_profile_debug_level(text: str, level: int) -> None:
-    assert profiles._debug({"debug": text}) == level
-    assert profiles._debug({}) == 0
-
-
-@pytest.mark.parametrize(("page", "head"), [("block", "contention"), ("mutex", "mutex")])
-def test_unsupported_profiles_have_no_samples(page: str, head: str) -> None:
-    [handler] = [handler for name, _, handler in profiles._ABOUT if name == page]
-    sources: Any = object()
-
-    def request(**query: str) -> Any:
-        deferred = handler(sources, query)
-        assert isinstance(deferred, Later)
-        return deferred.make()
-
-    text = request(debug="1")
-    assert isinstance(text, TextAnswer)
-    assert text.text.startswith(f"--- {head}:\ncycles/second=1000000000\n")
-    for query, name in (({}, page), ({"debug": "0"}, page), ({"seconds": "1"}, f"{page}-delta")):
-        response = request(**query)
-        assert isinstance(response, FileAnswer)
-        assert response.name == name

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
@@ -15,6 +16,7 @@ from pilot.debug import health as health_module
 from pilot.debug.health import HealthChecker
 from pilot.debug.health_findings import METRICS
 from pilot.debug.sources import Finding
+from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.debug_server import FakeConnection, FakeFleet
 from testing.mesh.world import World, proxy
@@ -228,3 +230,47 @@ async def test_unchanged_mesh_is_not_checked_again() -> None:
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+PROXY = Proxy(
+    type=NodeType.SIDECAR,
+    id="web-0.a",
+    ips=("10.0.0.1",),
+    dns_domain="",
+    namespace="a",
+    metadata={"CLUSTER_ID": "east"},
+    version="1.30.0",
+)
+
+
+SLICE = """
+kind: Pod
+apiVersion: v1
+metadata: {name: web-0, namespace: a}
+spec: {serviceAccountName: web}
+status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}], phase: Running}
+---
+kind: EndpointSlice
+apiVersion: discovery.k8s.io/v1
+metadata: {name: api-1, namespace: a, labels: {kubernetes.io/service-name: api}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: web-0, namespace: a}, conditions: %s}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"), [("{ready: false}", ["web-0.a"]), ("{ready: true}", []), ("{}", [])]
+)
+async def test_unready_endpoint_of_a_connected_proxy_is_reported(conditions: str, expected: list[str]) -> None:
+    connection = FakeConnection("web-0.a-1", "web-0.a", msgspec.structs.replace(PROXY, metadata={}))
+    health, _ = await check_mesh(
+        build_mesh(SERVICE.format("api", "10.1.0.1") + "\n---\n" + SLICE % conditions), connections=[connection]
+    )
+    assert health.findings is not None
+    assert [finding.proxy for finding in health.findings["pilot_endpoint_not_ready"].values()] == expected
+    assert not health.findings["endpoint_no_pod"]
+
+
+async def test_stop_before_the_first_check() -> None:
+    await HealthChecker(Mesh(), FakeFleet(), []).stop()

@@ -19,8 +19,6 @@ from pilot.envoy.resource import Resource
 from testing.mesh.debug_pages import Ask
 from testing.mesh.debug_server import FakeFleet, with_health
 
-# -- configuration and registry --------------------------------------------------------------------------------------------
-
 
 async def test_configz(ask: Ask) -> None:
     assert await ask("/debug/configz") == [
@@ -62,46 +60,6 @@ async def test_problemz(ask: Ask) -> None:
         }
     ]
     assert await ask("/debug/problemz?namespace=mugs") == []
-
-
-async def test_registryz(ask: Ask) -> None:
-    tea, cups = await ask("/debug/registryz")
-    assert tea["hostname"] == "tea.shop.svc.cluster.local"
-    assert tea["ports"] == [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    assert tea["clusterVIPs"] == {"Addresses": {"Kubernetes": ["10.1.0.1"]}}
-    assert (tea["defaultAddress"], tea["creationTime"]) == ("10.1.0.1", "2024-01-02T03:04:05Z")
-    attributes = tea["Attributes"]
-    assert (attributes["Type"], attributes["ObjectName"], attributes["ClusterExternalAddresses"]) == (
-        "ClusterIP",
-        "",
-        {"Addresses": None},
-    )
-    assert (attributes["ServiceRegistry"], attributes["Name"], attributes["Namespace"]) == ("Kubernetes", "tea", "shop")
-    assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == (
-        {"team": "leaves"},
-        {"app": "tea"},
-        None,
-    )
-    assert attributes["Visibility"] == 0
-    assert (tea["Resolution"], tea["MeshExternal"]) == (0, False)
-    assert cups["ports"][0]["protocol"] == "TCP"
-
-
-@pytest.mark.parametrize("page", ["endpointShardz", "endpointz"])
-async def test_endpoints(ask: Ask, page: str) -> None:
-    shards = await ask(f"/debug/{page}")
-    tea = shards["tea.shop.svc.cluster.local"]["shop"]
-    assert tea["ServiceAccounts"] == {"spiffe://cluster.local/ns/shop/sa/brewer": {}}
-    (endpoint,) = tea["Shards"]["Kubernetes/Kubernetes"]
-    assert (endpoint["Addresses"], endpoint["EndpointPort"], endpoint["ServicePortName"]) == (
-        ["10.2.0.1"],
-        8080,
-        "http",
-    )
-    assert (endpoint["HealthStatus"], endpoint["NodeName"], endpoint["Namespace"]) == (1, "node-1", "shop")
-    assert endpoint["ServiceAccount"] == "spiffe://cluster.local/ns/shop/sa/brewer"
-    assert (endpoint["SendUnhealthyEndpoints"], endpoint["Labels"]["topology.istio.io/network"]) == (True, "")
-    assert "cups.shop.svc.cluster.local" not in shards
 
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:
@@ -202,3 +160,103 @@ async def test_concurrent_pages_are_limited(pages: Sources, monkeypatch: pytest.
             resume.set()
             assert {(await response).status for response in responses} == {200}
     assert peak == 2
+
+
+RULES = ["networking.istio.io/DestinationRule", "rule_hosts"]
+
+
+ATTRIBUTES = {
+    "ServiceRegistry": "Kubernetes",
+    "Namespace": "shop",
+    "ExportTo": None,
+    "Visibility": 0,
+    "Aliases": None,
+    "ClusterExternalAddresses": {"Addresses": None},
+    "ClusterExternalPorts": None,
+    "PassthroughTargetPorts": None,
+    "Type": "ClusterIP",
+    "ExternalName": "",
+    "NodeLocal": False,
+    "TrafficDistribution": 0,
+    "ObjectName": "",
+    "DNSConnectStrategy": 0,
+    "PublishNotReadyAddresses": False,
+}
+
+
+def service_page_entry(
+    name: str, created: str, address: str, port: dict[str, Any], labels: Any, selector: Any
+) -> dict[str, Any]:
+    return {
+        "Attributes": {**ATTRIBUTES, "Name": name, "Labels": labels, "LabelSelectors": selector},
+        "ports": [port],
+        "creationTime": created,
+        "hostname": f"{name}.shop.svc.cluster.local",
+        "clusterVIPs": {"Addresses": {"Kubernetes": [address]}},
+        "defaultAddress": address,
+        "Resolution": 0,
+        "MeshExternal": False,
+        "ResourceVersion": "",
+    }
+
+
+HTTP, TCP = {"name": "http", "port": 80, "protocol": "HTTP"}, {"name": "tcp", "port": 90, "protocol": "TCP"}
+
+
+TEA = service_page_entry("tea", "2024-01-02T03:04:05Z", "10.1.0.1", HTTP, {"team": "leaves"}, {"app": "tea"})
+
+
+CUPS = service_page_entry("cups", "2024-01-03T00:00:00Z", "10.1.0.2", TCP, None, None)
+
+
+async def test_services_and_endpoints(ask: Ask) -> None:
+    assert await ask("/debug/registryz") == [TEA, CUPS]
+    endpoint = {
+        "Labels": {
+            "topology.istio.io/network": "",
+            "app": "tea",
+            "kubernetes.io/hostname": "node-1",
+            "topology.istio.io/cluster": "Kubernetes",
+        },
+        "Addresses": ["10.2.0.1"],
+        "ServicePortName": "http",
+        "LegacyClusterPortKey": 0,
+        "ServiceAccount": "spiffe://cluster.local/ns/shop/sa/brewer",
+        "Network": "",
+        "Locality": {"Label": "", "ClusterID": "Kubernetes"},
+        "EndpointPort": 8080,
+        "LbWeight": 0,
+        "TLSMode": "disabled",
+        "Namespace": "shop",
+        "WorkloadName": "tea-1",
+        "HostName": "",
+        "SubDomain": "",
+        "HealthStatus": 1,
+        "SendUnhealthyEndpoints": True,
+        "NodeName": "node-1",
+    }
+    shards = {
+        "Shards": {"Kubernetes/Kubernetes": [endpoint]},
+        "ServiceAccounts": {"spiffe://cluster.local/ns/shop/sa/brewer": {}},
+    }
+    for page in ("endpointz", "endpointShardz"):
+        assert await ask(f"/debug/{page}") == {"tea.shop.svc.cluster.local": {"shop": shards}}
+
+
+async def test_krtz_entries(ask: Ask) -> None:
+    await ask("/debug/config_dump?proxyID=tea")
+    entries = await ask("/debug/krtz")
+    assert [entry["uid"] for entry in entries] == list(range(len(entries)))
+    names = [entry["name"] for entry in entries]
+    assert names == sorted(names)
+    by_name = {entry["name"]: entry["state"] for entry in entries}
+    assert by_name["rule_of"] == {
+        "outputs": {"count": 2},
+        "inputCollection": "derived",
+        "inputs": {
+            "rule_of(Kubernetes/shop/tea)": {"outputs": ["cluster"], "dependencies": RULES},
+            "rule_of(Kubernetes/shop/cups)": {"outputs": ["cluster"], "dependencies": RULES},
+        },
+        "synced": True,
+    }
+    assert by_name["networking.istio.io/DestinationRule"]["inputCollection"] == "table"

@@ -1,4 +1,4 @@
-"""Debug pages over HTTP, with a mesh in memory: the process, access and the fleet."""
+"""Debug pages over HTTP, with a mesh in memory: the process and access."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug import application as application_module
 from pilot.debug.application import application
-from pilot.debug.page_routes import sections
-from pilot.debug.pages import index
-from pilot.debug.sources import Sources
-from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, sources
@@ -36,21 +32,6 @@ async def test_metrics_are_compressed_on_request(client: TestClient[web.Request,
     async with client.get("/metrics", headers={"Accept-Encoding": "deflate, gzip"}, auto_decompress=False) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert b"pilot_info{" in gzip.decompress(await response.read())
-
-
-async def test_index_notes_omitted_proxies(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "<p>The first" not in await ask("/debug")
-    monkeypatch.setattr(index, "_SHOWN_PROXIES", 1)
-    assert "<p>The first 1 of 2.</p>" in await ask("/debug")
-
-
-async def test_index_lists_pages_and_proxies(ask: Ask) -> None:
-    text = await ask("/debug")
-    for page in (page for section in sections(DebugSettings()).values() for page in section):
-        assert f'{"formaction" if page.of_proxy else "href"}="{page.path}"' in text
-    assert "tea-1.shop-3" in text
-    assert "/debug/config_dump?proxyID=tea-1.shop-3&amp;pretty=" in text
-    assert '<option value="tea-1.shop-3">' in text
 
 
 async def test_list(ask: Ask) -> None:
@@ -150,63 +131,3 @@ async def test_force_disconnect_is_disabled_by_default(client: TestClient[web.Re
         assert "force_disconnect" in (await refusal(other, "/debug/list"))[1]
     assert isinstance(unsafe.fleet, FakeFleet)
     assert unsafe.fleet.disconnected == ["tea-1.shop-3"]
-
-
-# -- the fleet -------------------------------------------------------------------------------------------------------------
-
-
-async def test_adsz(ask: Ask) -> None:
-    response = await ask("/debug/adsz")
-    assert response["totalClients"] == 2
-    assert [client["connectionId"] for client in response["clients"]] == ["cup-1.mugs-4", "tea-1.shop-3"]
-    tea = response["clients"][1]
-    assert tea["connectedAt"] == "2023-11-14T22:13:20.000000Z"
-    assert tea["address"] == "10.0.0.9:4444"
-    assert tea["labels"] == {"app": "tea", "topology.istio.io/cluster": "Kubernetes"}
-    assert tea["metadata"]["NAMESPACE"] == "shop"
-    assert tea["watches"][BY_SHORT_NAME["cds"]] == []  # wildcard subscription
-
-
-async def test_adsz_lists_wildcard_resources_of_delta_streams(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["cds"]].wildcard_names = ["b", "a"]  # type: ignore[misc]
-    assert (await ask("/debug/adsz"))["clients"][1]["watches"][BY_SHORT_NAME["cds"]] == ["a", "b"]
-
-
-async def test_adsz_of_one_proxy(ask: Ask) -> None:
-    response = await ask("/debug/adsz?proxyID=cup-1")
-    assert [client["connectionId"] for client in response["clients"]] == ["cup-1.mugs-4"]
-
-
-async def test_push(ask: Ask, pages: Sources) -> None:
-    assert await ask("/debug/adsz?push=true") == "Pushed to 2 servers\n"
-    assert isinstance(pages.fleet, FakeFleet)
-    assert pages.fleet.pushes == 1
-
-
-async def test_connections(ask: Ask) -> None:
-    response = await ask("/debug/connections")
-    assert [sorted(client) for client in response["clients"]] == [["address", "connectedAt", "connectionId"]] * 2
-
-
-async def test_connections_without_proxies(pages: Sources) -> None:
-    async with (
-        TestClient(TestServer(application(sources(pages.db)))) as client,
-        client.get("/debug/connections") as response,
-    ):
-        assert await response.json() == {"totalClients": 0}
-
-
-async def test_syncz(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["lds"]].last_error = "bad listener"  # type: ignore[misc]
-    statuses = await ask("/debug/syncz")
-    assert [entry["proxy"] for entry in statuses] == ["cup-1.mugs", "tea-1.shop"]
-    tea = statuses[1]
-    assert (tea["cluster_id"], tea["proxy_type"], tea["istio_version"]) == ("Kubernetes", "sidecar", "1.32.0")
-    assert (tea["cluster_sent"], tea["cluster_acked"], tea["endpoint_acked"]) == ("n1", "n1", "n1")
-    assert tea["resources"][BY_SHORT_NAME["lds"]] == {
-        "sent": "n1",
-        "acked": "n1",
-        "sentTime": "2023-11-14T22:13:20.000000Z",
-        "lastError": "bad listener",
-    }
-    assert [entry["proxy"] for entry in await ask("/debug/syncz?namespace=mugs")] == ["cup-1.mugs"]

@@ -62,6 +62,9 @@ def test_part_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_part_ends_with_the_piece_that_reaches_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_json, "PART", 4)
     assert list(parts(["a", "bc", "d"], pretty=False)) == [b'["a"', b',"bc"', b',"d"', b"]"]
+    for size in (3, 4):
+        monkeypatch.setattr(plain_json, "PART", size)
+        assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
 
 
 def test_encoding_is_lazy() -> None:
@@ -109,14 +112,42 @@ def test_deep_levels_are_encoded_in_one_piece() -> None:
     ]
 
 
-def test_part_of_exactly_the_size_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_json, "PART", 3)
-    assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
-    monkeypatch.setattr(plain_json, "PART", 4)
-    assert list(parts(["a", "b"], pretty=False)) == [b'["a"', b',"b"', b"]"]
-
-
 def test_surrogates_are_escaped() -> None:
     invalid, escaped = "a\udc80\ud800\udfff\ue000\ud7ffé", "a\\x80\\ud800\\udfff\ue000\ud7ffé"
     encoded = encode({invalid: [invalid, (invalid, 1), {invalid: None}, [[[[invalid]]]]]}, pretty=False)
     assert json.loads(encoded) == {escaped: [escaped, [escaped, 1], {escaped: None}, [[[[escaped]]]]]}
+
+
+def test_pretty_encoding() -> None:
+    value = {
+        "a": [1, {"b": LazyFields(iter([("c", []), ("d", {"e": [{"f": {}}]})]))}],
+        "\udcff": iter(()),
+        "g": {"h": "\ud800x", "i": ["\udcff"]},
+    }
+    encoded = b"".join(parts(value, pretty=True)).decode()
+    assert encoded.splitlines() == [
+        "{",
+        '    "a": [',
+        "        1,",
+        "        {",
+        '            "b": {',
+        '                "c": [],',
+        '                "d": {',
+        '                    "e": [',
+        "                        {",
+        '                            "f": {}',
+        "                        }",
+        "                    ]",
+        "                }",
+        "            }",
+        "        }",
+        "    ],",
+        '    "\\\\xff": [],',
+        '    "g": {',
+        '        "h": "\\\\ud800x",',
+        '        "i": [',
+        '            "\\\\xff"',
+        "        ]",
+        "    }",
+        "}",
+    ]

@@ -6,17 +6,17 @@ import json
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 from envoy.admin.v3 import config_dump_pb2
 from google.protobuf import json_format
 
 from pilot.config.group_kind import NETWORKING
+from pilot.debug.application import application
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
-from testing.mesh.debug_pages import Ask, refusal
-from testing.mesh.debug_server import FakeFleet, FakeWatch
-
-# -- one proxy -------------------------------------------------------------------------------------------------------------
+from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
+from testing.mesh.debug_server import FakeFleet, FakeWatch, sources
+from tests.unit.debug.test_mesh_pages import CUPS, TEA
 
 ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "explain"]
 
@@ -85,27 +85,6 @@ async def test_private_keys_are_redacted(ask: Ask, pages: Sources) -> None:
         assert "T1BFTg==" in text
 
 
-async def test_sidecarz(ask: Ask) -> None:
-    response = await ask("/debug/sidecarz?proxyID=tea")
-    assert (response["name"], response["namespace"], response["version"]) == (
-        "default-sidecar",
-        "shop",
-        FakeFleet.version,
-    )
-    assert response["outboundTrafficPolicy"] == {"mode": "ALLOW_ANY"}
-    hosts = ["tea.shop.svc.cluster.local", "cups.shop.svc.cluster.local"]
-    assert [s["hostname"] for s in response["services"]] == hosts
-    assert [[s["hostname"] for s in listener] for listener in response["egressListenerServices"]] == [hosts]
-    assert sorted(response["servicesByHostname"]) == sorted(hosts)
-    (rule,) = response["destinationRules"]["tea.shop.svc.cluster.local"]
-    assert (rule["from"], rule["exportTo"]) == ([{"Namespace": "shop", "Name": "tea"}], {})
-    assert rule["rule"]["type"] == {"group": NETWORKING, "version": "v1", "kind": "DestinationRule"}
-    assert rule["rule"]["Spec"] == {
-        "host": "tea",
-        "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}},
-    }
-
-
 async def test_explain(ask: Ask) -> None:
     response = await ask("/debug/explain?proxyID=tea&resource=outbound|80||tea")
     assert (response["proxy"], response["resource"]) == ("tea-1.shop", "outbound|80||tea")
@@ -153,3 +132,91 @@ async def test_explain_suggests_names(client: TestClient[web.Request, web.Applic
         400,
         "You must provide a resource in the query string\n",
     )
+
+
+async def test_sidecarz(ask: Ask) -> None:
+    rule = {
+        "type": {"group": "networking.istio.io", "version": "v1", "kind": "DestinationRule"},
+        "uid": "",
+        "name": "tea",
+        "namespace": "shop",
+        "domain": "cluster.local",
+        "resourceVersion": "",
+        "creationTimestamp": "0001-01-01T00:00:00Z",
+        "generation": 0,
+        "Spec": {"host": "tea", "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}}},
+        "Status": {},
+        "Extra": None,
+    }
+    by_host = {"tea.shop.svc.cluster.local": TEA, "cups.shop.svc.cluster.local": CUPS}
+    merged = {"exportTo": {}, "from": [{"Namespace": "shop", "Name": "tea"}], "rule": rule}
+    assert await ask("/debug/sidecarz?proxyID=tea") == {
+        "version": FakeFleet.version,
+        "name": "default-sidecar",
+        "namespace": "shop",
+        "outboundTrafficPolicy": {"mode": "ALLOW_ANY"},
+        "sidecar": None,
+        "services": [TEA, CUPS],
+        "egressListenerServices": [[TEA, CUPS]],
+        "servicesByHostname": by_host,
+        "destinationRules": {"tea.shop.svc.cluster.local": [merged]},
+    }
+    router_scope = await ask("/debug/sidecarz?proxyID=cup")
+    assert (router_scope["outboundTrafficPolicy"], router_scope["egressListenerServices"]) == (None, [None])
+
+
+async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request, web.Application], ask: Ask) -> None:
+    service = {
+        "kind": "Service",
+        "cluster": "Kubernetes",
+        "namespace": "shop",
+        "name": "tea",
+        "through": ["clusters", "cluster"],
+    }
+    rule = {
+        "group": "networking.istio.io",
+        "kind": "DestinationRule",
+        "namespace": "shop",
+        "name": "tea",
+        "through": ["clusters", "cluster", "rule_of"],
+    }
+    cds = {"type": "cds", "objects": [service, rule], "lists": ["rule_hosts"], "patches": [], "proxy": []}
+    path = "/debug/explain?proxyID=tea&resource=outbound|80||"
+    assert await ask(f"{path}tea&type=CDS") == {
+        "proxy": "tea-1.shop",
+        "resource": "outbound|80||tea",
+        "explanations": [cds],
+    }
+    types = ", ".join(BY_SHORT_NAME)
+    assert await refusal(client, f"{path}tea&type=x") == (400, f"unknown type 'x'; valid types are {types}\n")
+    close = "'outbound|80||tea' or 'outbound|80||cups'"
+    assert await refusal(client, f"{path}te") == (
+        404,
+        f"tea-1.shop has no resource 'outbound|80||te'; did you mean {close}?\n",
+    )
+    assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (
+        404,
+        "tea-1.shop has no resource 'zzz'\n",
+    )
+
+
+async def test_explain_separates_proxy_attributes() -> None:
+    async with TestClient(TestServer(application(sources(build_mesh(), connection())))) as client:
+        objects = {}
+        for name in ("virtualInbound", "inbound|8080||", "outbound|80||tea.shop.svc.cluster.local"):
+            async with client.get("/debug/explain", params={"proxyID": "tea", "resource": name}) as response:
+                explanation = (await response.json())["explanations"][0]
+            objects[name] = [
+                {(item["kind"], item["name"]): item["through"] for item in explanation[part]}
+                for part in ("objects", "proxy")
+            ]
+    pod, service = ("Pod", "tea-1"), ("Service", "tea")
+    by_targets = ["inbound_facet", "service_targets"]
+    listener, listener_proxy = objects["virtualInbound"]
+    assert listener == {("MeshConfig", "mesh"): ["inbound_listeners", "inbound_chains"]}
+    assert listener_proxy == {pod: by_targets, service: by_targets}
+    cluster, cluster_proxy = objects["inbound|8080||"]
+    path = ["inbound_clusters", "_inbound_cluster"]
+    assert cluster == {service: [*path, "service"], ("DestinationRule", "tea"): [*path, "merged_rule"]}
+    assert cluster_proxy == {("MeshConfig", "mesh"): ["inbound_facet", "policy_label_keys"], pod: by_targets}
+    assert objects["outbound|80||tea.shop.svc.cluster.local"][1] == {}

@@ -12,13 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography import x509
-from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
-from google.protobuf import any_pb2
 
 from pilot.debug.application import application
 from pilot.debug.page_routes import sections
-from pilot.debug.pages.config_dump import plain
-from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
@@ -137,27 +133,3 @@ def test_repr_of_objects_has_no_key(mesh: World) -> None:
     nodes = [(repr(node), node.value) for node in mesh.mesh.live_nodes()]
     assert any("KeyPair" in repr(value) for _, value in nodes)
     assert_no_key(repr(nodes))
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        secret_pb2.Secret(name="s", session_ticket_keys={"keys": [{"inline_bytes": b"TOP"}]}),
-        secret_pb2.Secret(name="s", generic_secret={"secret": {"inline_bytes": b"TOP"}}),
-        secret_pb2.Secret(
-            name="s", tls_certificate={"password": {"inline_bytes": b"TOP"}, "pkcs12": {"inline_bytes": b"TOP"}}
-        ),
-        secret_pb2.Secret(
-            name="s",
-            tls_certificate={
-                "private_key_provider": {"provider_name": "p", "typed_config": any_pb2.Any(type_url="x", value=b"TOP")}
-            },
-        ),
-    ],
-    ids=["tickets", "generic", "bundle", "provider"],
-)
-def test_keys_of_every_kind_are_redacted(secret: secret_pb2.Secret) -> None:
-    assert b"TOP" in secret.SerializeToString()
-    redacted = plain(Resource.of(SECRET, secret))
-    assert redacted["name"] == "s"
-    assert base64.b64encode(b"TOP").decode() not in str(redacted)

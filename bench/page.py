@@ -2,7 +2,7 @@
 
     python bench/page.py --proxies 2000 --shots /tmp/shots
 
-It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are tests/unit/debug/test_dashboard.py.
+It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are in tests/unit/debug/dashboard.
 A control plane is started on a mesh of its own, and so many streams are opened that acknowledge everything.
 """
 

@@ -146,8 +146,8 @@ async def test_every_folder_is_watched_and_the_first_wins(
 @pytest.mark.parametrize(
     ("environ", "jobs"),
     [
-        ({}, ["HealthChecker.check"]),
-        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthChecker.check", "PatchMetrics.check"]),
+        ({}, ["HealthChecker.schedule"]),
+        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthChecker.schedule", "PatchMetrics.check"]),
     ],
 )
 async def test_periodic_jobs(

@@ -14,7 +14,7 @@ import pytest
 from pilot.cli.pilot_agent import main as pilot_agent
 from pilot.cli.pilot_discovery import main as pilot_discovery
 from pilot.cli.pilot_operator import main as pilot_operator
-from pilot.lib import log
+from pilot.lib.logging import log
 from pilot.settings.parse import load
 
 Main = Callable[[list[str]], int]

@@ -20,7 +20,7 @@ import pytest
 from pilot import bootstrap as app
 from pilot.bootstrap import ControlPlane
 from pilot.cli.pilot_discovery import main
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.lib.build_info import build_info
 from pilot.settings import Settings
 from pilot.settings.declaration import declared

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pilot.cli.ctl import bug_report, proxy_config
 from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.commands import bug_report, proxy_config
 from pilot.cli.ctl.envoy import EnvoyDump, read_dump
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME

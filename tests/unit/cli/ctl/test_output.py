@@ -17,7 +17,7 @@ from pilot.cli.ctl.output import CommandResult, TextTable, render, say, show, ta
 
 ROWS = TextTable(("NAME", "STATE"), [("a", "SYNCED"), ("long name", 7)])
 PLAIN = "NAME        STATE\na           SYNCED\nlong name   7\n"
-proxy_status = import_module("pilot.cli.ctl.proxy_status")
+proxy_status = import_module("pilot.cli.ctl.commands.proxy_status")
 
 
 class Terminal(io.StringIO):

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
-from pilot.debug.describe import describe
 from pilot.debug.page import Refused
+from pilot.debug.pages.describe import describe
 from testing.mesh.debug_server import FakeConnection, sources
 from testing.mesh.listeners import WEB_POD, service
 from testing.mesh.objects import Plain, make, world

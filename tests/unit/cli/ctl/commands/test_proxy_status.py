@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl import proxy_status
 from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.commands import proxy_status
 from pilot.cli.pilotctl import pilotctl
 from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.unit.cli.ctl.conftest import Run

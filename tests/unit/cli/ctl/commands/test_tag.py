@@ -15,7 +15,7 @@ from deploy.generated import chart_version
 from pilot.lib.build_info import build_info
 from testing.apiserver.server import ApiServer
 from testing.kube.installations import state_of
-from tests.unit.cli.ctl.test_install import Shell
+from tests.unit.cli.ctl.commands.test_install import Shell
 
 PREFIX = "MutatingWebhookConfiguration/"
 DUPLICATE_WARNING = (

@@ -16,7 +16,7 @@ from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, FakeWatch, sources
-from tests.unit.debug.test_mesh_pages import CUPS, TEA
+from tests.unit.debug.pages.test_mesh_pages import CUPS, TEA
 
 ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "explain"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from tests.unit.cli.ctl.test_manifest import run_command
+from tests.unit.cli.ctl.commands.test_manifest import run_command
 
 
 def test_translate_prints_or_writes_helm_values(tmp_path: pathlib.Path) -> None:

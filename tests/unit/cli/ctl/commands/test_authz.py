@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.pilotctl import pilotctl
-from tests.unit.debug.test_authz import ALLOW_CALLER, CALLER, DELEGATING, DENY_X, make_check, policy, to_operation
+from tests.unit.debug.pages.test_authz import ALLOW_CALLER, CALLER, DELEGATING, DENY_X, make_check, policy, to_operation
 
 
 def run_check(check: Any, *words: str) -> str:

@@ -13,8 +13,8 @@ from pilot.cli.pilotctl import pilotctl
 from pilot.controlz.application import application
 from pilot.controlz.control import Control
 from pilot.lib.build_info import build_info
-from pilot.lib.log import scope
-from pilot.lib.log_scopes import set_output_level, set_stack_trace_level
+from pilot.lib.logging.log import scope
+from pilot.lib.logging.scopes import set_output_level, set_stack_trace_level
 
 
 async def run(*arguments: str) -> Result:

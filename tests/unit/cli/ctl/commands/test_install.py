@@ -21,7 +21,7 @@ from testing.apiserver.server import ApiServer
 from testing.kube.controllers import Controllers
 from testing.kube.installations import SYSTEM, excluded_crds, state_of
 from testing.kube.kube_access import write_kubeconfig
-from tests.unit.cli.ctl.test_manifest import run_command
+from tests.unit.cli.ctl.commands.test_manifest import run_command
 
 LIGHT = [
     word
@@ -214,7 +214,7 @@ async def test_missing_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
     assert (result.exit_code, "no such file" in result.stderr) == (1, True), result.stderr
 
 
-install = import_module("pilot.cli.ctl.install")  # shadowed by the command of the same name
+install = import_module("pilot.cli.ctl.commands.install")  # shadowed by the command of the same name
 
 
 SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")

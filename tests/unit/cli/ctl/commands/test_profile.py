@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.unit.cli.ctl.test_manifest import run_command
+from tests.unit.cli.ctl.commands.test_manifest import run_command
 
 PROFILES = (
     "ambient",

@@ -21,9 +21,9 @@ from testing.control_planes.running_operator import OPERATOR_NAMESPACE, Operator
 from testing.kube.controllers import Controllers
 from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
-from tests.unit.cli.ctl.test_install import Shell
+from tests.unit.cli.ctl.commands.test_install import Shell
 
-operator = import_module("pilot.cli.ctl.operator")  # shadowed by the command of the same name
+operator = import_module("pilot.cli.ctl.commands.operator")  # shadowed by the command of the same name
 
 
 @pytest.fixture

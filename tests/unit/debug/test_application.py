@@ -1,4 +1,4 @@
-"""Debug pages over HTTP, with a mesh in memory: the process and access."""
+"""The debug application over HTTP, with a mesh in memory: the process and access."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.backoff import Backoff
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream
 from pilot.mcp.stream import CannotConnectError, McpClient, McpEndpoint, McpStream

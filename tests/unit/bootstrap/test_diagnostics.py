@@ -16,7 +16,7 @@ import pytest
 from pilot.bootstrap import diagnostics
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.debug.page import Refused
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.net.listen_address import Address

@@ -11,7 +11,7 @@ from pilot.bootstrap import fetchers
 from pilot.bootstrap.fetchers import make_key_sets
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 

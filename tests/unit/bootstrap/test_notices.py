@@ -16,7 +16,7 @@ from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import Database, derived
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.batch import Commit
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.analysis.mesh import MESH, mesh_problems
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.push.discovery import Discovery

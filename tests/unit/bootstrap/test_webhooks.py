@@ -21,7 +21,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Commit
 from pilot.lib.flags import FlagError
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from pilot.xds.net.listen_address import Address

@@ -13,15 +13,15 @@ from pilot.bootstrap.clusters import api_servers as kubernetes
 from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
 from pilot.bootstrap.security.secret_store import SecretError
 from pilot.config.group_kind import GroupKind
+from pilot.ingest.cluster.kube_mesh import MESH_ROW, NETWORKS_ROW
+from pilot.ingest.cluster.remote_clusters import Options
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.remote_clusters import Options
 from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.api_errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from testing.mesh.part_recorder import FakePart, PartRecorder

@@ -20,7 +20,7 @@ from ca.store import FolderStore, MemoryStore
 from pilot.bootstrap.security import certificate_authority
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
 from pilot.bootstrap.security.secret_store import SecretError
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from testing.security.certificates import IDENTITY, csr, intermediate, root, write_plugged_in

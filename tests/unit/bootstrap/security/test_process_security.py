@@ -20,7 +20,7 @@ from pilot.bootstrap.security.process_security import ROW_KEY, Security, Securit
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.flags import FlagError
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,32 +185,30 @@ async def test_findings_of_a_connected_workload(documents: tuple[str, ...], expe
     assert {metric: by_key for metric, by_key in counts.items() if metric != "pilot_eds_no_instances"} == expected
 
 
-async def test_findings_are_logged_on_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    monkeypatch.setattr(health_module._ads, "info", lambda text, value: lines.append(text % value))
+async def test_findings_are_logged_on_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
     health = HealthChecker(build_mesh(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])
     await health.run_checks()
     await health.run_checks()
-    (line,) = lines
+    (line,) = [message for message in caplog.messages if message.startswith("Push Status: ")]
     assert json.loads(line.removeprefix("Push Status: ")) == {
         "pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}
     }
 
 
-def test_many_findings_are_only_counted_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    monkeypatch.setattr(health_module._ads, "info", lambda text, expected_type: lines.append(text % expected_type))
+def test_many_findings_are_only_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pilot")
     health_module.log_status(
         {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(60)}, "endpoint_no_pod": {}}
     )
-    assert json.loads(lines[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
+    assert json.loads(caplog.messages[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
     health_module.log_status({"endpoint_no_pod": {}})
-    assert len(lines) == 1
+    assert len(caplog.messages) == 1
     for count, expected_type in ((health_module.LOGGED, dict), (health_module.LOGGED + 1, int)):
         health_module.log_status(
             {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(count)}}
         )
-        assert isinstance(json.loads(lines.pop().removeprefix("Push Status: "))["pilot_no_ip"], expected_type)
+        assert isinstance(json.loads(caplog.messages[-1].removeprefix("Push Status: "))["pilot_no_ip"], expected_type)
 
 
 async def test_unchanged_mesh_is_not_checked_again() -> None:

@@ -46,14 +46,14 @@ class Harness:
 
     def __init__(self, envoy: Envoy, targets: tuple[MetricsTarget, ...] = ()) -> None:
         self.metrics, self.commands = AgentMetrics(), list[str]()
-        pages = StatusPages(
+        self.pages = StatusPages(
             Readiness(envoy),
             Prober({}, "127.0.0.1", 0),
             self.metrics,
             targets,
             {"/quitquitquit": lambda: self.commands.append("quit")},
         )
-        self.server = StatusServer(0, pages)
+        self.server = StatusServer(0, self.pages)
         self.server.start()
 
     def request(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
@@ -141,4 +141,4 @@ def test_connections_are_limited(status_server: Harness) -> None:
 
 def test_occupied_port_is_reported(status_server: Harness) -> None:
     with pytest.raises(StartError, match=f"cannot listen on the status port {status_server.server.port}"):
-        StatusServer(status_server.server.port, status_server.server._server.pages)
+        StatusServer(status_server.server.port, status_server.pages)

@@ -20,6 +20,7 @@ from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
 from testing.security.certificates import IDENTITY, csr, root
 
+CLIENT: Any = object()
 FIRST, SECOND = root(1), root(2)
 
 
@@ -30,8 +31,7 @@ def make_signer(mesh: MeshConfig, domain: str = "") -> ExternalSigner:
         external_signer="example.com/mesh",
         external_domain=domain,
     )
-    client: Any = object()
-    return ExternalSigner(settings, client, lambda: mesh)
+    return ExternalSigner(settings, CLIENT, lambda: mesh)
 
 
 def mesh_with(*entries: tuple[str, bytes]) -> MeshConfig:
@@ -70,11 +70,11 @@ async def test_signer_receives_the_workload_request(monkeypatch: pytest.MonkeyPa
         assert error.value.code == "CERT_GEN_ERROR"
     with pytest.raises(SigningError, match="away"):
         await signer_client.request_for_server(request, "x.com/servers")
-    client = signer_client._client
+
     assert requests == [
-        (client, "csr-workload-", request, "example.com/mesh", 60, WORKLOAD_USAGES),
-        (client, "csr-workload-", request, "x.com/other", 60, WORKLOAD_USAGES),
-        (client, "csr-istiod-", request, "x.com/servers", 0, SERVER_USAGES),
+        (CLIENT, "csr-workload-", request, "example.com/mesh", 60, WORKLOAD_USAGES),
+        (CLIENT, "csr-workload-", request, "x.com/other", 60, WORKLOAD_USAGES),
+        (CLIENT, "csr-istiod-", request, "x.com/servers", 0, SERVER_USAGES),
     ]
 
 
@@ -134,15 +134,15 @@ async def test_refused_certificate_request_is_a_signing_error(monkeypatch: pytes
 
     monkeypatch.setattr(external_signer, "request_certificate", request)
     signer_client = make_signer(MeshConfig())
-    client = signer_client._client
+
     assert (
         await signer_client._request(b"csr", "a/b", 60)
         == await signer_client.request_for_server(b"csr", "a/b")
         == b"chain"
     )
     assert requests == [
-        (client, "csr-workload-", b"csr", "a/b", 60, WORKLOAD_USAGES),
-        (client, "csr-istiod-", b"csr", "a/b", 0, SERVER_USAGES),
+        (CLIENT, "csr-workload-", b"csr", "a/b", 60, WORKLOAD_USAGES),
+        (CLIENT, "csr-istiod-", b"csr", "a/b", 0, SERVER_USAGES),
     ]
     for attempt in (signer_client._request(b"csr", "a/b", 60), signer_client.request_for_server(b"csr", "a/b")):
         with pytest.raises(SigningError, match="503 busy") as error:

@@ -163,9 +163,10 @@ async def test_updates_stop_without_clients() -> None:
     await anext(first)
     await anext(second)
     await first.aclose()
-    assert events_stream._ticking is not None
+    assert "dashboard events" in {task.get_name() for task in asyncio.all_tasks()}
     await second.aclose()
-    assert events_stream._ticking is None
+    await asyncio.sleep(0)
+    assert "dashboard events" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:

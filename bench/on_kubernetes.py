@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from pilot.kube.leader_lock import LEADER_ANNOTATION  # noqa: E402
 from testing.clients.secure_client import create_certificate, secure_channel, uris  # noqa: E402
 from testing.processes.process import Process, eventually, free_port  # noqa: E402
-from testing.tables.invalid_objects import bad_objects  # noqa: E402
+from testing.tables.invalid_objects import load_invalid_objects  # noqa: E402
 
 SYSTEM = "istio-system"
 FLAGS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
@@ -172,7 +172,7 @@ def look_at_webhooks(seen: Seen) -> None:
     seen.check("a pod that is created has a proxy", lambda: injected() if "istio-proxy" in injected() else "")
     refused = {"by the webhook": 0, "by a schema": 0, "warned of": 0}
     wrong, in_place = 0, 0
-    for bad in bad_objects():
+    for bad in load_invalid_objects():
         if not re.search(r"^apiVersion: \S*istio\.io/", bad.text, re.M):
             continue
         wrong += 1

@@ -37,7 +37,7 @@ from google.rpc import status_pb2
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from bench.static_mesh import ADS, SHAPES, TYPES, Shape, edit, made, stand_in, write_mesh
-from pilot.lib.metric_catalogue import CATALOGUE
+from pilot.lib.metrics.metric_catalogue import CATALOGUE
 from testing.clients.ads import EOF
 from testing.clients.fleet import envoy_node
 from testing.clients.secure_client import create_certificate, secure_channel

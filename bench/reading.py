@@ -26,12 +26,12 @@ import yaml
 from pilot.bootstrap.control_plane import SWITCH_SECONDS
 from pilot.bootstrap.first_load import GC_THRESHOLDS
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.lib.log import configure
+from pilot.lib.logging.log import configure
 from pilot.mesh.tables.database import Mesh
 
 ENTRY = """apiVersion: networking.istio.io/v1

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from testing.processes.mesh_processes import RealMesh, held, resident_megabytes
+from testing.processes.mesh_processes import RealMesh, resident_megabytes, resource_count
 from testing.processes.random_edits import play_round
 
 GROWTH = 1.10
@@ -132,11 +132,11 @@ async def soak(work: pathlib.Path, rng: random.Random, minutes: float, edits: in
     rounds: list[Round] = []
     try:
         await mesh.start()
-        first = await mesh.disagreement()
+        first = await mesh.differences()
         nodes = await settled_nodes(mesh)
         by_derivation = await nodes_by_derivation(mesh)
         print(
-            f"{len(mesh.fleet.clients)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes",
+            f"{len(mesh.fleet.clients)} streams, {resource_count(list(mesh.fleet.content().values()))} resources, {nodes} nodes",
             *first,
             flush=True,
         )
@@ -174,7 +174,7 @@ async def soak(work: pathlib.Path, rng: random.Random, minutes: float, edits: in
             f"memory: {first_level:.0f} MB at first, {last_level:.0f} at last, {max(r.megabytes for r in rounds):.0f} at most",
             flush=True,
         )
-        logged = [f"logged: {line}" for line in (await mesh.complaints())[:20]]
+        logged = [f"logged: {line}" for line in (await mesh.logged_errors())[:20]]
         return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6) + logged
     finally:
         await mesh.stop()

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from testing.security.hostile_input import CORPUS, Targets, damaged
+from testing.security.hostile_input import CORPUS, Targets, corrupt
 
 
 def megabytes() -> float:
@@ -29,7 +29,7 @@ def play(targets: Targets, kind: str, count: int, rng: random.Random) -> bool:
     """Whether all inputs were coped with."""
     corpus, target, started = CORPUS[kind](), getattr(targets, kind), time.monotonic()
     for number in range(1, count + 1):
-        data = damaged(rng, corpus)
+        data = corrupt(rng, corpus)
         try:
             target(data)
         except BaseException:

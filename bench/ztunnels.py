@@ -19,7 +19,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.decode import decode_document
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh

@@ -1,1 +1,1 @@
-"""Fixtures and fakes that tests and benchmarks share."""
+"""Fixtures and fakes shared by tests and benchmarks."""

@@ -1,6 +1,6 @@
-"""Tables whose rows are checked in one test.
+"""Checks of all rows of a table in one test.
 
-A test of its own for each of a thousand rows takes longer to collect and to report than to run.
+A separate test for each of a thousand rows would take longer to collect and report than to run.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from types import TracebackType
 
 import pytest
 
-SHOWN = 20
+MAX_REPORTED = 20
 
 
 class Rows:
-    """Collects the errors of rows, and fails when the block ends.
+    """Collects the errors of rows, and fails at the end of the block.
 
     with Rows() as rows:
         for name, row in table:
@@ -29,7 +29,7 @@ class Rows:
 
     @contextlib.contextmanager
     def row(self, *name: object) -> Iterator[None]:
-        """Check a row, whose name is in the message if it fails."""
+        """Check a row. Its name is part of the failure message."""
         self._count += 1
         try:
             yield
@@ -45,8 +45,8 @@ class Rows:
         __tracebackhide__ = True
         if kind is None:
             assert self._count, "there are no rows"
-            shown = self._errors[:SHOWN]
-            if more := len(self._errors) - SHOWN:
-                shown += [f"… and {more} more"] * (more > 0)
+            lines = self._errors[:MAX_REPORTED]
+            if omitted := len(self._errors) - MAX_REPORTED:
+                lines += [f"… and {omitted} more"] * (omitted > 0)
             if self._errors:
-                pytest.fail("\n".join([f"{len(self._errors)} of {self._count} rows failed", *shown]), pytrace=False)
+                pytest.fail("\n".join([f"{len(self._errors)} of {self._count} rows failed", *lines]), pytrace=False)

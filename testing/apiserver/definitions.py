@@ -7,7 +7,7 @@ from typing import Any
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import plural_of
 from pilot.config.kind import AnyKind
-from pilot.ingest.watched_kinds import definition_of, is_built_in
+from pilot.ingest.cluster.watched_kinds import definition_of
 
 _APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
 """Annotation that an API server requires on definitions in Kubernetes' own groups."""
@@ -40,4 +40,4 @@ def definition(kind: AnyKind, *versions: str) -> dict[str, Any]:
 
 def definitions(catalogue: Catalogue = CATALOGUE) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all kinds that are not built in."""
-    return [definition(kind) for kind in catalogue if not is_built_in(kind)]
+    return [definition(kind) for kind in catalogue if not kind.is_built_in]

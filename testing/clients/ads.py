@@ -14,7 +14,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.derive import Derived, derived
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.resource import Resource
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings

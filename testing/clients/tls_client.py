@@ -12,14 +12,17 @@ from collections.abc import Iterator
 
 from cryptography import x509
 
-from testing.security.credentials import Issued
-from testing.servers.backends import Answer
+from testing.security.credentials import IssuedCertificate
+from testing.servers.backends import HttpResponse
 
 SECONDS = 10.0
 
 
 def client_context(
-    roots: bytes, certificate: Issued | None = None, alpn: tuple[str, ...] = ("http/1.1",), check_hostname: bool = True
+    roots: bytes,
+    certificate: IssuedCertificate | None = None,
+    alpn: tuple[str, ...] = ("http/1.1",),
+    check_hostname: bool = True,
 ) -> ssl.SSLContext:
     """Return a TLS context that verifies the server against these roots."""
     context = ssl.create_default_context(cadata=roots.decode())
@@ -53,10 +56,10 @@ class Connection:
         assert der is not None
         return x509.load_der_x509_certificate(der).serial_number
 
-    def ask(self, path: str = "/") -> Answer:
+    def get(self, path: str = "/") -> HttpResponse:
         self._http.request("GET", path)
         response = self._http.getresponse()
-        return Answer(
+        return HttpResponse(
             response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace")
         )
 
@@ -77,7 +80,7 @@ def is_rejected(port: int, name: str, context: ssl.SSLContext) -> bool:
     """Return whether the server ends the connection in the handshake or, with TLS 1.3, after the client's certificate."""
     try:
         with connected(port, name, context) as connection:
-            connection.ask()
+            connection.get()
     except (ssl.SSLError, ConnectionError):
         return True
     return False

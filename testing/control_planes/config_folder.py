@@ -8,7 +8,7 @@ from typing import Any
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, RegistryKey
 from pilot.ingest.batch import Batch, Commit
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pilot.config.object import Object
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import Decoded, Row, decode_document
-from pilot.ingest.documents import read_documents
+from pilot.ingest.files.documents import read_documents
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore

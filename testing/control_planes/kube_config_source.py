@@ -20,11 +20,11 @@ import yaml
 from pilot.config.group_kind import GroupKind
 from pilot.config.kind import AnyKind
 from pilot.ingest.batch import Batch, Commit
+from pilot.ingest.cluster.kube_source import KubeSource
+from pilot.ingest.cluster.watched_kinds import collection_of
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.watched_kinds import collection_of
 from pilot.kube.api_access import KubeconfigFile
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.api_errors import Conflict, NotFound

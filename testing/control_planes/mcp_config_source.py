@@ -63,7 +63,7 @@ class McpConfigSource:
         )
         await self.stream.start()
         await self.source.synced.wait()
-        await until(lambda: self.server.settled(*self.source.types))
+        await until(lambda: self.server.is_acknowledged(*self.source.types))
 
     async def _no_credentials(self) -> None:
         return None
@@ -101,7 +101,8 @@ class McpConfigSource:
         self.run(
             until(
                 lambda: (
-                    self.server.settled(*types) and all(self.server.sent[type_] != previous[type_] for type_ in types)
+                    self.server.is_acknowledged(*types)
+                    and all(self.server.sent[type_] != previous[type_] for type_ in types)
                 )
             )
         )

@@ -21,7 +21,7 @@ from ca.csr import SigningRequest
 from ca.pem import bundle_pem, key_pem
 from ca.service import CallerRefused, CertificateService
 from ca.signer import Signer
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from testing.security.certificates import ec_key
 
 NAME = "istiod.istio-system.svc"

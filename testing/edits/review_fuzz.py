@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from pilot.config.catalogue import CATALOGUE
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from testing.kube.webhooks import make_injector, pod, review
 from webhook.server.application import Webhooks
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from pilot.config.group_kind import plural_of
 from pilot.config.kind import AnyKind
+from pilot.ingest.cluster.kube_source import KubeSource
+from pilot.ingest.cluster.watched_kinds import collection_of
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.watched_kinds import collection_of
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.list_watch import NamespacedName
 from testing.apiserver.definitions import definitions

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from webhook.defaults.injector_config import default_values, written_of
 from webhook.pod.json_patch import apply
 from webhook.server.application import Webhooks

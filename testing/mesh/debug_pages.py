@@ -17,8 +17,8 @@ from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity
-from pilot.debug import config_dump, explain
 from pilot.debug.application import application
+from pilot.debug.pages import config_dump, explain
 from pilot.debug.sources import Sources
 from pilot.derive import Gather, derived, hub
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan

@@ -11,7 +11,7 @@ from pilot.debug.health import HealthChecker
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh

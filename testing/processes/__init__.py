@@ -1,1 +1,1 @@
-"""Real processes: the control plane, Envoy, agents, and the network namespaces they run in."""
+"""Real processes: control planes, Envoys, agents, and the network namespaces they run in."""

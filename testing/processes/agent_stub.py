@@ -1,4 +1,4 @@
-"""A stand-in for a proxy's agent: a mesh root, and workload certificates served as secrets over a Unix socket."""
+"""A stub for a proxy's agent: a mesh root, and workload certificates served over SDS on a Unix socket."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ class Root:
 
     @classmethod
     def load(cls, folder: pathlib.Path) -> Root:
-        """The root that a control plane keeps in a folder."""
-        made = cls.__new__(cls)
-        made.certificate = x509.load_pem_x509_certificate((folder / "ca-cert.pem").read_bytes())
+        """Return the root that a control plane stores in a folder."""
+        root = cls.__new__(cls)
+        root.certificate = x509.load_pem_x509_certificate((folder / "ca-cert.pem").read_bytes())
         key = serialization.load_pem_private_key((folder / "ca-key.pem").read_bytes(), None)
         assert isinstance(key, rsa.RSAPrivateKey)
-        made.key, made.name = key, made.certificate.subject
-        return made
+        root.key, root.name = key, root.certificate.subject
+        return root
 
     @property
     def pem(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, identity: str) -> tuple[bytes, bytes]:
-        """Chain and private key, PEM, of a SPIFFE identity."""
+        """Return the chain and private key, in PEM, for a SPIFFE identity."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
         leaf = self._builder(x509.Name([]), key).add_extension(names, critical=True).sign(self.key, hashes.SHA256())
-        private = key.private_bytes(
+        private_key = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return leaf.public_bytes(serialization.Encoding.PEM), private
+        return leaf.public_bytes(serialization.Encoding.PEM), private_key
 
 
 class Agent(sds_pb2_grpc.SecretDiscoveryServiceServicer):
@@ -87,10 +87,10 @@ class Agent(sds_pb2_grpc.SecretDiscoveryServiceServicer):
         for request in requests:
             if request.response_nonce:
                 continue
-            answer = discovery_pb2.DiscoveryResponse(type_url=SECRET, version_info="1", nonce="1")
+            response = discovery_pb2.DiscoveryResponse(type_url=SECRET, version_info="1", nonce="1")
             for name in request.resource_names:
-                answer.resources.add().Pack(self._secrets[name])
-            yield answer
+                response.resources.add().Pack(self._secrets[name])
+            yield response
 
     def stop(self) -> None:
         self._server.stop(None)

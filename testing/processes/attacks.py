@@ -1,6 +1,7 @@
-"""Attacks on a control plane in a process of its own, by hostile clients and by broken configuration folders.
+"""Attacks on a control plane process by hostile clients and broken configuration folders.
 
-After each attack the proxies must have what a freshly started control plane gives them, and the log must have no internal error.
+After each attack, the proxies must have the same resources as with a new control plane, and the log must not contain
+internal errors.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from testing.processes.process import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Scenario = Callable[[RealMesh, float], Awaitable[list[str]]]
-"""Attacks a mesh and lets go of it; returns what was wrong meanwhile. The end state is compared by who runs it."""
+"""Attacks a mesh, ends the attack, and returns the failures meanwhile. The caller checks the final state."""
 ANSWER_SECONDS = 60.0
-CLEAR = {
+REJECTIONS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.PERMISSION_DENIED,
 }
-"""Statuses that tell a client why it is turned away."""
-NARROW = ("grpc.http2.lookahead_bytes", 1)
-"""What a client may be sent before it reads: so little that writes last."""
+"""Statuses with which a client may be rejected."""
+SMALL_WINDOW = ("grpc.http2.lookahead_bytes", 1)
+"""A tiny flow control window, so that writes block until the client reads."""
 SERVICE_SLOT = next(i for i, slot in enumerate(SLOTS) if slot.name == "Service a/web")
 
 
@@ -51,7 +52,7 @@ SERVICE_SLOT = next(i for i, slot in enumerate(SLOTS) if slot.name == "Service a
 
 
 class Attacker:
-    """One stream by state of the world that says what it is told to."""
+    """A state-of-the-world stream that sends arbitrary requests."""
 
     def __init__(self, channel: Any, number: int, node_id: str = "") -> None:
         self.node = envoy_node(
@@ -61,23 +62,23 @@ class Attacker:
             self.node.id = node_id
         self.call = channel.stream_stream(f"/{SERVICE}/StreamAggregatedResources")()
 
-    async def ask(self, type_url: str, *names: str, node: bool = True, nonce: str = "", error: str = "") -> None:
-        request = discovery_pb2.DiscoveryRequest(type_url=type_url, resource_names=names, response_nonce=nonce)
+    async def request(self, type_url: str, *names: str, node: bool = True, nonce: str = "", error: str = "") -> None:
+        message = discovery_pb2.DiscoveryRequest(type_url=type_url, resource_names=names, response_nonce=nonce)
         if node:
-            request.node.CopyFrom(self.node)
+            message.node.CopyFrom(self.node)
         if error:
-            request.error_detail.code, request.error_detail.message = code_pb2.INTERNAL, error
-        await self.call.write(request.SerializeToString())
+            message.error_detail.code, message.error_detail.message = code_pb2.INTERNAL, error
+        await self.call.write(message.SerializeToString())
 
-    async def take(self) -> discovery_pb2.DiscoveryResponse | None:
-        """The next response, None at the end of the stream."""
+    async def receive(self) -> discovery_pb2.DiscoveryResponse | None:
+        """Return the next response, or None at the end of the stream."""
         data = await asyncio.wait_for(self.call.read(), ANSWER_SECONDS)
         return None if data is EOF else discovery_pb2.DiscoveryResponse.FromString(data)
 
     async def status(self) -> grpc.StatusCode:
-        """How the stream ends; OK for one that is answered instead."""
+        """Return the final status of the stream, or OK if a response arrives."""
         with contextlib.suppress(grpc.RpcError):
-            if await self.take() is not None:
+            if await self.receive() is not None:
                 return grpc.StatusCode.OK
         code: grpc.StatusCode = await asyncio.wait_for(self.call.code(), ANSWER_SECONDS)
         return code
@@ -85,52 +86,52 @@ class Attacker:
 
 @contextlib.asynccontextmanager
 async def channels(mesh: RealMesh, count: int, *options: tuple[str, int]) -> AsyncIterator[list[Any]]:
-    """Connections of their own; all streams over them end with the block."""
-    opened: list[Any] = [
+    """Open separate connections. All streams on them end with the block."""
+    connections: list[Any] = [
         grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n), *options])
         for n in range(count)
     ]
     try:
-        yield opened
+        yield connections
     finally:
-        for channel in opened:
+        for channel in connections:
             await channel.close()
 
 
 async def touch(mesh: RealMesh, times: int = 3) -> None:
-    """Edits that concern everybody, and the one before them again."""
+    """Make edits that affect every proxy, and revert them."""
     for number in range(times):
         await mesh.set(SERVICE_SLOT, number % 3)
         await asyncio.sleep(0.15)
     await mesh.set(SERVICE_SLOT, 0)
 
 
-async def streams_that_do_not_read(mesh: RealMesh, scale: float) -> list[str]:
-    """Many ask for everything again and again and never read; the others are served all the while."""
-    async with channels(mesh, max(2, int(100 * scale))) as opened:
-        for number, channel in enumerate(opened):
+async def unread_streams(mesh: RealMesh, scale: float) -> list[str]:
+    """Clients subscribe to everything and never read. Other proxies must still be served."""
+    async with channels(mesh, max(2, int(100 * scale))) as connections:
+        for number, channel in enumerate(connections):
             stuck = Attacker(channel, number)
             for url in (CDS, LDS):
-                await stuck.ask(url, node=url == CDS)
+                await stuck.request(url, node=url == CDS)
         await touch(mesh)
-        return await mesh.disagreement()
+        return await mesh.differences()
 
 
 async def stopped_processes(mesh: RealMesh, scale: float) -> list[str]:
-    """Clients are stopped by SIGSTOP in the middle of their stream, and go on later."""
+    """Client processes are stopped by SIGSTOP in the middle of a stream and continued later."""
     arguments = [sys.executable, "-m", "testing.processes.attacks", mesh.plane.xds]
     clients = [subprocess.Popen(arguments, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(max(1, int(12 * scale)))]
     try:
         for client in clients:
             assert client.stdout is not None
-            await asyncio.to_thread(client.stdout.readline)  # it has its clusters
+            await asyncio.to_thread(client.stdout.readline)  # the client has received its clusters
             client.send_signal(signal.SIGSTOP)
         await touch(mesh)
-        wrong = await mesh.disagreement()
+        failures = await mesh.differences()
         for client in clients:
             client.send_signal(signal.SIGCONT)
         await touch(mesh)
-        return wrong
+        return failures
     finally:
         for client in clients:
             client.kill()
@@ -139,71 +140,73 @@ async def stopped_processes(mesh: RealMesh, scale: float) -> list[str]:
             client.stdout.close()
 
 
-async def follow(address: str) -> None:
+async def run_client(address: str) -> None:
     """Run a client that acknowledges everything, until its process is stopped or killed."""
     async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
         client = Attacker(channel, os.getpid() % 60_000)
-        await client.ask(CDS)
-        while (response := await client.take()) is not None:
+        await client.request(CDS)
+        while (response := await client.receive()) is not None:
             print(response.nonce, flush=True)
-            await client.ask(CDS, node=False, nonce=response.nonce)
+            await client.request(CDS, node=False, nonce=response.nonce)
 
 
 async def flood_of_streams(mesh: RealMesh, scale: float) -> list[str]:
-    """New streams all at once: each gets its clusters, or a status that says why not."""
-    ends: Counter[str] = Counter()
+    """Many streams start at once. Each must get its clusters or a status that says why not."""
+    outcomes: Counter[str] = Counter()
 
-    async def one(number: int, channel: Any) -> None:
+    async def open_stream(number: int, channel: Any) -> None:
         client = Attacker(channel, number)
         try:
-            await client.ask(CDS)
-            response = await client.take()
+            await client.request(CDS)
+            response = await client.receive()
             code = await client.call.code() if response is None else None
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             code = error.code() if isinstance(error, grpc.RpcError) else grpc.StatusCode.UNKNOWN
         except TimeoutError:
             code = grpc.StatusCode.DEADLINE_EXCEEDED
-        ends["clusters" if code is None else code.name if code not in CLEAR else "turned away"] += 1
+        outcomes["clusters" if code is None else code.name if code not in REJECTIONS else "rejected"] += 1
         client.call.cancel()
 
     count = max(20, int(2500 * scale))
-    async with channels(mesh, max(2, count // 50)) as opened:
-        await asyncio.gather(*(one(number, opened[number % len(opened)]) for number in range(count)))
+    async with channels(mesh, max(2, count // 50)) as connections:
+        await asyncio.gather(*(open_stream(number, connections[number % len(connections)]) for number in range(count)))
     return [
-        f"{ends[name]} of {count} streams ended with {name}" for name in ends if name not in ("clusters", "turned away")
+        f"{outcomes[name]} of {count} streams ended with {name}"
+        for name in outcomes
+        if name not in ("clusters", "rejected")
     ]
 
 
-async def peers_that_go_in_the_middle(mesh: RealMesh, scale: float) -> list[str]:
-    """Streams are cancelled, closed and cut off at any moment of their first second, while they are written what takes a while."""
+async def abrupt_disconnects(mesh: RealMesh, scale: float) -> list[str]:
+    """Streams are cancelled, closed and cut off within their first second, during long writes."""
     rng, large = random.Random(scale), mesh.folder / "large.yaml"
     large.write_text("\n---\n".join(json.dumps(service_entry(number)) for number in range(300)))
-    ends = asyncio.get_running_loop().time() + max(1.0, 30 * scale)
+    deadline = asyncio.get_running_loop().time() + max(1.0, 30 * scale)
 
-    async def one(number: int) -> None:
-        while asyncio.get_running_loop().time() < ends:
-            async with channels(mesh, 1, NARROW) as (channel,):
+    async def misbehave(number: int) -> None:
+        while asyncio.get_running_loop().time() < deadline:
+            async with channels(mesh, 1, SMALL_WINDOW) as (channel,):
                 client = Attacker(channel, number)
                 with contextlib.suppress(grpc.RpcError, TimeoutError):
                     for url in rng.sample(TYPES, rng.randint(1, 4)):
-                        await client.ask(url, *rng.choice(((), ("nothing",))))
+                        await client.request(url, *rng.choice(((), ("nothing",))))
                     for _ in range(rng.randrange(3)):
-                        await asyncio.wait_for(client.take(), rng.choice((0.01, 0.1, 1.0)))
+                        await asyncio.wait_for(client.receive(), rng.choice((0.01, 0.1, 1.0)))
                     if rng.random() < 0.3:
                         await client.call.done_writing()
                     await asyncio.sleep(rng.random() * rng.choice((0, 0.003, 0.03)))
                 if rng.random() < 0.5:
                     client.call.cancel()
 
-    pushes = asyncio.create_task(touch_until(mesh, ends))
-    await asyncio.gather(*(one(number) for number in range(20)))
+    pushes = asyncio.create_task(touch_until(mesh, deadline))
+    await asyncio.gather(*(misbehave(number) for number in range(20)))
     await pushes
     large.unlink()
     return []
 
 
 def service_entry(number: int) -> dict[str, Any]:
-    """One of many objects, so that what everybody is sent is large."""
+    """Return one of many objects that make responses large."""
     spec = {
         "hosts": [f"large-{number}.example.com"],
         "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
@@ -219,89 +222,89 @@ def service_entry(number: int) -> dict[str, Any]:
     }
 
 
-async def touch_until(mesh: RealMesh, ends: float) -> None:
-    """Edits until a time of the loop."""
-    while asyncio.get_running_loop().time() < ends:
+async def touch_until(mesh: RealMesh, deadline: float) -> None:
+    """Make edits until a time of the event loop."""
+    while asyncio.get_running_loop().time() < deadline:
         await touch(mesh, 1)
 
 
 async def nack_storm(mesh: RealMesh, scale: float) -> list[str]:
-    """Everything is refused, thousands of times, also what was never sent."""
-    async with channels(mesh, 4) as opened:
-        for number, channel in enumerate(opened):
+    """Clients send thousands of NACKs, also with unknown nonces."""
+    async with channels(mesh, 4) as connections:
+        for number, channel in enumerate(connections):
             client = Attacker(channel, number)
-            await client.ask(CDS)
-            response = await client.take()
+            await client.request(CDS)
+            response = await client.receive()
             if response is None:
-                return ["a client that asks for its clusters gets none"]
+                return ["no response to a request for clusters"]
             for storm in range(max(20, int(5000 * scale))):
                 nonce = response.nonce if storm % 2 else f"never-{storm}"
-                await client.ask(CDS, node=False, nonce=nonce, error="no\n" * 50)
+                await client.request(CDS, node=False, nonce=nonce, error="no\n" * 50)
         await touch(mesh)
     return []
 
 
 async def wrong_node_ids(mesh: RealMesh, scale: float) -> list[str]:
-    """Nodes that are none, nodes that change, and nodes of others: nobody else's stream may notice."""
-    wrong = []
-    async with channels(mesh, 3) as opened:
-        for text in ("", "nobody", "sidecar~x~y~z", "robot~10.0.0.1~a.b~c", "~" * 5000):
-            client = Attacker(opened[0], 1)
+    """Clients use invalid node IDs, changing ones, and those of other proxies. Other streams must not be affected."""
+    failures = []
+    async with channels(mesh, 3) as connections:
+        for text in ("", "invalid", "sidecar~x~y~z", "robot~10.0.0.1~a.b~c", "~" * 5000):
+            client = Attacker(connections[0], 1)
             client.node.id = text
             client.node.metadata.Clear()
-            await client.ask(CDS)
+            await client.request(CDS)
             if (code := await client.status()) is not grpc.StatusCode.INVALID_ARGUMENT:
-                wrong.append(f"the node id {text[:20]!r} ends with {code.name}")
-        nameless = Attacker(opened[0], 2)
-        await nameless.ask(CDS, node=False)
+                failures.append(f"node ID {text[:20]!r}: stream ended with {code.name}")
+        nameless = Attacker(connections[0], 2)
+        await nameless.request(CDS, node=False)
         if (code := await nameless.status()) is not grpc.StatusCode.INVALID_ARGUMENT:
-            wrong.append(f"a stream without a node ends with {code.name}")
+            failures.append(f"no node: stream ended with {code.name}")
         for number, follower in enumerate(list(mesh.fleet.clients.values())):
             if follower.proxy.type == "sidecar":
-                impostor = Attacker(opened[1], number, node_id=envoy_node(follower.proxy).id)
+                impostor = Attacker(connections[1], number, node_id=envoy_node(follower.proxy).id)
                 impostor.node.metadata.update({"NAMESPACE": "elsewhere", "INSTANCE_IPS": follower.proxy.ips[0]})
                 for url in TYPES:
-                    await impostor.ask(url, node=url == CDS)
+                    await impostor.request(url, node=url == CDS)
         await touch(mesh)
-        wrong += await mesh.disagreement()
-    return wrong
+        failures += await mesh.differences()
+    return failures
 
 
-TURNED_AWAY = (asyncio.InvalidStateError, grpc.RpcError)
-"""What a request raises whose stream has been ended already."""
+REJECTION_ERRORS = (asyncio.InvalidStateError, grpc.RpcError)
+"""Errors of a request on a stream that has ended already."""
 
 
 async def requests_beyond_limits(mesh: RealMesh, scale: float) -> list[str]:
-    """Names, types and sizes that no proxy has."""
-    wrong = []
-    async with channels(mesh, 3) as opened:
-        many = Attacker(opened[0], 1)
-        await many.ask(CDS)
-        await many.take()
-        names = [f"outbound|80||nobody-{n}.example.com" for n in range(int(100_000 * scale))]
-        with contextlib.suppress(*TURNED_AWAY):
+    """Clients request too many names and types, and send too large a message."""
+    failures = []
+    async with channels(mesh, 3) as connections:
+        many = Attacker(connections[0], 1)
+        await many.request(CDS)
+        await many.receive()
+        names = [f"outbound|80||absent-{n}.example.com" for n in range(int(100_000 * scale))]
+        with contextlib.suppress(*REJECTION_ERRORS):
             for start in range(0, len(names), 40_000):
-                await many.ask(EDS, *names[: start + 40_000], node=False)
-        types = Attacker(opened[1], 2)
-        with contextlib.suppress(*TURNED_AWAY):
+                await many.request(EDS, *names[: start + 40_000], node=False)
+        types = Attacker(connections[1], 2)
+        with contextlib.suppress(*REJECTION_ERRORS):
             for number in range(max(50, int(3000 * scale))):
-                await types.ask(f"type.googleapis.com/x.y.Z{number}", node=number == 0)
-        large = Attacker(opened[2], 3)
-        await large.ask(CDS, "x" * 5_000_000)
-        if (code := await large.status()) not in CLEAR:
-            wrong.append(f"a request of 5 MB ends with {code.name}")
+                await types.request(f"type.googleapis.com/x.y.Z{number}", node=number == 0)
+        large = Attacker(connections[2], 3)
+        await large.request(CDS, "x" * 5_000_000)
+        if (code := await large.status()) not in REJECTIONS:
+            failures.append(f"request of 5 MB: stream ended with {code.name}")
         await touch(mesh)
-        wrong += await mesh.disagreement()
-    return wrong
+        failures += await mesh.differences()
+    return failures
 
 
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
 async def folder_chaos(mesh: RealMesh, scale: float) -> list[str]:
-    """Files become pipes, folders, loops and rubbish, and files again."""
+    """Files become pipes, folders, symlink loops and garbage, and valid files again."""
     path, text = mesh.path(SERVICE_SLOT), mesh.path(SERVICE_SLOT).read_text()
-    for spoil in (as_truncated, as_pipe, as_folder, as_loop, as_rubbish, as_forbidden):
+    for spoil in (as_truncated, as_pipe, as_folder, as_loop, as_garbage, as_forbidden):
         for _ in range(max(1, int(10 * scale))):
             spoil(path, text)
             await asyncio.sleep(0.12)
@@ -357,7 +360,7 @@ def as_loop(path: pathlib.Path, text: str) -> None:
     path.symlink_to(path.name)
 
 
-def as_rubbish(path: pathlib.Path, text: str) -> None:
+def as_garbage(path: pathlib.Path, text: str) -> None:
     path.write_bytes(b"\xff\x00{[" * 1000 + text.encode())
 
 
@@ -369,8 +372,8 @@ def as_forbidden(path: pathlib.Path, text: str) -> None:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-async def killed_in_pushes(mesh: RealMesh, scale: float) -> list[str]:
-    """kill -9 while everybody is being served; the next process gives the same."""
+async def kill_during_pushes(mesh: RealMesh, scale: float) -> list[str]:
+    """The control plane is killed with SIGKILL during pushes. The next process must send the same."""
     for number in range(max(1, int(5 * scale))):
         await mesh.set(SERVICE_SLOT, number % 3)
         await asyncio.sleep(0.02 + 0.05 * number)
@@ -380,28 +383,31 @@ async def killed_in_pushes(mesh: RealMesh, scale: float) -> list[str]:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    streams_that_do_not_read,
+    unread_streams,
     stopped_processes,
     flood_of_streams,
-    peers_that_go_in_the_middle,
+    abrupt_disconnects,
     nack_storm,
     wrong_node_ids,
     requests_beyond_limits,
     folder_chaos,
-    killed_in_pushes,
+    kill_during_pushes,
 )
 
 
 async def attack(mesh: RealMesh, scenario: Scenario, scale: float) -> list[str]:
-    """One scenario; what was wrong meanwhile, what the log says of mistakes, and what is wrong now."""
-    told = len(await mesh.complaints())
-    wrong = await scenario(mesh, scale)
+    """Run one scenario, and return its failures, logged internal errors, and differences in the final state."""
+    lines_before = len(await mesh.logged_errors())
+    failures = await scenario(mesh, scale)
     await asyncio.to_thread(
-        eventually, lambda: mesh.plane.get("/ready", "httpAddr") is not None, 30, "ready after an attack"
+        eventually,
+        lambda: mesh.plane.get("/ready", "httpAddr") is not None,
+        30,
+        "the control plane to be ready after an attack",
     )
-    wrong += [f"afterwards: {w}" for w in await mesh.disagreement()]
-    return wrong + [f"logged: {line}" for line in (await mesh.complaints())[told:]]
+    failures += [f"afterwards: {difference}" for difference in await mesh.differences()]
+    return failures + [f"logged: {line}" for line in (await mesh.logged_errors())[lines_before:]]
 
 
 if __name__ == "__main__":
-    asyncio.run(follow(sys.argv[1]))
+    asyncio.run(run_client(sys.argv[1]))

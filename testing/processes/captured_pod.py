@@ -1,4 +1,6 @@
-"""A pod and a peer in namespaces, in which everything that listens says its name: who answers shows where a connection went."""
+"""A pod and a peer in network namespaces, with listeners that answer with their name, to see where a connection ends
+up.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Caller(NamedTuple):
-    """Who connects: a process of the pod (of a user and a group) or of the peer. `source` is the address that it takes, `mark` that of its
-    packets."""
+    """The origin of a connection: a process of the pod, with a user and a group, or the peer.
+
+    `source` is the source address, and `mark` the mark of its packets.
+    """
 
     user: int = 1000
     group: int = 1000
@@ -43,67 +47,70 @@ CALLERS = {
     "user of the proxy": Caller(1337),
     "group of the proxy": Caller(group=1337),
     "proxy as 127.0.0.6": Caller(1337, 1337, source="127.0.0.6"),
-    "proxy in the name of the peer": Caller(1337, 1337, source=PEER, mark=1337),
+    "proxy with the peer's address": Caller(1337, 1337, source=PEER, mark=1337),
 }
 
 
 class Listeners:
-    """Sockets of one host: each answers whoever connects with its name, and the port and the address that were meant."""
+    """Listening sockets of one host.
+
+    Each answers with its name and, for TCP, with the original port and the caller's address.
+    """
 
     def __init__(self, names: dict[int, str], answers: dict[tuple[str, int], str]) -> None:
-        """`names` are of ports of TCP, `answers` of addresses and ports of UDP."""
+        """`names` are names of listeners by TCP port, `answers` by UDP address and port."""
         self._selector = selectors.DefaultSelector()
-        self._ended, self._end = socket.socketpair()
-        self._selector.register(self._ended, selectors.EVENT_READ)
+        self._stop_receiver, self._stop_sender = socket.socketpair()
+        self._selector.register(self._stop_receiver, selectors.EVENT_READ)
         for port, name in names.items():
             self._selector.register(self._listen(port), selectors.EVENT_READ, name)
         for address, name in answers.items():
-            with _acting_as(1337 if name == "agent" else 0):
-                made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            made.bind(address)
-            self._selector.register(made, selectors.EVENT_READ, name)
+            with _as_user(1337 if name == "agent" else 0):
+                udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            udp.bind(address)
+            self._selector.register(udp, selectors.EVENT_READ, name)
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
     @staticmethod
     def _listen(port: int) -> socket.socket:
-        made = socket.socket(socket.AF_INET6)
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        made.setsockopt(socket.IPPROTO_IPV6, IPV6_TRANSPARENT, 1)
-        made.setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
-        made.bind(("::", port))
-        made.listen(64)
-        return made
+        listener = socket.socket(socket.AF_INET6)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.setsockopt(socket.IPPROTO_IPV6, IPV6_TRANSPARENT, 1)
+        listener.setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
+        listener.bind(("::", port))
+        listener.listen(64)
+        return listener
 
     def _serve(self) -> None:
         while True:
             for key, _ in self._selector.select():
-                found = key.fileobj
-                assert isinstance(found, socket.socket)
-                if found is self._ended:
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if ready is self._stop_receiver:
                     return
-                if found.type is socket.SOCK_DGRAM:
-                    _, sender = found.recvfrom(100)
-                    found.sendto(str(key.data).encode(), sender)
+                if ready.type is socket.SOCK_DGRAM:
+                    _, sender = ready.recvfrom(100)
+                    ready.sendto(str(key.data).encode(), sender)
                 else:
-                    connection, caller = found.accept()
+                    connection, caller = ready.accept()
                     with connection:
                         connection.sendall(
                             f"{key.data} {connection.getsockname()[1]} {caller[0].removeprefix('::ffff:')}".encode()
                         )
 
     def stop(self) -> None:
-        self._end.send(b"x")
+        self._stop_sender.send(b"x")
         self._thread.join()
         for key in list(self._selector.get_map().values()):
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
         self._selector.close()
-        self._end.close()
+        self._stop_sender.close()
 
 
 class Pod:
-    """The pod, in which the proxy's ports and an application listen, and its peer."""
+    """A pod with the proxy's listeners and an application, and a peer."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -112,46 +119,50 @@ class Pod:
         self.host: Host = self.network.attach(POD)
         self.network.node.run(lambda: _add("bridge", (ELSEWHERE, 16), (PEER6, 64)))
         self.host.run(lambda: _add("eth0", (POD6, 64)))
-        here = dict.fromkeys((53, 8080, 9090, 15002, 15008, 15020), "application")
-        there = dict.fromkeys((53, 80, 443), "outside")
-        self._stack.callback(self.host.run(lambda: Listeners(here | PROXY, {("127.0.0.1", 15053): "agent"})).stop)
+        pod_ports = dict.fromkeys((53, 8080, 9090, 15002, 15008, 15020), "application")
+        peer_ports = dict.fromkeys((53, 80, 443), "outside")
+        self._stack.callback(self.host.run(lambda: Listeners(pod_ports | PROXY, {("127.0.0.1", 15053): "agent"})).stop)
         self._stack.callback(
-            self.network.node.run(lambda: Listeners(there, {(PEER, 53): "outside", (ELSEWHERE, 53): "outside"})).stop
+            self.network.node.run(
+                lambda: Listeners(peer_ports, {(PEER, 53): "outside", (ELSEWHERE, 53): "outside"})
+            ).stop
         )
 
-    def reached(self, caller: str, target: str, port: int, protocol: str = "tcp") -> str:
-        """Who answers: a name, with the port and the caller's address that it sees behind it where it is TCP; "nobody" after a while."""
-        who = CALLERS[caller]
-        host = self.host if who.in_pod else self.network.node
-        return host.run(lambda: _ask(who, ADDRESSES[target], port, protocol))
+    def destination(self, caller: str, target: str, port: int, protocol: str = "tcp") -> str:
+        """Return the answer that a caller gets: a listener's name, for TCP with port and caller address, or "nobody"
+        after a timeout.
+        """
+        origin = CALLERS[caller]
+        host = self.host if origin.in_pod else self.network.node
+        return host.run(lambda: _connect_as(origin, ADDRESSES[target], port, protocol))
 
     def stop(self) -> None:
         self._stack.close()
 
 
-def _ask(who: Caller, address: str, port: int, protocol: str) -> str:
+def _connect_as(origin: Caller, address: str, port: int, protocol: str) -> str:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with _acting_as(who.user, who.group):
-        made = socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM)
+    with _as_user(origin.user, origin.group):
+        connection = socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM)
     try:
-        with made as asked:
-            asked.settimeout(QUIET_SECONDS)
-            if who.mark:
-                asked.setsockopt(socket.SOL_SOCKET, SO_MARK, who.mark)
-            if who.source:
-                asked.setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
-                asked.bind((who.source, 0))
-            asked.connect((address, port))
+        with connection as stream:
+            stream.settimeout(QUIET_SECONDS)
+            if origin.mark:
+                stream.setsockopt(socket.SOL_SOCKET, SO_MARK, origin.mark)
+            if origin.source:
+                stream.setsockopt(socket.IPPROTO_IP, IP_TRANSPARENT, 1)
+                stream.bind((origin.source, 0))
+            stream.connect((address, port))
             if protocol == "udp":
-                asked.send(b"?")
-            return asked.recv(100).decode()
+                stream.send(b"?")
+            return stream.recv(100).decode()
     except OSError:
         return "nobody"
 
 
 @contextlib.contextmanager
-def _acting_as(user: int, group: int = 0) -> Iterator[None]:
-    """This thread makes files, and sockets, as somebody else."""
+def _as_user(user: int, group: int = 0) -> Iterator[None]:
+    """Create files and sockets of this thread as another user."""
     _libc.setfsgid(group)
     _libc.setfsuid(user)
     try:
@@ -165,17 +176,16 @@ def _add(interface: str, *addresses: tuple[str, int]) -> None:
     with IPRoute() as route:
         index = route.link_lookup(ifname=interface)[0]
         for address, prefix in addresses:
-            no_detection = (
-                {"flags": 2} if ipaddress.ip_address(address).version == 6 else {}
-            )  # IFA_F_NODAD: it is there at once
+            # IFA_F_NODAD makes the address usable immediately.
+            no_detection = {"flags": 2} if ipaddress.ip_address(address).version == 6 else {}
             route.addr("add", index=index, address=address, prefixlen=prefix, **no_detection)
 
 
 @contextlib.contextmanager
 def pod() -> Iterator[Pod]:
-    """A pod with its peer, taken away at the end."""
-    made = Pod()
+    """Yield a pod with its peer."""
+    pair = Pod()
     try:
-        yield made
+        yield pair
     finally:
-        made.stop()
+        pair.stop()

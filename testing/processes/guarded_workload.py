@@ -1,4 +1,4 @@
-"""A workload behind a stock Envoy on loopback ports, whose policies a test changes while it runs."""
+"""A workload behind a stock Envoy on loopback ports, with policies that tests change."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from testing.servers.backends import Backend
 
 IDENTITY = "spiffe://cluster.local/ns/shop/sa/books"
 Policy = tuple[str, str]
-"""The kind of a policy, and its spec as YAML."""
+"""The kind and the spec, as YAML, of a policy."""
 
 
 class Echo:
-    """A server of TCP that sends back what it gets."""
+    """A TCP server that echoes a line."""
 
     def __init__(self) -> None:
         class Handler(socketserver.StreamRequestHandler):
@@ -44,11 +44,11 @@ class Echo:
         self._server.server_close()
 
 
-class Judge(external_auth_pb2_grpc.AuthorizationServicer):
-    """An authorizer over gRPC: a request passes with the header `x-ticket: good`, a connection from 127.0.0.2 only."""
+class ExternalAuthorizer(external_auth_pb2_grpc.AuthorizationServicer):
+    """A gRPC authorizer. It allows requests with the header `x-ticket: good`, and connections from 127.0.0.2."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         external_auth_pb2_grpc.add_AuthorizationServicer_to_server(self, self._server)
         self.port: int = self._server.add_insecure_port("127.0.0.1:0")
@@ -57,24 +57,29 @@ class Judge(external_auth_pb2_grpc.AuthorizationServicer):
     def Check(self, request: Any, context: Any) -> Any:
         attributes = request.attributes
         http, source = attributes.request.http, attributes.source.address.socket_address.address
-        self.asked.append(http.path or source)
-        passes = http.headers.get("x-ticket") == "good" if http.path else source == "127.0.0.2"
-        answer = external_auth_pb2.CheckResponse()
-        answer.status.code = 0 if passes else 7
-        return answer
+        self.requests.append(http.path or source)
+        is_allowed = http.headers.get("x-ticket") == "good" if http.path else source == "127.0.0.2"
+        response = external_auth_pb2.CheckResponse()
+        response.status.code = 0 if is_allowed else 7
+        return response
 
     def stop(self) -> None:
         self._server.stop(None)
 
 
-class Guarded:
-    """The workload `books` of namespace `shop`: HTTP on `http` and `other`, TCP on `tcp`. `mesh`: more of the mesh config."""
+class GuardedWorkload:
+    """The workload `books` in namespace `shop`: HTTP on `http` and `other`, TCP on `tcp`.
+
+    `mesh` extends the mesh config.
+    """
 
     def __init__(self, work: pathlib.Path, mesh: str = "", more: tuple[str, ...] = ()) -> None:
         self.work, self.folder = work, work / "config"
         self.folder.mkdir()
-        self.http, self.other, self.tcp, self.judges, self.http_judges = (free_port() for _ in range(5))
-        self.backend, self.echo, self.judge = Backend("books"), Echo(), Judge()
+        self.http, self.other, self.tcp, self.authorizer_port, self.http_authorizer_port = (
+            free_port() for _ in range(5)
+        )
+        self.backend, self.echo, self.authorizer = Backend("books"), Echo(), ExternalAuthorizer()
         self.refusing = Backend("refusing")
         self.refusing.fail = 1_000_000
         self.plane = ControlPlane(work, self._write_base(), self._mesh(mesh), more=more)
@@ -95,10 +100,13 @@ class Guarded:
 
     def _mesh(self, more: str) -> str:
         providers = [
-            {"name": "judge", "envoyExtAuthzGrpc": {"service": "judge.test", "port": self.judges, "timeout": "5s"}},
+            {
+                "name": "judge",
+                "envoyExtAuthzGrpc": {"service": "judge.test", "port": self.authorizer_port, "timeout": "5s"},
+            },
             {
                 "name": "refusing",
-                "envoyExtAuthzHttp": {"service": "refusing.test", "port": self.http_judges, "timeout": "5s"},
+                "envoyExtAuthzHttp": {"service": "refusing.test", "port": self.http_authorizer_port, "timeout": "5s"},
             },
         ]
         config = {
@@ -124,8 +132,8 @@ class Guarded:
         ]
         objects = [make("Sidecar", "books", json.dumps({"ingress": ingress, "egress": [{"hosts": ["*/*"]}]}), "shop")]
         for name, port, at, protocol in (
-            ("judge", self.judges, self.judge.port, "GRPC"),
-            ("refusing", self.http_judges, self.refusing.port, "HTTP"),
+            ("judge", self.authorizer_port, self.authorizer.port, "GRPC"),
+            ("refusing", self.http_authorizer_port, self.refusing.port, "HTTP"),
         ):
             ports = [{"number": port, "name": "p", "protocol": protocol}]
             endpoints = [{"address": "127.0.0.1", "ports": {"p": at}}]
@@ -141,14 +149,14 @@ class Guarded:
         return self.folder
 
     def apply(self, *policies: Policy, annotations: Mapping[str, str] | None = None) -> None:
-        """Has the workload these policies and no others, and waits until its Envoy has them."""
+        """Replace the workload's policies, and wait until its Envoy has them."""
         self._round += 1
         mark = f"round-{self._round}"
         marker = ("AuthorizationPolicy", "action: AUDIT, rules: [{from: [{source: {namespaces: [nowhere]}}]}]")
         objects = []
         for index, (kind, spec) in enumerate((marker, *policies)):
-            said = json.dumps(dict(annotations or {})) if index else "{}"
-            objects.append(make(kind, f"{mark}-{index}", f"{{{spec}}}", "shop", annotations=said))
+            annotation_text = json.dumps(dict(annotations or {})) if index else "{}"
+            objects.append(make(kind, f"{mark}-{index}", f"{{{spec}}}", "shop", annotations=annotation_text))
         (self.folder / "policies.next").write_text(yaml.safe_dump_all(objects))
         (self.folder / "policies.next").rename(self.folder / "policies.yaml")
 
@@ -156,11 +164,11 @@ class Guarded:
             self.envoy.check_alive()
             dump = self.envoy.get("/config_dump?resource=dynamic_listeners")
             ports = (self.http, self.other, self.tcp)
-            states = [found["active_state"] for found in json.loads(dump).get("configs", ()) if "active_state" in found]
-            marked = [s for s in states if f"policy[{mark}-0]" in json.dumps(s)]
-            return len({port for port in ports for s in marked if f"127.0.0.1_{port}" == s["listener"]["name"]}) == len(
-                ports
-            )
+            states = [entry["active_state"] for entry in json.loads(dump).get("configs", ()) if "active_state" in entry]
+            current = [s for s in states if f"policy[{mark}-0]" in json.dumps(s)]
+            return len(
+                {port for port in ports for s in current if f"127.0.0.1_{port}" == s["listener"]["name"]}
+            ) == len(ports)
 
         eventually(active, 30, f"policies of {mark} in Envoy: {self.envoy.tail(5)}")
 
@@ -168,5 +176,5 @@ class Guarded:
         self.envoy.stop()
         self.plane.stop()
         self.agent.stop()
-        for server in (self.backend, self.refusing, self.echo, self.judge):
+        for server in (self.backend, self.refusing, self.echo, self.authorizer):
             server.stop()

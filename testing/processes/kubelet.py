@@ -1,4 +1,6 @@
-"""Runs the containers of a pod that was injected, as a kubelet does: each with its arguments, variables, volumes and rights, in the pod's network."""
+"""Runs the containers of an injected pod as a kubelet does, with their arguments, variables, volumes and capabilities,
+in the pod's network.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from testing.processes.container import become
+from testing.processes.container import apply_security_context
 from testing.processes.netns import Host
 from testing.processes.process import Process
 
@@ -22,11 +24,14 @@ INIT_SECONDS = 60
 
 
 class Kubelet:
-    """One pod. `files` are the contents of volumes by the path at which they are mounted and the file in there; what it starts ends with `stop`."""
+    """Runs one pod.
+
+    `files` maps paths in mounted volumes to their content. `stop` ends all containers.
+    """
 
     def __init__(self, pod: Plain, host: Host, ip: str, files: Mapping[str, bytes]) -> None:
         self.pod, self._host, self._ip = pod, host, ip
-        self.root = pathlib.Path(tempfile.mkdtemp())  # not below pytest's, which only root may enter
+        self.root = pathlib.Path(tempfile.mkdtemp())  # pytest's folders are only accessible to root
         self.root.chmod(0o755)
         self._files = {
             **files,
@@ -36,9 +41,9 @@ class Kubelet:
         self.started: dict[str, Process] = {}
 
     def run_init(self) -> None:
-        """Run the init containers, one after the other. RuntimeError where one fails."""
+        """Run the init containers in order. Raise RuntimeError if one fails."""
         for container in self.pod["spec"]["initContainers"]:
-            done = subprocess.run(
+            result = subprocess.run(
                 self._command(container),
                 env=self._environ(container),
                 cwd=self._make_root(container),
@@ -48,22 +53,24 @@ class Kubelet:
                 timeout=INIT_SECONDS,
                 check=False,
             )
-            if done.returncode:
-                raise RuntimeError(f"{container['name']} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+            if result.returncode:
+                raise RuntimeError(
+                    f"{container['name']} exited with status {result.returncode}:\n{result.stdout}{result.stderr}"
+                )
 
     def start(self, name: str) -> Process:
         """Start a container."""
         container = next(c for c in self.pod["spec"]["containers"] if c["name"] == name)
         folder = self._make_root(container)
-        made = Process(
+        process = Process(
             self._command(container),
             self.root / f"{name}.log",
             self._enter(container),
             self._environ(container),
             folder,
         )
-        self.started[name] = made
-        return made
+        self.started[name] = process
+        return process
 
     def stop(self) -> None:
         for process in self.started.values():
@@ -73,19 +80,19 @@ class Kubelet:
     def _enter(self, container: Plain) -> Callable[[], None]:
         def enter() -> None:
             self._host.join()
-            become(container["securityContext"])
+            apply_security_context(container["securityContext"])
 
         return enter
 
     def _command(self, container: Plain) -> list[str]:
-        """Return the command of a container of the proxy's image, whose entrance is pilot-agent."""
+        """Return the command of a container of the proxy image, whose entrypoint is pilot-agent."""
         variables = self._environ(container)
-        arguments = [re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], word) for word in container["args"]]
+        arguments = [re.sub(r"\$\((\w+)\)", lambda match: variables[match[1]], word) for word in container["args"]]
         return [sys.executable, "-m", "pilot.cli.pilot_agent", *arguments]
 
     def _environ(self, container: Plain) -> dict[str, str]:
-        own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
-        return own | {variable["name"]: self._value(variable, container) for variable in container.get("env", ())}
+        base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+        return base | {variable["name"]: self._value(variable, container) for variable in container.get("env", ())}
 
     def _value(self, variable: Plain, container: Plain) -> str:
         source = variable.get("valueFrom", {})
@@ -107,23 +114,26 @@ class Kubelet:
             "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
             "spec.nodeName": "node",
         }
-        found: str = fields[path]
-        return found
+        value: str = fields[path]
+        return value
 
-    def _downward(self, what: str) -> bytes:
+    def _downward(self, field: str) -> bytes:
         return "".join(
-            f'{key}="{value.translate(_ESCAPES)}"\n' for key, value in self.pod["metadata"].get(what, {}).items()
+            f'{key}="{value.translate(_ESCAPES)}"\n' for key, value in self.pod["metadata"].get(field, {}).items()
         ).encode()
 
     def _make_root(self, container: Plain) -> pathlib.Path:
-        """Make the folder that stands for the container's file system: its volumes, which are its user's, and nothing else that it may write."""
+        """Create the folder that stands for the container's file system.
+
+        Only its volumes are writable for the container.
+        """
         folder = self.root / container["name"]
         folder.mkdir()
         context = container["securityContext"]
         for mount in container.get("volumeMounts", ()):
-            mounted = folder / mount["mountPath"].lstrip("/")
-            mounted.mkdir(parents=True)
-            os.chown(mounted, context["runAsUser"], context["runAsGroup"])
+            volume = folder / mount["mountPath"].lstrip("/")
+            volume.mkdir(parents=True)
+            os.chown(volume, context["runAsUser"], context["runAsGroup"])
         for path, content in self._files.items():
             file = folder / path.lstrip("/")
             if file.parent.exists():

@@ -1,4 +1,4 @@
-"""A whole mesh on real processes: the slots as files, a control plane that follows them, and proxies connected to it."""
+"""A whole mesh of real processes: slots as files, a control plane that reads them, and proxies connected to it."""
 
 from __future__ import annotations
 
@@ -22,31 +22,36 @@ from testing.edits.mesh_edits import EMPTY
 from testing.edits.mesh_slots import SLOTS
 from testing.processes.process import ControlPlane, free_port
 
-AGREE_SECONDS = 60.0
-"""How long two control planes may take to say the same; on a quiet machine it is a second."""
-COMPLAINTS = (
+AGREEMENT_SECONDS = 60.0
+"""Time for two control planes to agree. On an idle machine it takes a second."""
+ERROR_MARKS = (
     "Traceback (most recent call last)",
     "Task was destroyed but it is pending",
     "was never retrieved",
     "was never awaited",
 )
-"""What Python and we log of exceptions, and of tasks that nobody ended."""
+"""Parts of log lines about unhandled exceptions and abandoned tasks."""
 VARIANTS = (True, False)
-"""Each proxy connects by delta, and a twin of it, of another name, by state of the world."""
+"""Each proxy uses delta xDS. A twin with another name uses state of the world."""
 
 
 def base_state() -> list[int]:
-    """Every slot at its first variant; those that are mostly empty hold nothing."""
+    """Return every slot at its first variant; slots that are mostly empty are empty."""
     return [0 if slot.empty < 0.4 else EMPTY for slot in SLOTS]
 
 
 def twin(proxy: Proxy) -> Proxy:
+    """Return the proxy with another name."""
     name, _, namespace = proxy.id.partition(".")
     return msgspec.structs.replace(proxy, id=f"{name}-twin.{namespace}")
 
 
 class RealMesh:
-    """`state` is the variant of each slot. `folder` holds the files of the own cluster and of the mesh, `west` those of the other one."""
+    """A control plane and its proxies.
+
+    `state` is the variant of each slot. `folder` contains the files of the local cluster, `west` those of the remote
+    cluster.
+    """
 
     def __init__(self, work: pathlib.Path) -> None:
         self.work, self.folder, self.west = work, work / "config", work / WEST
@@ -60,7 +65,7 @@ class RealMesh:
         self.fleet = Fleet(self.plane.xds)
 
     def make_plane(self, name: str) -> ControlPlane:
-        """Another control plane on the same files."""
+        """Start another control plane with the same files."""
         work = self.work / name
         work.mkdir(exist_ok=True)
         more = ["--meshConfig", str(self.work / "mesh.yaml"), "--networksConfig", str(self.work / "networks.yaml")]
@@ -78,9 +83,9 @@ class RealMesh:
         await self.fleet.stop()
         await asyncio.to_thread(self.plane.stop)
 
-    async def restart(self, by: signal.Signals) -> None:
-        """End the process by a signal, and connect everybody to another one."""
-        self.plane.child.send_signal(by)
+    async def restart(self, signal_number: signal.Signals) -> None:
+        """End the process by a signal, and connect all proxies to a new one."""
+        self.plane.child.send_signal(signal_number)
         await asyncio.to_thread(self.plane.child.wait, 60)
         await self.fleet.stop()
         self._started += 1
@@ -88,17 +93,17 @@ class RealMesh:
         self.fleet = Fleet(self.plane.xds)
         await self.start()
 
-    async def complaints(self) -> list[str]:
-        """What the logs of all processes so far say of mistakes of ours. Tasks that nobody ended are told of when garbage is collected."""
+    async def logged_errors(self) -> list[str]:
+        """Return log lines about internal errors. Garbage is collected first, so that abandoned tasks are logged."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.plane.ports['control']}/memj/forcecollection", method="PUT"
         )
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
         logs = [path.read_text(errors="replace").splitlines() for path in sorted(self.work.glob("live-*/pilot.log"))]
-        return [line for log in logs for line in log if any(told in line for told in COMPLAINTS)]
+        return [line for log in logs for line in log if any(mark in line for mark in ERROR_MARKS)]
 
     async def set(self, slot: int, variant: int) -> None:
-        """Write the file of a slot, or connect its proxies again."""
+        """Write the file of a slot, or reconnect its proxies."""
         self.state[slot] = variant
         if SLOTS[slot].kind == "proxy":
             await self._connect(self.fleet, slot)
@@ -112,9 +117,9 @@ class RealMesh:
         return (self.west if SLOTS[slot].cluster == WEST else self.folder) / f"{slot:02}.yaml"
 
     def _write(self, slot: int) -> None:
-        """Files are replaced, as editors and controllers do; JSON is YAML."""
+        """Replace a file atomically, as editors and controllers do. JSON is valid YAML."""
         kind, variants = SLOTS[slot].kind, SLOTS[slot].variants
-        if kind in ("proxy", "rows"):  # rows that a process commits are its own
+        if kind in ("proxy", "rows"):  # a control plane commits such rows itself
             return
         path, variant = self.path(slot), self.state[slot]
         if variant == EMPTY and kind == "object":
@@ -126,10 +131,8 @@ class RealMesh:
         os.replace(fresh, path)
 
     async def _connect(self, fleet: Fleet, slot: int) -> None:
-        if (
-            SLOTS[slot].kind != "proxy" or SLOTS[slot].variants[0].type is NodeType.ZTUNNEL
-        ):  # a ztunnel is told that nothing is there for it
-            return
+        if SLOTS[slot].kind != "proxy" or SLOTS[slot].variants[0].type is NodeType.ZTUNNEL:
+            return  # ztunnels use other types
         for delta in VARIANTS:
             name = f"{SLOTS[slot].name} {'delta' if delta else 'state of the world'}"
             if self.state[slot] == EMPTY:
@@ -140,7 +143,7 @@ class RealMesh:
 
     @contextlib.asynccontextmanager
     async def fresh(self) -> AsyncIterator[Fleet]:
-        """The same proxies, connected to a control plane that starts now."""
+        """Connect the same proxies to a new control plane."""
         plane = self.make_plane("fresh")
         fleet = Fleet(plane.xds)
         try:
@@ -152,26 +155,32 @@ class RealMesh:
             await fleet.stop()
             await asyncio.to_thread(plane.stop)
 
-    async def disagreement(self) -> list[str]:
-        """What the proxies have otherwise than those of a fresh start have it; waits for both to come to rest."""
+    async def differences(self) -> list[str]:
+        """Return the differences between the proxies' resources and those from a new control plane, once both are idle."""
         async with self.fresh() as fresh:
-            deadline = time.monotonic() + AGREE_SECONDS
+            deadline = time.monotonic() + AGREEMENT_SECONDS
             await fresh.wait_until_idle(0.3)
-            while wrong := compare(self.fleet, fresh):
+            while lines := compare(self.fleet, fresh):
                 if time.monotonic() > deadline:
-                    return wrong
+                    return lines
                 await asyncio.sleep(0.2)
         return []
 
 
 def compare(live: Fleet, fresh: Fleet) -> list[str]:
-    ended = [f"{slot}: its stream has ended" for fleet in (live, fresh) for slot, f in fleet.clients.items() if f.ended]
+    """Return the differences between two fleets."""
+    ended = [
+        f"{slot}: the stream has ended"
+        for fleet in (live, fresh)
+        for slot, client in fleet.clients.items()
+        if client.ended
+    ]
     return ended or difference(live.content(), fresh.content())
 
 
-def held(contents: Sequence[Content]) -> int:
-    """The number of resources that proxies hold."""
-    return sum(len(have) for content in contents for have in content.values())
+def resource_count(contents: Sequence[Content]) -> int:
+    """Return the total number of resources."""
+    return sum(len(resources) for content in contents for resources in content.values())
 
 
 def resident_megabytes(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""Hosts of a test's own: network namespaces on one bridge, and the redirection that captures a workload's traffic."""
+"""Network namespaces on a bridge, and the redirection that captures a workload's traffic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyroute2.nftables.main import NFTables
 
 T = TypeVar("T")
 CLONE_NEWNET = 0x40000000
-PROXY_GROUP = 1337  # the group that a sidecar's Envoy runs in; its own traffic is not captured
+PROXY_GROUP = 1337  # group of a sidecar's Envoy, whose traffic is not captured
 NF_ACCEPT, NFT_RETURN = 1, -5
 TRANSPORT_HEADER = 2
 META_L4PROTO, META_OIFNAME, META_SKGID = 16, 7, 11
@@ -32,11 +32,11 @@ def _check(result: int) -> None:
 
 
 class Host:
-    """A network namespace, alive as long as its placeholder process."""
+    """A network namespace, kept alive by a placeholder process."""
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
-            raise PermissionError("network namespaces need root: run the tests as root")
+            raise PermissionError("creating network namespaces requires root; run the tests as root")
         wait = [sys.executable, "-c", "import sys; sys.stdin.read()"]
         self._holder = subprocess.Popen(
             wait, stdin=subprocess.PIPE, preexec_fn=lambda: _check(_libc.unshare(CLONE_NEWNET))
@@ -46,16 +46,19 @@ class Host:
         self.run(lambda: _up("lo"))
 
     def join(self) -> None:
-        """Enter with the calling thread; for `preexec_fn`."""
+        """Enter the namespace with the calling thread. For `preexec_fn`."""
         _check(_libc.setns(self._file, CLONE_NEWNET))
 
     def join_as_proxy(self) -> None:
-        """Enter, in the group whose traffic is not captured."""
+        """Enter the namespace in the group whose traffic is not captured."""
         self.join()
         os.setgid(PROXY_GROUP)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do something inside, on a thread of its own: sockets stay in the namespace in which they were made."""
+        """Run a function in the namespace, in a separate thread.
+
+        Sockets stay in the namespace in which they were created.
+        """
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -91,26 +94,26 @@ def _up(name: str, address: str = "", prefix: int = 16, gateway: str = "") -> No
 
 
 class Network:
-    """A bridge in a host of its own (`node`), to which pods are attached."""
+    """A bridge in a separate host (`node`), with attached pods."""
 
     def __init__(self, address: str) -> None:
         self.address, self.node, self._stack = address, Host(), contextlib.ExitStack()
         self._stack.callback(self.node.stop)
 
-        def make() -> None:
+        def create_bridge() -> None:
             with IPRoute() as route:
                 route.link("add", ifname="bridge", kind="bridge")
             _up("bridge", address)
 
-        self.node.run(make)
+        self.node.run(create_bridge)
 
     def attach(self, address: str) -> Host:
-        """A new host with one interface `eth0` at this address."""
+        """Return a new host with an interface `eth0` that has this address."""
         pod = Host()
         self._stack.callback(pod.stop)
         name = f"veth{pod.pid}"
 
-        def make() -> None:
+        def create_link() -> None:
             with IPRoute() as route:
                 route.link("add", ifname=name, kind="veth", peer={"ifname": "eth0", "net_ns_pid": pod.pid})
                 route.link(
@@ -120,7 +123,7 @@ class Network:
                     state="up",
                 )
 
-        self.node.run(make)
+        self.node.run(create_link)
         pod.run(lambda: _up("eth0", address, gateway=self.address))
         return pod
 
@@ -128,16 +131,18 @@ class Network:
         self._stack.close()
 
 
-def capture(outbound: int = 15001, inbound: int = 15006, kept: Sequence[int] = ()) -> None:
-    """Redirect the TCP traffic of the namespace that the calling thread is in, as iptables does for a sidecar; what comes in for the ports
-    in `kept` goes where it is meant for."""
+def capture(outbound: int = 15001, inbound: int = 15006, excluded_ports: Sequence[int] = ()) -> None:
+    """Redirect the TCP traffic of the current namespace, as iptables does for a sidecar.
+
+    Inbound traffic to `excluded_ports` is not redirected.
+    """
     with NFTables(nfgen_family=2) as nft:
         nft.table("add", name="mesh")
         for chain, hook in (("outbound", "output"), ("inbound", "prerouting")):
             nft.chain("add", table="mesh", name=chain, type="nat", hook=hook, priority=-100, policy=NF_ACCEPT)
         for keep in (_equal(META_SKGID, struct.pack("=I", PROXY_GROUP)), _equal(META_OIFNAME, b"lo".ljust(16, b"\0"))):
             nft.rule("add", table="mesh", chain="outbound", expressions=((*keep, *verdict(NFT_RETURN)),))
-        for port in kept:
+        for port in excluded_ports:
             rule = (*_equal(META_L4PROTO, b"\x06"), *_to_port(port), *verdict(NFT_RETURN))
             nft.rule("add", table="mesh", chain="inbound", expressions=(rule,))
         for chain, port in (("outbound", outbound), ("inbound", inbound)):
@@ -152,7 +157,7 @@ def _equal(meta: int, value: bytes) -> list[Any]:
 
 
 def _to_port(port: int) -> list[Any]:
-    """Matches the destination port of TCP."""
+    """Match the TCP destination port."""
     data = {"attrs": [("NFTA_DATA_VALUE", struct.pack(">H", port))]}
     load = genex("payload", {"base": TRANSPORT_HEADER, "offset": 2, "len": 2, "dreg": 1})
     return [load, genex("cmp", {"sreg": 1, "op": 0, "data": data})]

@@ -1,4 +1,4 @@
-"""A gateway that EnvoyFilters patch, with a port for each of a table of cases, and what can be seen and noticed at one of them."""
+"""A gateway patched by EnvoyFilters, with one port for each case of a table."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from testing.servers.backends import Backend
 PROTOCOLS = {"http": "HTTP", "tcp": "TCP", "tls": "TLS"}
 
 
-class At(NamedTuple):
-    """A port of the gateway, what its Envoy says that it has, and what becomes of requests and connections there."""
+class GatewayPort(NamedTuple):
+    """One port of the gateway: Envoy's configuration of it, and its behaviour."""
 
-    edge: PatchedEdge
+    edge: PatchedGateway
     port: int
     spare: int
 
-    # -- what Envoy has ----------------------------------------------------------------------------------------------------
+    # -- configuration -----------------------------------------------------------------------------------------------------
 
     @property
     def listener(self) -> Plain:
-        """The listener of the port, as Envoy has it; empty where it has none."""
+        """The listener of the port in Envoy, or {}."""
         return self.edge.listeners().get(self.port, {})
 
     @property
     def chains(self) -> list[Plain]:
-        found: list[Plain] = self.listener.get("filter_chains", [])
-        return found
+        filter_chains: list[Plain] = self.listener.get("filter_chains", [])
+        return filter_chains
 
     @property
     def network(self) -> list[Plain]:
         """The network filters of the only chain."""
         (chain,) = self.chains
-        found: list[Plain] = chain["filters"]
-        return found
+        filters: list[Plain] = chain["filters"]
+        return filters
 
     @property
     def http(self) -> list[Plain]:
-        found: list[Plain] = self.network[-1]["typed_config"]["http_filters"]
-        return found
+        http_filters: list[Plain] = self.network[-1]["typed_config"]["http_filters"]
+        return http_filters
 
     @property
     def routes(self) -> Plain:
@@ -60,13 +60,13 @@ class At(NamedTuple):
     @property
     def host(self) -> Plain:
         """The first virtual host."""
-        found: Plain = self.routes["virtual_hosts"][0]
-        return found
+        virtual_host: Plain = self.routes["virtual_hosts"][0]
+        return virtual_host
 
     def cluster(self, name: str) -> Plain:
         return self.edge.dump("ClustersConfigDump", "dynamic_active_clusters", "cluster", name)
 
-    # -- what it does ------------------------------------------------------------------------------------------------------
+    # -- behaviour ---------------------------------------------------------------------------------------------------------
 
     def status(self, path: str = "/", host: str = "a.test", **headers: str) -> int:
         return self.edge.client.status(
@@ -82,24 +82,27 @@ class At(NamedTuple):
     def connects(self, source: str = "127.0.0.1") -> bool:
         return self.edge.client.connects(self.port, MeshRequest(identity="", tcp=True, source=source))
 
-    def says(self, source: str = "127.0.0.1") -> str:
-        """What the server of a connection says."""
+    def greeting(self, source: str = "127.0.0.1") -> str:
+        """Return the bytes that the server sends to a new connection."""
         return self.edge.client.answer(self.port, MeshRequest(identity="", source=source))
 
 
 class Case(NamedTuple):
-    """An EnvoyFilter: what it applies to and its operation, what is on the port, its patches, and what is to be seen of it in Envoy and to be
-    noticed by a client. `PORT` and `SPARE` stand for the port and for a free one."""
+    """An EnvoyFilter: its name, the protocol of its port, its patches, and checks of Envoy's configuration and
+    behaviour.
+
+    In patches, `PORT` and `SPARE` stand for the port and for a free one.
+    """
 
     name: str
-    serves: Literal["http", "tcp", "tls"]
+    protocol: Literal["http", "tcp", "tls"]
     patches: tuple[str, ...]
-    shown: Callable[[At], bool]
-    acts: Callable[[At], bool]
+    is_applied: Callable[[GatewayPort], bool]
+    takes_effect: Callable[[GatewayPort], bool]
 
 
-class PatchedEdge:
-    """A control plane with all cases at once, and a stock Envoy as the gateway that they are for."""
+class PatchedGateway:
+    """A control plane with all cases at once, and a stock Envoy as the gateway."""
 
     def __init__(self, work: pathlib.Path, cases: Sequence[Case]) -> None:
         folder = work / "config"
@@ -107,7 +110,7 @@ class PatchedEdge:
         self.usual, self.beta, self.echo = Backend("usual"), Backend("beta"), Echo()
         free = iter(_distinct_ports(2 * len(cases)))
         self._cases = cases
-        self.at: Mapping[str, At] = {case.name: At(self, next(free), next(free)) for case in cases}
+        self.at: Mapping[str, GatewayPort] = {case.name: GatewayPort(self, next(free), next(free)) for case in cases}
         self.client = MeshClient(Root(), work)
         (folder / "base.yaml").write_text(yaml.safe_dump_all([*self._base(), *(self.filter(case) for case in cases)]))
         self.plane = ControlPlane(work, folder)
@@ -120,7 +123,7 @@ class PatchedEdge:
         self._dumps: dict[str, Any] = {}
 
     def filter(self, case: Case) -> Plain:
-        """The EnvoyFilter of a case."""
+        """Return the EnvoyFilter of a case."""
         at = self.at[case.name]
         text = (
             ", ".join(case.patches)
@@ -161,7 +164,7 @@ class PatchedEdge:
             {"name": "old", "match": [{"uri": {"exact": "/old"}}], "redirect": {"uri": "/new"}},
             {"name": "main", "route": [{"destination": {"host": "usual.test"}}]},
         ]
-        ports = {kind: [self.at[c.name].port for c in self._cases if c.serves == kind] for kind in PROTOCOLS}
+        ports = {kind: [self.at[c.name].port for c in self._cases if c.protocol == kind] for kind in PROTOCOLS}
         to_echo = [{"destination": {"host": "echo.test", "port": {"number": 80}}}]
         tcp = [{"match": [{"port": port} for port in ports["tcp"]], "route": to_echo}]
         tls = [
@@ -185,41 +188,41 @@ class PatchedEdge:
     def _server(self, number: int, case: Case) -> Plain:
         port = {
             "number": self.at[case.name].port,
-            "name": f"{case.serves}-{number}",
-            "protocol": PROTOCOLS[case.serves],
+            "name": f"{case.protocol}-{number}",
+            "protocol": PROTOCOLS[case.protocol],
         }
-        passes: Plain = (
+        match: Plain = (
             {"tls": {"mode": "PASSTHROUGH"}, "hosts": ["kept.test", "gone.test"]}
-            if case.serves == "tls"
+            if case.protocol == "tls"
             else {"hosts": ["*"]}
         )
-        return {"port": port, "bind": "127.0.0.1", **passes}
+        return {"port": port, "bind": "127.0.0.1", **match}
 
-    # -- what Envoy has ----------------------------------------------------------------------------------------------------
+    # -- configuration -----------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Wait until Envoy has everything, and takes down what it has."""
+    def wait_until_configured(self) -> None:
+        """Wait until Envoy has all listeners, and store its configuration dump."""
 
-        def whole() -> bool:
+        def is_complete() -> bool:
             self.envoy.check_alive()
             self._dumps = {
                 entry["@type"].rpartition(".")[2]: entry
                 for entry in json.loads(self.envoy.get("/config_dump"))["configs"]
             }
-            gone = {self.at["LISTENER REMOVE"].port}
+            removed = {self.at["LISTENER REMOVE"].port}
             added = {self.at[name].spare for name in ("LISTENER ADD", "LISTENER INSERT_FIRST")}
-            return ({at.port for at in self.at.values()} - gone) | added <= self.listeners().keys()
+            return ({at.port for at in self.at.values()} - removed) | added <= self.listeners().keys()
 
-        eventually(whole, 60, f"listeners of the gateway: {self.envoy.tail(5)}")
+        eventually(is_complete, 60, f"listeners of the gateway: {self.envoy.tail(5)}")
 
     def listeners(self) -> dict[int, Plain]:
-        """Every active listener by port."""
+        """Return every active listener by port."""
         entries = self._dumps["ListenersConfigDump"].get("dynamic_listeners", ())
-        found = [entry["active_state"]["listener"] for entry in entries if "active_state" in entry]
-        return {one["address"]["socket_address"]["port_value"]: one for one in found}
+        active = [entry["active_state"]["listener"] for entry in entries if "active_state" in entry]
+        return {item["address"]["socket_address"]["port_value"]: item for item in active}
 
     def dump(self, kind: str, part: str, field: str, name: str) -> Plain:
-        """A resource of a part of the dump; empty where there is none of the name."""
+        """Return a resource of the configuration dump by name, or {}."""
         return next((entry[field] for entry in self._dumps[kind].get(part, ()) if entry[field]["name"] == name), {})
 
     def beta_paths(self) -> list[str]:
@@ -233,7 +236,7 @@ class PatchedEdge:
 
 
 def _distinct_ports(count: int) -> list[int]:
-    found: dict[int, None] = {}
-    while len(found) < count:
-        found[free_port()] = None
-    return list(found)
+    ports: dict[int, None] = {}
+    while len(ports) < count:
+        ports[free_port()] = None
+    return list(ports)

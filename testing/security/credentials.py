@@ -1,4 +1,4 @@
-"""Certificates of servers and clients for tests, and the Secrets and ConfigMaps that hold them."""
+"""Server and client certificates, and Secrets and ConfigMaps that contain them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def key_pem(key: Any) -> bytes:
     )
 
 
-def pem(made: Any) -> bytes:
-    return made.public_bytes(serialization.Encoding.PEM)
+def pem(content: Any) -> bytes:
+    return content.public_bytes(serialization.Encoding.PEM)
 
 
-class Issued:
+class IssuedCertificate:
     """A certificate with its key."""
 
     def __init__(self, certificate: x509.Certificate, key: Any) -> None:
@@ -45,7 +45,7 @@ class Issued:
 
 
 class Authority:
-    """A root that issues certificates, valid now."""
+    """A root that issues currently valid certificates."""
 
     def __init__(self, organization: str = "root") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -65,26 +65,26 @@ class Authority:
 
     def issue(
         self, host: str, key: Any = None, uri: str = "", end: datetime.timedelta = DAY, must_staple: bool = False
-    ) -> Issued:
-        """A certificate for a host name, or for a URI."""
+    ) -> IssuedCertificate:
+        """Return a certificate for a host name or a URI."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         alt_name = x509.UniformResourceIdentifier(uri) if uri else x509.DNSName(host)
         builder = self._builder(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)]), key, end)
         builder = builder.add_extension(x509.SubjectAlternativeName([alt_name]), critical=False)
         if must_staple:
             builder = builder.add_extension(x509.TLSFeature([x509.TLSFeatureType.status_request]), critical=False)
-        return Issued(builder.sign(self._key, hashes.SHA256()), key)
+        return IssuedCertificate(builder.sign(self._key, hashes.SHA256()), key)
 
-    def crl(self, *revoked: Issued) -> bytes:
+    def crl(self, *revoked: IssuedCertificate) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateRevocationListBuilder(self.name, now - DAY, now + DAY)
-        for one in revoked:
-            entry = x509.RevokedCertificateBuilder(one.certificate.serial_number, now - DAY)
+        for certificate in revoked:
+            entry = x509.RevokedCertificateBuilder(certificate.certificate.serial_number, now - DAY)
             builder = builder.add_revoked_certificate(entry.build())
         return pem(builder.sign(self._key, hashes.SHA256()))
 
-    def staple(self, issued: Issued) -> bytes:
-        """An OCSP response that says that a certificate is good."""
+    def staple(self, issued: IssuedCertificate) -> bytes:
+        """Return an OCSP response with the status "good"."""
         now = datetime.datetime.now(datetime.UTC)
         builder = ocsp.OCSPResponseBuilder().add_response(
             issued.certificate,
@@ -102,8 +102,11 @@ class Authority:
         return response.public_bytes(serialization.Encoding.DER)
 
 
-def tls_secret(name: str, issued: Issued, namespace: str = "edge", **more: bytes) -> dict[str, Any]:
-    """A Secret of type kubernetes.io/tls; `more`: further data, `_` for `.` and `__` for `-` in keys."""
+def tls_secret(name: str, issued: IssuedCertificate, namespace: str = "edge", **more: bytes) -> dict[str, Any]:
+    """Return a Secret of type kubernetes.io/tls.
+
+    `more` is further data; in keys, `_` stands for `.` and `__` for `-`.
+    """
     data = {"tls.crt": issued.chain, "tls.key": issued.private_key, **{_data_key(k): v for k, v in more.items()}}
     return data_secret(name, data, namespace, "kubernetes.io/tls")
 
@@ -127,18 +130,18 @@ def config_map(name: str, data: dict[str, str], namespace: str = "edge") -> dict
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
-def edge(
+def edge_router(
     name: str = "edge-0",
     namespace: str = "edge",
     account: str = "edge",
     ip: str = "10.1.0.9",
     cluster: str = "Kubernetes",
 ) -> Proxy:
-    """A router that has proved to run as an account."""
-    made = proxy("router", name, namespace, ip, {"istio": "ingress"}, CLUSTER_ID=cluster)
-    return replace(made, identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}")
+    """Return a router with the authenticated identity of an account."""
+    router = proxy("router", name, namespace, ip, {"istio": "ingress"}, CLUSTER_ID=cluster)
+    return replace(router, identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}")
 
 
-def served(made: World, name: str, who: Proxy | None = None) -> secret_pb2.Secret | None:
-    """The secret that a proxy gets when it asks for it."""
-    return made.secrets(made.connect(who or edge()), name).get(name)
+def served_secret(world: World, name: str, client: Proxy | None = None) -> secret_pb2.Secret | None:
+    """Return the secret that a proxy receives for a name."""
+    return world.secrets(world.connect(client or edge_router()), name).get(name)

@@ -1,4 +1,4 @@
-"""What peers may send before anybody knows who they are, wrong in every way, and the code that has to take it."""
+"""Malformed input of unauthenticated peers, and the code that processes it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from ca.authority import Authority
 from ca.service import CertificateService
-from pilot.lib.jwks import parse_jwks
-from pilot.lib.jwt import TokenError, verify_token
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
+from pilot.lib.tokens.jwks import parse_jwks
+from pilot.lib.tokens.jwt import TokenError, verify_token
 from pilot.lib.xds_types import CLUSTER
 from pilot.xds.ads import EOF
 from pilot.xds.authn.identity import IdentityError
@@ -34,10 +34,10 @@ class Aborted(Exception):
 
 
 class Call:
-    """A gRPC call whose peer sends some messages and goes."""
+    """A gRPC call whose peer sends some messages and disconnects."""
 
-    def __init__(self, *sent: bytes) -> None:
-        self._sent, self.status = list(sent), grpc.StatusCode.OK
+    def __init__(self, *messages: bytes) -> None:
+        self._messages, self.status = list(messages), grpc.StatusCode.OK
 
     def peer(self) -> str:
         return "ipv4:10.0.0.1:5000"
@@ -46,7 +46,7 @@ class Call:
         return ()
 
     async def read(self) -> Any:
-        return self._sent.pop(0) if self._sent else EOF
+        return self._messages.pop(0) if self._messages else EOF
 
     async def write(self, message: bytes) -> None:
         assert message
@@ -63,17 +63,17 @@ class Call:
 
 
 class Targets:
-    """The code under test. A target returns where it copes with an input, and raises whatever it did not foresee."""
+    """The code under test. A target returns if it handles an input, and raises if it does not."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._keys = parse_jwks(json.dumps({"keys": [jwk(rsa_key()), jwk(ec_key(), "two")]}).encode())
 
-        async def somebody(_: Any) -> Sequence[str]:
+        async def authenticate(_: Any) -> Sequence[str]:
             return (IDENTITY,)
 
         authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
-        self._certificates = CertificateService(authority.answer, somebody, Metrics())
+        self._certificates = CertificateService(authority.answer, authenticate, Metrics())
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(self._make_server())
 
@@ -84,17 +84,17 @@ class Targets:
         self._loop.close()
 
     def certificate_request(self, data: bytes) -> None:
-        """What CreateCertificate is sent."""
+        """Process the body of a CreateCertificate call."""
         call = Call()
         try:
-            answer = self._loop.run_until_complete(self._certificates._create(data, call))
-            chain = ca_pb2.IstioCertificateResponse.FromString(answer).cert_chain
+            response = self._loop.run_until_complete(self._certificates._create(data, call))
+            chain = ca_pb2.IstioCertificateResponse.FromString(response).cert_chain
             assert len(chain) == 2
         except Aborted:
             assert call.status is grpc.StatusCode.INVALID_ARGUMENT, call.status
 
     def first_request(self, data: bytes) -> None:
-        """What a stream begins with, in both variants."""
+        """Process the first request of a stream, in both variants."""
         for method in (self._server.ads._sotw, self._server.ads._delta):
             call = Call(data)
             try:
@@ -106,10 +106,10 @@ class Targets:
         assert not len(self._server.db.proxies)
 
     def token(self, data: bytes) -> None:
-        """What a caller brings as its token."""
+        """Process a caller's token."""
         try:
-            found = verify_token(data.decode("latin-1"), self._keys, NOW.timestamp())
-            service_account_identity(str(found.get("sub")), "cluster.local")
+            claims = verify_token(data.decode("latin-1"), self._keys, NOW.timestamp())
+            service_account_identity(str(claims.get("sub")), "cluster.local")
         except (TokenError, IdentityError):
             return
 
@@ -123,8 +123,8 @@ EXPECTED = {
 
 
 def certificate_requests() -> Sequence[bytes]:
-    """Requests that are right, or nearly."""
-    made = []
+    """Return valid and nearly valid requests."""
+    messages = []
     for pem in (
         csr(),
         csr(rsa_key(), (IDENTITY, "spiffe://other/ns/a/sa/b"), "name"),
@@ -132,14 +132,15 @@ def certificate_requests() -> Sequence[bytes]:
         b"nonsense",
     ):
         request = ca_pb2.IstioCertificateRequest(csr=pem.decode(), validity_duration=60)
-        made.append(request.SerializeToString())
+        messages.append(request.SerializeToString())
         request.metadata.update({"CertSigner": "", "ImpersonatedIdentity": "", "more": [1, {"a": None}]})
-        made.append(request.SerializeToString())
-    return made
+        messages.append(request.SerializeToString())
+    return messages
 
 
 def first_requests() -> Sequence[bytes]:
-    made = []
+    """Return valid and nearly valid first requests of streams."""
+    messages = []
     for kind in (discovery_pb2.DiscoveryRequest, discovery_pb2.DeltaDiscoveryRequest):
         request: Any = kind(type_url=CLUSTER, response_nonce="n")
         request.node.id = NODE
@@ -153,19 +154,20 @@ def first_requests() -> Sequence[bytes]:
                 "X": [1, None],
             }
         )
-        made.append(request.SerializeToString())
+        messages.append(request.SerializeToString())
         request.type_url = "istio.io/debug"
-        made.append(request.SerializeToString())
+        messages.append(request.SerializeToString())
         request.node.id = "ztunnel~x~~"
         request.error_detail.message = "no"
-        made.append(request.SerializeToString())
-    return made
+        messages.append(request.SerializeToString())
+    return messages
 
 
 def tokens() -> Sequence[bytes]:
+    """Return valid and nearly valid tokens."""
     odd = {"exp": 1e300, "nbf": -1, "aud": [], "sub": "system:serviceaccount:a:b"}
-    right = [sign(claims()), sign(odd), sign(claims(), ec_key(), kid="two"), sign(claims(), kid=None)]
-    return [text.encode() for text in (*right, sign(claims(), other_key()), sign([], alg="none"))]
+    valid = [sign(claims()), sign(odd), sign(claims(), ec_key(), kid="two"), sign(claims(), kid=None)]
+    return [text.encode() for text in (*valid, sign(claims(), other_key()), sign([], alg="none"))]
 
 
 CORPUS: dict[str, Callable[[], Sequence[bytes]]] = {
@@ -175,13 +177,13 @@ CORPUS: dict[str, Callable[[], Sequence[bytes]]] = {
 }
 
 
-def damaged(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """An input of the corpus with some damage, sometimes inside of what it encodes, or no such input at all."""
+def corrupt(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+    """Return an input of the corpus with random damage, sometimes inside encoded parts, or random bytes."""
     if rng.random() < 0.03:
         return rng.randbytes(rng.randrange(200))
     data = bytearray(rng.choice(corpus))
     if rng.random() < 0.3:
-        return _damaged_inside(rng, bytes(data))
+        return _corrupt_inner(rng, bytes(data))
     for _ in range(rng.randrange(1, 5)):
         _damage(rng, data, corpus)
     return bytes(data)
@@ -205,8 +207,8 @@ def _damage(rng: random.Random, data: bytearray, corpus: Sequence[bytes]) -> Non
             data[at:] = other[rng.randrange(len(other)) :]
 
 
-def _damaged_inside(rng: random.Random, data: bytes) -> bytes:
-    """Damages one of the parts of a token, or the DER of a request, and encodes it again."""
+def _corrupt_inner(rng: random.Random, data: bytes) -> bytes:
+    """Damage a part of a token, or the DER of a request, and encode it again."""
     if data.count(b".") == 2 and b"\n" not in data:
         parts = data.split(b".")
         index = rng.randrange(3)
@@ -220,7 +222,7 @@ def _damaged_inside(rng: random.Random, data: bytes) -> bytes:
         _damage(rng, inner, [bytes(inner)])
         request.csr = request_pem(bytes(inner)).decode()
         return request.SerializeToString()
-    except Exception:  # it is another kind of input
-        made = bytearray(data)
-        _damage(rng, made, [data])
-        return bytes(made)
+    except Exception:  # another kind of input
+        damaged = bytearray(data)
+        _damage(rng, damaged, [data])
+        return bytes(damaged)

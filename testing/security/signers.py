@@ -1,4 +1,4 @@
-"""Signers of an API server: certificates for the signing requests that somebody has approved."""
+"""Kubernetes signers, which issue certificates for approved CertificateSigningRequests."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ DAY = datetime.timedelta(days=1)
 
 
 class Signers:
-    """Answers requests for signers by their names. `asked` are the specifications that were approved; `denies` has those refused that there are."""
+    """Issues certificates for requests, by signer name.
+
+    `approved` are the specs of approved requests. With `denies`, pending requests are denied.
+    """
 
     def __init__(self, server: ApiServer, signers: Mapping[str, Signer], denies: bool = False) -> None:
         self._server, self._signers, self._denies = server, signers, denies
-        self.asked: list[Plain] = []
+        self.approved: list[Plain] = []
         server.store.on_change.append(self._changed)
 
     def _changed(self, resource: tuple[str, str], event: Event) -> None:
@@ -34,20 +37,23 @@ class Signers:
         status: dict[str, Any] = plain.get("status") or {}
         conditions = status.get("conditions") or []
         if self._denies and not conditions:
-            refused = {"type": "Denied", "status": "True", "reason": "Policy", "message": "not here"}
-            self._server.store.put(REQUESTS, {**plain, "status": {"conditions": [refused]}})
+            denial = {"type": "Denied", "status": "True", "reason": "Policy", "message": "not here"}
+            self._server.store.put(REQUESTS, {**plain, "status": {"conditions": [denial]}})
         elif (
-            [one["type"] for one in conditions] == ["Approved"]
+            [condition["type"] for condition in conditions] == ["Approved"]
             and "certificate" not in status
             and plain["spec"]["signerName"] in self._signers
         ):
-            self.asked.append(plain["spec"])
+            self.approved.append(plain["spec"])
             self._server.store.put(REQUESTS, {**plain, "status": {**status, "certificate": self._issue(plain["spec"])}})
 
     def _issue(self, spec: Plain) -> str:
         signer, pem = self._signers[spec["signerName"]], base64.b64decode(spec["request"])
         names = x509.load_pem_x509_csr(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        life = datetime.timedelta(seconds=spec["expirationSeconds"]) if "expirationSeconds" in spec else DAY
-        asked = [*names.get_values_for_type(x509.UniformResourceIdentifier), *names.get_values_for_type(x509.DNSName)]
-        leaf = signer.issue(decode_csr(pem), asked, life, datetime.datetime.now(datetime.UTC))
+        lifetime = datetime.timedelta(seconds=spec["expirationSeconds"]) if "expirationSeconds" in spec else DAY
+        identities = [
+            *names.get_values_for_type(x509.UniformResourceIdentifier),
+            *names.get_values_for_type(x509.DNSName),
+        ]
+        leaf = signer.issue(decode_csr(pem), identities, lifetime, datetime.datetime.now(datetime.UTC))
         return base64.b64encode(bundle_pem((leaf, *signer.intermediates))).decode()

@@ -1,4 +1,4 @@
-"""Service account tokens and the keys that they are verified with."""
+"""Service account tokens, and the keys that verify them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _integer(number: int, size: int) -> str:
 
 
 def jwk(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str = "one", **more: Any) -> dict[str, Any]:
-    """The public half of a key."""
+    """Return the public key as a JWK."""
     if isinstance(key, rsa.RSAPrivateKey):
         numbers = key.public_key().public_numbers()
         return {
@@ -42,13 +42,13 @@ def jwk(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str = "one", *
 
 
 def write_keys(path: pathlib.Path, *keys: Mapping[str, Any]) -> pathlib.Path:
-    """A file that `--tokenKeys` reads; without keys, it has that of `token`."""
+    """Write a file for `--tokenKeys`, by default with the key that signs `token`."""
     path.write_text(json.dumps({"keys": list(keys) or [jwk(rsa_key())]}))
     return path
 
 
 def sign(claims: Any, key: Any = None, **header: Any) -> str:
-    """A token in the compact form. A header that is None is left out."""
+    """Return a token in compact form. Headers that are None are omitted."""
     key = key or rsa_key()
     default = {"alg": "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256", "kid": "one"}
     signed = ".".join(
@@ -64,18 +64,18 @@ def sign(claims: Any, key: Any = None, **header: Any) -> str:
 
 
 def claims(namespace: str = "shop", account: str = "web", **more: Any) -> dict[str, Any]:
-    """What a token says; a claim that is None is left out."""
+    """Return the claims of a token. Claims that are None are omitted."""
     now = int(time.time())
     subject = f"system:serviceaccount:{namespace}:{account}"
-    made = {"iss": ISSUER, "aud": [AUDIENCE], "sub": subject, "iat": now, "nbf": now, "exp": now + 3600, **more}
-    return {name: value for name, value in made.items() if value is not None}
+    defaults = {"iss": ISSUER, "aud": [AUDIENCE], "sub": subject, "iat": now, "nbf": now, "exp": now + 3600, **more}
+    return {name: value for name, value in defaults.items() if value is not None}
 
 
 def token(namespace: str = "shop", account: str = "web", **more: Any) -> str:
-    """A token of a service account, signed by the key of `write_keys`."""
+    """Return a service account token, signed with the default key of `write_keys`."""
     return sign(claims(namespace, account, **more))
 
 
 def other_key() -> ec.EllipticCurvePrivateKey:
-    """A key that is in no file unless a test puts it there."""
+    """Return a key that is not in any key file by default."""
     return ec_key(77)

@@ -1,1 +1,1 @@
-"""Servers that a mesh calls: backends, registries, collectors, key servers."""
+"""Servers that a mesh connects to: backends, registries, trace collectors, key servers."""

@@ -1,4 +1,4 @@
-"""HTTP servers that a test sends requests to, through the mesh."""
+"""HTTP backends, and a client to send requests to them through the mesh."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass
 class Request:
+    """A request received by a backend."""
+
     method: str
     path: str
     headers: dict[str, str]
@@ -21,7 +23,7 @@ class Request:
 
 
 class Backend:
-    """Answers with its name and what it saw. `fail` counts down 503 answers, `delay` is in seconds."""
+    """Answers with its name and the request. The next `fail` requests get status 503; `delay` is in seconds."""
 
     def __init__(self, name: str, host: str = "127.0.0.1", port: int = 0) -> None:
         self.name, self.requests, self.fail, self.delay = name, list[Request](), 0, 0.0
@@ -29,9 +31,7 @@ class Backend:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            wbufsize = (
-                -1
-            )  # headers and body in one packet: the second would wait for the acknowledgement of the first, 40 ms
+            wbufsize = -1  # headers and body in one packet, to avoid a delayed acknowledgement of 40 ms
 
             def do_GET(self) -> None:
                 backend.requests.append(
@@ -53,13 +53,13 @@ class Backend:
             do_POST = do_HEAD = do_GET
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Do not log."""
 
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
             def server_bind(self) -> None:
-                """Take the address as the name: a resolver that is not there would be asked for another one, for ten seconds."""
+                """Use the address as the host name, because without a resolver a lookup would take ten seconds."""
                 socketserver.TCPServer.server_bind(self)
                 self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
@@ -77,31 +77,33 @@ class Backend:
 
 
 @dataclasses.dataclass
-class Answer:
+class HttpResponse:
+    """A response."""
+
     status: int
     headers: dict[str, str]
     text: str
 
     @property
     def json(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self.text)
-        return found
+        content: dict[str, object] = json.loads(self.text)
+        return content
 
 
-def ask(
+def send_request(
     address: tuple[str, int],
     path: str,
     host: str = "",
     headers: Mapping[str, str] | None = None,
     method: str = "GET",
     seconds: float = 15.0,
-) -> Answer:
-    """One request on a connection of its own; redirects are not followed. `seconds` is how long each step may take."""
+) -> HttpResponse:
+    """Send one request over a new connection, without following redirects. `seconds` is the timeout of each step."""
     connection = http.client.HTTPConnection(*address, timeout=seconds)
     try:
         connection.request(method, path, headers={**({"host": host} if host else {}), **(headers or {})})
         response = connection.getresponse()
-        return Answer(
+        return HttpResponse(
             response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace")
         )
     finally:

@@ -1,4 +1,4 @@
-"""A stand-in of a Consul agent: the part of its HTTP API that lists services and their instances, with blocking queries."""
+"""A stub of a Consul agent: the HTTP API for services and their instances, with blocking queries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from aiohttp import web
 
 
 class Consul:
-    """Services by name. A query with the index that a list has now waits until it changes; `stop` and `start` keep services and port."""
+    """Services by name.
+
+    A query with the current index blocks until there is a change. `stop` and `start` keep the services and the port.
+    """
 
     def __init__(self) -> None:
         self._services: dict[str, list[Mapping[str, Any]]] = {}
         self._index, self._indexes = 10, dict[str, int]()
         self._changed = asyncio.Condition()
-        self.asked: list[str] = []
+        self.queries: list[str] = []
         self.port = 0
         self._runner: web.AppRunner | None = None
 
@@ -39,7 +42,7 @@ class Consul:
         await self._runner.cleanup()
 
     async def set(self, name: str, *instances: Mapping[str, Any]) -> None:
-        """Registers the instances of a service; without any it goes."""
+        """Register the instances of a service. Without instances, the service is removed."""
         async with self._changed:
             self._index += 1
             if (name in self._services) is not bool(instances):
@@ -52,7 +55,7 @@ class Consul:
             self._changed.notify_all()
 
     def restart(self) -> None:
-        """Begins to count anew, as a server does that has lost its state."""
+        """Reset the index, as a server that lost its state does."""
         self._index, self._indexes = 1, {}
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -62,17 +65,17 @@ class Consul:
         name = request.match_info["name"]
         return await self._answer(request, name, lambda: self._services.get(name, []))
 
-    async def _answer(self, request: web.Request, key: str, found: Any) -> web.Response:
-        self.asked.append(request.path_qs)
+    async def _answer(self, request: web.Request, key: str, content: Any) -> web.Response:
+        self.queries.append(request.path_qs)
         index = int(request.query.get("index", 0))
         async with self._changed:
             await self._changed.wait_for(lambda: self._indexes.get(key, 1) != index)
-            return web.json_response(found(), headers={"X-Consul-Index": str(self._indexes.get(key, 1))})
+            return web.json_response(content(), headers={"X-Consul-Index": str(self._indexes.get(key, 1))})
 
 
 def instance(
     address: str = "10.0.0.1", port: int = 8080, status: str = "passing", node: str = "10.9.0.1", **service: Any
 ) -> dict[str, Any]:
-    """One instance; `service` are more fields of it."""
-    found = {"Address": address, "Port": port, **service}
-    return {"Node": {"Address": node, "Datacenter": "dc1"}, "Service": found, "Checks": [{"Status": status}]}
+    """Return an instance. `service` are additional fields."""
+    fields = {"Address": address, "Port": port, **service}
+    return {"Node": {"Address": node, "Datacenter": "dc1"}, "Service": fields, "Checks": [{"Status": status}]}

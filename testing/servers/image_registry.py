@@ -1,4 +1,4 @@
-"""A registry of images and a server of files, over plain HTTP on this machine; it asks for a login where a test gives it one."""
+"""An image registry and file server over plain HTTP, with optional authentication."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digest(body: bytes) -> str:
 
 
 def archive(module: bytes, name: str = "plugin.wasm") -> bytes:
-    """A layer with one file."""
+    """Return a layer with one file."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as files:
         member = tarfile.TarInfo(name)
@@ -39,12 +39,14 @@ def archive(module: bytes, name: str = "plugin.wasm") -> bytes:
 
 
 class Registry:
-    """`replies` by path; `asked` counts requests by path. With a `login` (name:password) images are for those with a token, which is given out for
-    it; with `basic` for those with the login itself."""
+    """Replies by path, and counts of requests by path.
+
+    With a `login` (name:password), images require a token that the login obtains or, with `basic`, the login itself.
+    """
 
     def __init__(self, login: str = "", basic: bool = False) -> None:
         self.replies: dict[str, Reply] = {}
-        self.asked: collections.Counter[str] = collections.Counter()
+        self.request_counts: collections.Counter[str] = collections.Counter()
         self.headers: list[dict[str, str]] = []
         self._login, self._basic = base64.b64encode(login.encode()).decode() if login else "", basic
         outer = self
@@ -52,7 +54,7 @@ class Registry:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
-                outer.asked[path] += 1
+                outer.request_counts[path] += 1
                 outer.headers.append(dict(self.headers))
                 reply = outer.answer(path, self.headers.get("Authorization", ""))
                 self.send_response(reply.status)
@@ -62,25 +64,25 @@ class Registry:
                 self.wfile.write(reply.body)
 
             def log_message(self, *_: Any) -> None:
-                """Says nothing."""
+                """Do not log."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         self.host = f"127.0.0.1:{self.port}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
-    def answer(self, path: str, proof: str) -> Reply:
+    def answer(self, path: str, authorization: str) -> Reply:
         if path == "/token":
-            fine = proof == f"Basic {self._login}"
-            return Reply(json.dumps({"token": TOKEN}).encode()) if fine else Reply(b"{}", 401)
-        wanted = f"Basic {self._login}" if self._basic else f"Bearer {TOKEN}"
-        if self._login and path.startswith("/v2/") and proof != wanted:
+            is_valid = authorization == f"Basic {self._login}"
+            return Reply(json.dumps({"token": TOKEN}).encode()) if is_valid else Reply(b"{}", 401)
+        expected = f"Basic {self._login}" if self._basic else f"Bearer {TOKEN}"
+        if self._login and path.startswith("/v2/") and authorization != expected:
             challenge = "Basic realm=x" if self._basic else f'Bearer realm="http://{self.host}/token",service="here"'
             return Reply(b"", 401, (("WWW-Authenticate", challenge),))
         return self.replies.get(path, Reply(b"not found", 404))
 
     def push(self, repository: str, tag: str, layer: bytes, kind: str = ARCHIVE) -> str:
-        """Add an image of one layer; its digest."""
+        """Add an image with one layer, and return its digest."""
         body = json.dumps(
             {"mediaType": MANIFEST, "layers": [{"mediaType": kind, "digest": digest(layer), "size": len(layer)}]}
         ).encode()
@@ -88,7 +90,7 @@ class Registry:
         return self._publish(repository, tag, body)
 
     def push_index(self, repository: str, tag: str, *images: tuple[str, str]) -> str:
-        """Add a list of images, each by platform and digest; its digest."""
+        """Add an index of images by platform and digest, and return its digest."""
         entries = [
             {"digest": d, "platform": dict(zip(("os", "architecture"), p.split("/"), strict=True))} for p, d in images
         ]
@@ -100,7 +102,7 @@ class Registry:
         return digest(body)
 
     def docker_config(self) -> str:
-        """The pull secret for the login."""
+        """Return a pull secret with the login."""
         return json.dumps({"auths": {self.host: {"auth": self._login}}})
 
     def stop(self) -> None:

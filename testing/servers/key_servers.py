@@ -1,4 +1,4 @@
-"""Servers of key sets on this machine, and the keys and tokens of an issuer."""
+"""Servers of JSON Web Key Sets, and a token issuer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 
-def encoded(data: bytes) -> str:
-    """Bytes as tokens and keys have them."""
+def base64url(data: bytes) -> str:
+    """Return bytes in URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class Issuer:
-    """An issuer of tokens, with a key of its own."""
+    """An issuer of tokens with its key."""
 
     def __init__(self, name: str, kid: str = "one") -> None:
         self.name, self.kid = name, kid
@@ -30,32 +30,32 @@ class Issuer:
 
     @property
     def keys(self) -> str:
-        """Its key set."""
+        """Return its key set."""
         numbers = self._key.public_key().public_numbers()
-        n, e = (encoded(value.to_bytes((value.bit_length() + 7) // 8)) for value in (numbers.n, numbers.e))
+        n, e = (base64url(value.to_bytes((value.bit_length() + 7) // 8)) for value in (numbers.n, numbers.e))
         return json.dumps({"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": self.kid, "n": n, "e": e}]})
 
     def token(self, claims: Mapping[str, Any], now: float, **more: Any) -> str:
-        """A token that it has signed, good for an hour around `now` (Unix seconds) unless the claims say otherwise."""
+        """Return a signed token, valid for an hour from `now` (Unix seconds) unless the claims say otherwise."""
         body = {"iss": self.name, "sub": "someone", "iat": int(now), "exp": int(now) + 3600, **claims}
         parts = ({"alg": "RS256", "typ": "JWT", "kid": self.kid, **more}, body)
-        signed = ".".join(encoded(json.dumps(part).encode()) for part in parts)
-        return f"{signed}.{encoded(self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+        signed = ".".join(base64url(json.dumps(part).encode()) for part in parts)
+        return f"{signed}.{base64url(self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 class KeyServer:
-    """Answers of a server by path; `asked`: the paths that it was asked for."""
+    """Serves `answers` by path, and records `requested_paths`."""
 
     def __init__(self) -> None:
         self.answers: dict[str, web.Response | str] = {}
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self.port = 0
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path)
+        self.requested_paths.append(request.path)
         answer = self.answers.get(request.path)
         if isinstance(answer, web.Response):
             return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
@@ -64,7 +64,7 @@ class KeyServer:
 
 @contextlib.asynccontextmanager
 async def key_server(address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> AsyncIterator[KeyServer]:
-    """A server that runs until the end of the context, with TLS where a context of it is given."""
+    """Yield a running server, with TLS if a context is given."""
     server, app = KeyServer(), web.Application()
     app.router.add_get("/{path:.*}", server._answer)
     runner = web.AppRunner(app)
@@ -79,24 +79,24 @@ async def key_server(address: str = "127.0.0.1", tls: ssl.SSLContext | None = No
 
 
 class StaticServer:
-    """A server of HTTP on a thread of its own: `answers` by path, 404 for others, and 503 for all while it is `down`."""
+    """An HTTP server in a thread. It serves `answers` by path, 404 for other paths, and 503 while `down` is set."""
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self.down = False
-        found = self
+        outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found.asked.append(self.path)
-                text = None if found.down else found.answers.get(self.path)
-                self.send_response(503 if found.down else 404 if text is None else 200)
+                outer.requested_paths.append(self.path)
+                text = None if outer.down else outer.answers.get(self.path)
+                self.send_response(503 if outer.down else 404 if text is None else 200)
                 self.end_headers()
                 self.wfile.write((text or "").encode())
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Do not log."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""A server of configuration objects over xDS, as istiod or an adapter is one: every change sends all objects of its kind again."""
+"""An MCP server, like istiod or an adapter: every change sends all objects of the type again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Key = tuple[str, str]
 
 
 class McpServer:
-    """Objects by type URL and namespace/name, as bytes. `requests` are all that were received, `acked` and `refused` the last nonces and errors
-    by type.
+    """Objects by type URL and namespace/name, as bytes.
 
-    `start` and `stop` may be called again and again: what is stored stays, and so does the port.
+    `requests` are all received requests, `acked` and `rejected` the last nonce and error by type. It can be started and
+    stopped repeatedly: it keeps its objects and its port.
     """
 
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -31,10 +31,10 @@ class McpServer:
         self.requests: list[Any] = []
         self.sent: dict[str, str] = {}
         self.acked: dict[str, str] = {}
-        self.refused: dict[str, str] = {}
+        self.rejected: dict[str, str] = {}
         self._credentials = credentials
         self._nonces = itertools.count(1)
-        self._changed: dict[asyncio.Queue[str], set[str]] = {}
+        self._subscriptions: dict[asyncio.Queue[str], set[str]] = {}
         self._server: aio.Server | None = None
 
     async def start(self) -> None:
@@ -48,11 +48,11 @@ class McpServer:
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         address = f"127.0.0.1:{self.port}"
-        add = self._server
+        server = self._server
         self.port = (
-            add.add_insecure_port(address)
+            server.add_insecure_port(address)
             if self._credentials is None
-            else add.add_secure_port(address, self._credentials)
+            else server.add_secure_port(address, self._credentials)
         )
         await self._server.start()
 
@@ -61,58 +61,60 @@ class McpServer:
         await self._server.stop(None)
 
     def put(self, plain: Mapping[str, Any]) -> str:
-        """Store an object; returns its type URL."""
-        of = type_of(plain)
+        """Store an object, and return its type URL."""
+        type_ = type_of(plain)
         metadata = dict(plain["metadata"])
-        self.objects.setdefault(str(of), {})[name_of(plain)] = wire.encode_object(of, metadata, plain.get("spec") or {})
-        return str(of)
+        self.objects.setdefault(str(type_), {})[name_of(plain)] = wire.encode_object(
+            type_, metadata, plain.get("spec") or {}
+        )
+        return str(type_)
 
     def delete(self, plain: Mapping[str, Any]) -> str:
-        """Take an object away; returns its type URL."""
-        of = str(type_of(plain))
-        del self.objects[of][name_of(plain)]
-        return of
+        """Delete an object, and return its type URL."""
+        type_url = str(type_of(plain))
+        del self.objects[type_url][name_of(plain)]
+        return type_url
 
     def push(self, *types: str) -> None:
-        """Send all objects of these types to everybody who asked for them."""
-        for queue, asked in self._changed.items():
-            for of in types:
-                if of in asked:
-                    queue.put_nowait(of)
+        """Send all objects of these types to every subscriber."""
+        for queue, subscribed in self._subscriptions.items():
+            for type_url in types:
+                if type_url in subscribed:
+                    queue.put_nowait(type_url)
 
-    def settled(self, *types: str) -> bool:
-        """Whether the last answers of the types were acknowledged or refused."""
-        return all(of in self.sent and self.acked.get(of) == self.sent[of] for of in types)
+    def is_acknowledged(self, *types: str) -> bool:
+        """Return whether the last responses of these types were acknowledged or rejected."""
+        return all(type_url in self.sent and self.acked.get(type_url) == self.sent[type_url] for type_url in types)
 
     async def _stream(self, _: Any, context: Any) -> None:
         queue: asyncio.Queue[str] = asyncio.Queue()
-        asked = self._changed[queue] = set()
+        subscribed = self._subscriptions[queue] = set()
         self.streams += 1
         writer = asyncio.create_task(self._write(queue, context))
         try:
             while (request := await context.read()) is not aio.EOF:  # type: ignore[attr-defined]
                 self.requests.append(request)
-                of = request.type_url
+                type_url = request.type_url
                 if request.response_nonce:
-                    self.acked[of] = request.response_nonce
-                    self.refused.pop(of, None)
+                    self.acked[type_url] = request.response_nonce
+                    self.rejected.pop(type_url, None)
                     if request.HasField("error_detail"):
-                        self.refused[of] = request.error_detail.message
+                        self.rejected[type_url] = request.error_detail.message
                 else:
-                    asked.add(of)
-                    queue.put_nowait(of)
+                    subscribed.add(type_url)
+                    queue.put_nowait(type_url)
         finally:
-            del self._changed[queue]
+            del self._subscriptions[queue]
             writer.cancel()
 
     async def _write(self, queue: asyncio.Queue[str], context: Any) -> None:
         while True:
-            of = await queue.get()
+            type_url = await queue.get()
             number = next(self._nonces)
-            response = discovery_pb2.DiscoveryResponse(type_url=of, nonce=str(number), version_info=f"v{number}")
-            for data in self.objects.get(of, {}).values():
+            response = discovery_pb2.DiscoveryResponse(type_url=type_url, nonce=str(number), version_info=f"v{number}")
+            for data in self.objects.get(type_url, {}).values():
                 response.resources.add(type_url=wire.RESOURCE, value=data)
-            self.sent[of] = response.nonce
+            self.sent[type_url] = response.nonce
             await context.write(response)
 
 

@@ -1,4 +1,4 @@
-"""Backends of a table of requests: each answers with its name, by plain HTTP or, where a client begins with it, by TLS."""
+"""Backends for tables of requests. They answer with their name, over HTTP or TLS, whichever the client starts."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from testing.security.credentials import Issued
+from testing.security.credentials import IssuedCertificate
 
 HANDSHAKE = 0x16
 EXTRA = {"x-a": "was", "x-c": "was"}
-"""Headers of every answer, for gateways to change."""
+"""Headers of every response, for gateways to modify."""
 
 
-class Seen(NamedTuple):
-    """A request as it came. `headers` has the values of each name, in order."""
+class ReceivedRequest(NamedTuple):
+    """A received request. `headers` has the values of each name, in order."""
 
     path: str
     headers: dict[str, list[str]]
 
 
 class TableBackend(http.server.ThreadingHTTPServer):
-    """`fail` counts down answers of `status`, `delay` is in seconds."""
+    """A backend. The next `fail` requests get `status`; `delay` is in seconds."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, name: str, issued: Issued, work: pathlib.Path) -> None:
+    def __init__(self, name: str, issued: IssuedCertificate, work: pathlib.Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.name, self.seen = name, list[Seen]()
+        self.name, self.requests = name, list[ReceivedRequest]()
         self.fail, self.status, self.delay = 0, 503, 0.0
         file = work / f"{name}.pem"
         file.write_bytes(issued.chain + issued.private_key)
@@ -42,17 +42,17 @@ class TableBackend(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Run in the connection's own thread."""
+        """Handle a connection in its own thread."""
         first = request.recv(1, socket.MSG_PEEK)
         if first and first[0] == HANDSHAKE:
             request = self._context.wrap_socket(request, server_side=True)
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: clients that go away are part of it."""
+        """Ignore disconnecting clients."""
 
     def reset(self) -> None:
-        self.seen.clear()
+        self.requests.clear()
         self.fail, self.status, self.delay = 0, 503, 0.0
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ class TableBackend(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # headers and body in one packet: the second would wait for the acknowledgement of the first, 40 ms
+    wbufsize = -1  # headers and body in one packet, to avoid a delayed acknowledgement of 40 ms
     server: TableBackend
 
     def do_GET(self) -> None:
@@ -70,8 +70,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.rfile.read(length)
         backend = self.server
         headers = {name.lower(): self.headers.get_all(name) or [] for name in self.headers}
-        backend.seen.append(Seen(self.path, headers))
-        failing = backend.fail > 0  # decided before it waits: who reset it meanwhile meant another request
+        backend.requests.append(ReceivedRequest(self.path, headers))
+        failing = backend.fail > 0  # decided before the delay, because a reset meanwhile is for later requests
         backend.fail -= failing
         time.sleep(backend.delay)
         body = json.dumps({"backend": backend.name}).encode()
@@ -84,4 +84,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT = do_GET
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Do not log."""

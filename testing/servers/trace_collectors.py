@@ -1,4 +1,4 @@
-"""Stand-ins of what spans go to: Zipkin, Datadog's agent and OpenTelemetry's collector. They keep what arrives."""
+"""Stubs for trace collectors: Zipkin, the Datadog agent and the OpenTelemetry collector. They store received spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 class Span(NamedTuple):
-    """A span as whoever collects it sees it."""
+    """A received span."""
 
     service: str
     name: str
@@ -23,23 +23,26 @@ class Span(NamedTuple):
 
 
 class SpanServer:
-    """Takes spans over HTTP: Zipkin's JSON at /api/v2/spans, and what tracers give Datadog's agent. `headers` are those of the last request."""
+    """Receives spans over HTTP, in Zipkin's JSON at /api/v2/spans or from Datadog tracers.
+
+    `headers` are those of the last request.
+    """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.headers: dict[str, str] = {}
-        taken = self
+        outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = self._body()
-                taken.headers = {name.lower(): value for name, value in self.headers.items()}
+                outer.headers = {name.lower(): value for name, value in self.headers.items()}
                 if self.path == "/api/v2/spans":
-                    taken.spans += [_zipkin(span) for span in msgspec.json.decode(body)]
+                    outer.spans += [_zipkin(span) for span in msgspec.json.decode(body)]
                 elif self.path.endswith("/traces"):
-                    taken.spans += [_datadog(span) for trace in msgspec.msgpack.decode(body) for span in trace]
+                    outer.spans += [_datadog(span) for trace in msgspec.msgpack.decode(body) for span in trace]
                 self.send_response(200)
                 self.send_header("content-length", "2")
                 self.end_headers()
@@ -81,7 +84,7 @@ def _datadog(span: dict[str, Any]) -> Span:
 
 
 class Collector:
-    """Takes spans over gRPC, as OpenTelemetry's collector does."""
+    """Receives spans over gRPC, as the OpenTelemetry collector does."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -91,20 +94,19 @@ class Collector:
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
 
-    def service(self, called: grpc.HandlerCallDetails) -> Any:
-        if called.method != EXPORT:
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        if details.method != EXPORT:
             return None
         request, response = trace_service_pb2.ExportTraceServiceRequest, trace_service_pb2.ExportTraceServiceResponse
         return grpc.unary_unary_rpc_method_handler(self._export, request.FromString, response.SerializeToString)
 
     def _export(self, request: Any, _: grpc.ServicerContext) -> Any:
         for resource in request.resource_spans:
-            known = {a.key: a.value.string_value for a in resource.resource.attributes}
-            for span in (
-                span for scope in resource.instrumentation_library_spans for span in scope.spans
-            ):  # now called scope_spans
+            attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
+            # newer versions call this scope_spans
+            for span in (span for scope in resource.instrumentation_library_spans for span in scope.spans):
                 tags = {a.key: a.value.string_value for a in span.attributes}
-                self.spans.append(Span(known.get("service.name", ""), span.name, tags))
+                self.spans.append(Span(attributes.get("service.name", ""), span.name, tags))
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def stop(self) -> None:
@@ -112,17 +114,17 @@ class Collector:
 
 
 class JsonCollector:
-    """Takes spans of OTLP in JSON over HTTP, and keeps what arrives."""
+    """Receives OTLP spans in JSON over HTTP."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: dict[str, str] = {}
-        taken = self
+        outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                taken.headers = {name.lower(): value for name, value in self.headers.items()}
-                taken.requests.append(
+                outer.headers = {name.lower(): value for name, value in self.headers.items()}
+                outer.requests.append(
                     {"path": self.path, **msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))}
                 )
                 self.send_response(200)
@@ -137,8 +139,8 @@ class JsonCollector:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def spans(self) -> list[dict[str, Any]]:
-        """Return the spans of all requests, with their attributes as a mapping."""
-        found = [
+        """Return the spans of all requests, with attributes as a mapping."""
+        flattened = [
             span
             for r in self.requests
             for resource in r["resourceSpans"]
@@ -147,7 +149,7 @@ class JsonCollector:
         ]
         return [
             {**span, "attributes": {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}}
-            for span in found
+            for span in flattened
         ]
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""Tables of cases that several tests share."""
+"""Tables of test cases that several tests use."""

@@ -1,33 +1,31 @@
-"""EnvoyFilters of every applyTo and operation, one a line of a table: their patches, what Envoy has then, and what a client notices."""
+"""EnvoyFilters for every applyTo and operation, with their patches, the expected Envoy configuration and behaviour."""
 
 from __future__ import annotations
 
 import json
 
 from testing.mesh.objects import Plain
-from testing.processes.patched_gateway import At, Case
+from testing.processes.patched_gateway import Case, GatewayPort
 from testing.processes.process import eventually
 
 ANY = "'@type': type.googleapis.com/envoy.extensions"
 
 
 def patch(apply_to: str, operation: str, value: str = "", match: str = "", more: str = "") -> str:
-    """A patch; `match` is what stands beside its context, `more` beside its operation."""
-    given = f", value: {{{value}}}" if value else ""
-    asked = f", {match}" if match else ""
-    return (
-        f"{{applyTo: {apply_to}, match: {{context: GATEWAY{asked}}}, patch: {{operation: {operation}{more}{given}}}}}"
-    )
+    """Return a patch. `match` extends its match conditions, `more` its operation."""
+    value_field = f", value: {{{value}}}" if value else ""
+    match_fields = f", {match}" if match else ""
+    return f"{{applyTo: {apply_to}, match: {{context: GATEWAY{match_fields}}}, patch: {{operation: {operation}{more}{value_field}}}}}"
 
 
 def names(filters: list[Plain]) -> list[str]:
     return [item["name"] for item in filters]
 
 
-def comes_before(filters: list[Plain], one: str, other: str) -> bool:
-    """Whether one filter stands directly before another."""
-    found = names(filters)
-    return found.index(one) + 1 == found.index(other)
+def is_directly_before(filters: list[Plain], one: str, other: str) -> bool:
+    """Return whether one filter is directly before another."""
+    filter_names = names(filters)
+    return filter_names.index(one) + 1 == filter_names.index(other)
 
 
 # -- HTTP filters ----------------------------------------------------------------------------------------------------------
@@ -40,19 +38,23 @@ TEAPOT = f"name: teapot, typed_config: {{{FAULT_TYPE}, {ABORT}}}"
 
 
 def http(operation: str, value: str = "", sub: str = "", more: str = "") -> str:
-    named = f"name: {MANAGER}" + (f", subFilter: {{name: {sub}}}" if sub else "")
+    filter_match = f"name: {MANAGER}" + (f", subFilter: {{name: {sub}}}" if sub else "")
     return patch(
-        "HTTP_FILTER", operation, value, f"listener: {{portNumber: PORT, filterChain: {{filter: {{{named}}}}}}}", more
+        "HTTP_FILTER",
+        operation,
+        value,
+        f"listener: {{portNumber: PORT, filterChain: {{filter: {{{filter_match}}}}}}}",
+        more,
     )
 
 
-def teapot(at: At) -> bool:
+def teapot(at: GatewayPort) -> bool:
     return at.status() == 418
 
 
 def fault(*headers: str) -> str:
-    listed = ", ".join(f"{{name: {name}, present_match: true}}" for name in headers)
-    return f"name: {FAULT}, typed_config: {{{FAULT_TYPE}, {ABORT}, headers: [{listed}]}}"
+    matchers = ", ".join(f"{{name: {name}, present_match: true}}" for name in headers)
+    return f"name: {FAULT}, typed_config: {{{FAULT_TYPE}, {ABORT}, headers: [{matchers}]}}"
 
 
 HTTP = (
@@ -70,14 +72,14 @@ HTTP = (
         "HTTP_FILTER INSERT_BEFORE",
         "http",
         (http("INSERT_BEFORE", TEAPOT, CORS),),
-        lambda at: comes_before(at.http, "teapot", CORS),
+        lambda at: is_directly_before(at.http, "teapot", CORS),
         teapot,
     ),
     Case(
         "HTTP_FILTER INSERT_AFTER",
         "http",
         (http("INSERT_AFTER", TEAPOT, CORS),),
-        lambda at: comes_before(at.http, CORS, "teapot"),
+        lambda at: is_directly_before(at.http, CORS, "teapot"),
         teapot,
     ),
     Case(
@@ -108,7 +110,7 @@ HTTP = (
         "HTTP_FILTER ADD of a class",
         "http",
         (http("ADD", TEAPOT, more=", filterClass: STATS"),),
-        lambda at: comes_before(at.http, "teapot", "envoy.filters.http.grpc_stats"),
+        lambda at: is_directly_before(at.http, "teapot", "envoy.filters.http.grpc_stats"),
         teapot,
     ),
     Case(
@@ -155,16 +157,16 @@ PONG = (
 LOG = f"access_log: [{{name: log, typed_config: {{{ANY}.access_loggers.file.v3.FileAccessLog, path: /dev/null}}}}]"
 
 
-def network(operation: str, value: str = "", named: str = "") -> str:
-    chain = f", filterChain: {{filter: {{name: {named}}}}}" if named else ""
+def network(operation: str, value: str = "", name: str = "") -> str:
+    chain = f", filterChain: {{filter: {{name: {name}}}}}" if name else ""
     return patch("NETWORK_FILTER", operation, value, f"listener: {{portNumber: PORT{chain}}}")
 
 
-def proxying(more: str) -> str:
+def tcp_proxy(more: str) -> str:
     return f"name: {TCP}, typed_config: {{{ANY}.filters.network.tcp_proxy.v3.TcpProxy, {more}}}"
 
 
-def refuses(at: At) -> bool:
+def refuses(at: GatewayPort) -> bool:
     return not at.connects()
 
 
@@ -187,7 +189,7 @@ NETWORK = (
         "NETWORK_FILTER INSERT_BEFORE",
         "tcp",
         (network("INSERT_BEFORE", DENY, TCP),),
-        lambda at: comes_before(at.network, "deny", TCP),
+        lambda at: is_directly_before(at.network, "deny", TCP),
         refuses,
     ),
     Case(
@@ -202,7 +204,7 @@ NETWORK = (
         "tcp",
         (network("REPLACE", PONG, TCP),),
         lambda at: names(at.network) == ["pong"],
-        lambda at: at.says() == "pong",
+        lambda at: at.greeting() == "pong",
     ),
     Case(
         "NETWORK_FILTER REMOVE",
@@ -214,14 +216,14 @@ NETWORK = (
     Case(
         "NETWORK_FILTER MERGE",
         "tcp",
-        (network("MERGE", proxying("cluster: BlackHoleCluster"), TCP),),
+        (network("MERGE", tcp_proxy("cluster: BlackHoleCluster"), TCP),),
         lambda at: at.network[-1]["typed_config"]["cluster"] == "BlackHoleCluster",
         refuses,
     ),
     Case(
         "NETWORK_FILTER MERGE_AND_REPLACE_LIST",
         "tcp",
-        (network("MERGE", proxying(LOG), TCP), network("MERGE_AND_REPLACE_LIST", proxying(LOG), TCP)),
+        (network("MERGE", tcp_proxy(LOG), TCP), network("MERGE_AND_REPLACE_LIST", tcp_proxy(LOG), TCP)),
         lambda at: len(at.network[-1]["typed_config"]["access_log"]) == 1,
         lambda at: at.connects(),
     ),
@@ -239,12 +241,12 @@ def chain(operation: str, value: str = "", match: str = "") -> str:
     return patch("FILTER_CHAIN", operation, value, f"listener: {{portNumber: PORT{match}}}")
 
 
-def inspector(operation: str, value: str = "", named: str = "") -> str:
+def inspector(operation: str, value: str = "", name: str = "") -> str:
     return patch(
         "LISTENER_FILTER",
         operation,
         value,
-        f"listener: {{portNumber: PORT{f', listenerFilter: {named}' if named else ''}}}",
+        f"listener: {{portNumber: PORT{f', listenerFilter: {name}' if name else ''}}}",
     )
 
 
@@ -253,8 +255,8 @@ def added_listener(name: str) -> str:
     return f"name: {name}, {address}, filter_chains: [{{filters: [{{{PONG}}}]}}]"
 
 
-def on_spare(at: At) -> bool:
-    return At(at.edge, at.spare, 0).says() == "pong"
+def on_spare(at: GatewayPort) -> bool:
+    return GatewayPort(at.edge, at.spare, 0).greeting() == "pong"
 
 
 def source(address: str) -> str:
@@ -271,7 +273,7 @@ def rules(key: str) -> str:
     return f"name: proxied, typed_config: {{{PROXIED}, allow_requests_without_proxy_protocol: true, rules: [{rule}]}}"
 
 
-def inspectors(at: At) -> list[str]:
+def inspectors(at: GatewayPort) -> list[str]:
     return names(at.listener["listener_filters"])
 
 
@@ -324,7 +326,7 @@ LISTENERS = (
         "tcp",
         (chain("ADD", f"name: more, {source('127.0.0.2')}, filters: [{{{PONG}}}]"),),
         lambda at: len(at.chains) == 2,
-        lambda at: (at.connects(), at.says("127.0.0.2")) == (True, "pong"),
+        lambda at: (at.connects(), at.greeting("127.0.0.2")) == (True, "pong"),
     ),
     Case(
         "FILTER_CHAIN REMOVE",
@@ -424,8 +426,8 @@ def route(name: str, path: str, status: int) -> str:
 MAIN = "route: {name: main}"
 
 
-def route_names(at: At) -> list[str]:
-    return [found.get("name", "") for found in at.host["routes"]]
+def route_names(at: GatewayPort) -> list[str]:
+    return [route.get("name", "") for route in at.host["routes"]]
 
 
 ROUTES = (
@@ -444,7 +446,7 @@ ROUTES = (
             routed("ROUTE_CONFIGURATION", "MERGE_AND_REPLACE_LIST", header("x-kept")),
         ),
         lambda at: len(at.routes["response_headers_to_add"]) == 1,
-        lambda at: "x-kept" in (found := at.answer()) and "x-gone" not in found,
+        lambda at: "x-kept" in (response := at.answer()) and "x-gone" not in response,
     ),
     Case(
         "VIRTUAL_HOST MERGE",
@@ -524,7 +526,7 @@ ROUTES = (
             routed("HTTP_ROUTE", "MERGE_AND_REPLACE_LIST", header("x-kept"), MAIN),
         ),
         lambda at: len(at.host["routes"][-1]["response_headers_to_add"]) == 1,
-        lambda at: "x-kept" in (found := at.answer()) and "x-gone" not in found,
+        lambda at: "x-kept" in (response := at.answer()) and "x-gone" not in response,
     ),
     Case(
         "HTTP_ROUTE REMOVE",
@@ -550,7 +552,7 @@ def own_cluster(name: str) -> str:
     return f"name: {name}, type: STATIC, connect_timeout: 1s, load_assignment: {{{assignment}}}"
 
 
-def leads_to(name: str) -> str:
+def route_to(name: str) -> str:
     return routed("HTTP_ROUTE", "INSERT_FIRST", f"name: own, match: {{prefix: /own}}, route: {{cluster: {name}}}")
 
 
@@ -574,21 +576,21 @@ CLUSTERS = (
     Case(
         "CLUSTER ADD",
         "http",
-        (patch("CLUSTER", "ADD", own_cluster("own-added")), leads_to("own-added")),
+        (patch("CLUSTER", "ADD", own_cluster("own-added")), route_to("own-added")),
         lambda at: at.cluster("own-added")["type"] == "STATIC",
         lambda at: '"backend": "beta"' in at.answer("/own"),
     ),
     Case(
         "CLUSTER INSERT_FIRST",
         "http",
-        (patch("CLUSTER", "INSERT_FIRST", own_cluster("own-first")), leads_to("own-first")),
+        (patch("CLUSTER", "INSERT_FIRST", own_cluster("own-first")), route_to("own-first")),
         lambda at: at.cluster("own-first")["type"] == "STATIC",
         lambda at: '"backend": "beta"' in at.answer("/own"),
     ),
     Case(
         "CLUSTER REMOVE",
         "http",
-        (cluster("REMOVE", "gone"), leads_to("outbound|80||gone.test")),
+        (cluster("REMOVE", "gone"), route_to("outbound|80||gone.test")),
         lambda at: not at.cluster("outbound|80||gone.test"),
         lambda at: at.status("/own") == 503,
     ),

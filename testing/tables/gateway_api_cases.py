@@ -1,4 +1,5 @@
-"""A row for each thing that the features of the Gateway API promise, by the names of the specification's conformance, and the objects for it.
+"""Requests and expected results for the features of the Gateway API, named as in the conformance profiles, and the
+objects for them.
 
 https://gateway-api.sigs.k8s.io/concepts/conformance/#2-supported-features
 """
@@ -30,204 +31,209 @@ PORTS = (80, 443, 444, 8080, 8081, 8082, 8443, 8444, 5432, 5433)
 AT = "parentRefs: [{name: gw, namespace: edge}]"
 
 
-def to(name: str = "web", port: int = 80, more: str = "") -> str:
+def backend_refs(name: str = "web", port: int = 80, more: str = "") -> str:
     return f"backendRefs: [{{name: {name}, port: {port}{more}}}]"
 
 
-def when(path: str, action: str, kind: str = "PathPrefix", more: str = "") -> str:
+def rule(path: str, action: str, kind: str = "PathPrefix", more: str = "") -> str:
     return f"{{matches: [{{path: {{type: {kind}, value: '{path}'}}{more}}}], {action}}}"
 
 
-def filtered(kind: str, field: str, said: str, rest: str = "backendRefs: [{name: web, port: 80}]") -> str:
-    return f"filters: [{{type: {kind}, {field}: {said}}}], {rest}"
+def with_filter(kind: str, field: str, settings: str, rest: str = "backendRefs: [{name: web, port: 80}]") -> str:
+    return f"filters: [{{type: {kind}, {field}: {settings}}}], {rest}"
 
 
-def redirect(said: str) -> str:
-    return filtered("RequestRedirect", "requestRedirect", f"{{{said}}}", "name: r")
+def redirect(settings: str) -> str:
+    return with_filter("RequestRedirect", "requestRedirect", f"{{{settings}}}", "name: r")
 
 
-def rewrite(said: str) -> str:
-    return filtered("URLRewrite", "urlRewrite", f"{{{said}}}")
+def rewrite(settings: str) -> str:
+    return with_filter("URLRewrite", "urlRewrite", f"{{{settings}}}")
 
 
 MIRROR = "{type: RequestMirror, requestMirror: {backendRef: {name: %s, port: 80}%s}}"
 ONE_SET = "set: [{name: x-a, value: one}]"
 SPLIT = "rules: [{backendRefs: [{name: one, port: 80, weight: 3}, {name: two, port: 80}]}]"
 RULES = [
-    when("/exact", to("one"), "Exact"),
-    when("/prefix", to("one")),
-    when("/prefix/longer", to("two")),
-    when("/slash/", to("one")),
-    when("/re/[0-9]+", to("one"), "RegularExpression"),
-    when("/m", to("one"), more=", method: POST"),
-    when("/m", to("two"), more=", method: GET"),
-    when("/h", to("one"), more=", headers: [{name: x-a, value: one}]"),
-    when("/h", to("two"), more=", headers: [{name: x-a, value: one}, {name: x-b, value: two}]"),
-    when("/h", to("three"), more=", headers: [{name: x-c, value: '[0-9]+', type: RegularExpression}]"),
-    when("/q", to("one"), more=", queryParams: [{name: a, value: '1'}]"),
-    when("/q", to("two"), more=", queryParams: [{name: a, value: '1'}, {name: b, value: '2'}]"),
-    when("/q", to("three"), more=", queryParams: [{name: c, value: '[a-z]+', type: RegularExpression}]"),
-    f"{{matches: [{{path: {{value: /or1}}}}, {{path: {{value: /or2}}}}], {to('one')}}}",
-    when(
+    rule("/exact", backend_refs("one"), "Exact"),
+    rule("/prefix", backend_refs("one")),
+    rule("/prefix/longer", backend_refs("two")),
+    rule("/slash/", backend_refs("one")),
+    rule("/re/[0-9]+", backend_refs("one"), "RegularExpression"),
+    rule("/m", backend_refs("one"), more=", method: POST"),
+    rule("/m", backend_refs("two"), more=", method: GET"),
+    rule("/h", backend_refs("one"), more=", headers: [{name: x-a, value: one}]"),
+    rule("/h", backend_refs("two"), more=", headers: [{name: x-a, value: one}, {name: x-b, value: two}]"),
+    rule("/h", backend_refs("three"), more=", headers: [{name: x-c, value: '[0-9]+', type: RegularExpression}]"),
+    rule("/q", backend_refs("one"), more=", queryParams: [{name: a, value: '1'}]"),
+    rule("/q", backend_refs("two"), more=", queryParams: [{name: a, value: '1'}, {name: b, value: '2'}]"),
+    rule("/q", backend_refs("three"), more=", queryParams: [{name: c, value: '[a-z]+', type: RegularExpression}]"),
+    f"{{matches: [{{path: {{value: /or1}}}}, {{path: {{value: /or2}}}}], {backend_refs('one')}}}",
+    rule(
         "/w",
         "backendRefs: [{name: one, port: 80, weight: 1}, {name: two, port: 80, weight: 3}, {name: three, port: 80, weight: 0}]",
     ),
-    when("/zero", to("one", more=", weight: 0")),
-    when("/none", "name: none"),
-    when("/ghost", to("ghost")),
-    when("/half", "backendRefs: [{name: one, port: 80}, {name: one, namespace: closed, port: 80}]"),
-    when("/closed", to("one", more=", namespace: closed")),
-    when("/open", to("one", more=", namespace: open")),
-    when("/open2", to("two", more=", namespace: open")),
-    when("/kind", to("one", more=", kind: Bucket, group: x.io")),
-    when("/named", f"name: a-name, {to('one')}"),
-    when("/r-host", redirect("hostname: new.com")),
-    when("/r-port", redirect("port: 8443")),
-    when("/r-scheme", redirect("scheme: https")),
-    when("/r-both", redirect("scheme: https, port: 8443, hostname: new.com")),
-    when("/r-own", redirect("scheme: https, port: 443")),
-    when("/r-full", redirect("path: {type: ReplaceFullPath, replaceFullPath: /new}")),
-    when("/r-pre", redirect("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}")),
-    *(when(f"/r-{code}", redirect(f"statusCode: {code}, hostname: new.com")) for code in (301, 302, 303, 307, 308)),
-    when("/u-host", rewrite("hostname: in.com")),
-    when("/u-full", rewrite("path: {type: ReplaceFullPath, replaceFullPath: /new}")),
-    when("/u-pre", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}")),
-    when("/u-cut", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /}")),
-    when("/u-slash", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new/}")),
-    when("/set", filtered("RequestHeaderModifier", "requestHeaderModifier", "{set: [{name: X-A, value: one}]}")),
-    when(
+    rule("/zero", backend_refs("one", more=", weight: 0")),
+    rule("/none", "name: none"),
+    rule("/ghost", backend_refs("ghost")),
+    rule("/half", "backendRefs: [{name: one, port: 80}, {name: one, namespace: closed, port: 80}]"),
+    rule("/closed", backend_refs("one", more=", namespace: closed")),
+    rule("/open", backend_refs("one", more=", namespace: open")),
+    rule("/open2", backend_refs("two", more=", namespace: open")),
+    rule("/kind", backend_refs("one", more=", kind: Bucket, group: x.io")),
+    rule("/named", f"name: a-name, {backend_refs('one')}"),
+    rule("/r-host", redirect("hostname: new.com")),
+    rule("/r-port", redirect("port: 8443")),
+    rule("/r-scheme", redirect("scheme: https")),
+    rule("/r-both", redirect("scheme: https, port: 8443, hostname: new.com")),
+    rule("/r-own", redirect("scheme: https, port: 443")),
+    rule("/r-full", redirect("path: {type: ReplaceFullPath, replaceFullPath: /new}")),
+    rule("/r-pre", redirect("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}")),
+    *(rule(f"/r-{code}", redirect(f"statusCode: {code}, hostname: new.com")) for code in (301, 302, 303, 307, 308)),
+    rule("/u-host", rewrite("hostname: in.com")),
+    rule("/u-full", rewrite("path: {type: ReplaceFullPath, replaceFullPath: /new}")),
+    rule("/u-pre", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}")),
+    rule("/u-cut", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /}")),
+    rule("/u-slash", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new/}")),
+    rule("/set", with_filter("RequestHeaderModifier", "requestHeaderModifier", "{set: [{name: X-A, value: one}]}")),
+    rule(
         "/add",
-        filtered(
+        with_filter(
             "RequestHeaderModifier",
             "requestHeaderModifier",
             "{add: [{name: x-a, value: one}, {name: x-b, value: two}]}",
         ),
     ),
-    when("/remove", filtered("RequestHeaderModifier", "requestHeaderModifier", "{remove: [x-a]}")),
-    when(
+    rule("/remove", with_filter("RequestHeaderModifier", "requestHeaderModifier", "{remove: [x-a]}")),
+    rule(
         "/twice",
-        filtered(
+        with_filter(
             "RequestHeaderModifier",
             "requestHeaderModifier",
             "{set: [{name: x-a, value: first}, {name: X-A, value: second}]}",
         ),
     ),
-    when(
+    rule(
         "/answer",
-        filtered(
+        with_filter(
             "ResponseHeaderModifier",
             "responseHeaderModifier",
             f"{{{ONE_SET}, add: [{{name: x-b, value: two}}], remove: [x-c]}}",
         ),
     ),
-    when(
+    rule(
         "/backend",
         f"backendRefs: [{{name: web, port: 80, filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{ONE_SET}}}}}]}}]",
     ),
-    when("/copy", f"filters: [{MIRROR % ('one', '')}], {to()}"),
-    when("/copies", f"filters: [{MIRROR % ('one', '')}, {MIRROR % ('two', '')}], {to()}"),
-    when("/some", f"filters: [{MIRROR % ('one', ', percent: 20')}], {to()}"),
-    when("/part", f"filters: [{MIRROR % ('one', ', fraction: {numerator: 1, denominator: 8}')}], {to()}"),
-    when("/copy-ghost", f"filters: [{MIRROR % ('ghost', '')}], {to()}"),
-    when("/t-request", f"timeouts: {{request: 2s}}, {to()}"),
-    when("/t-backend", f"timeouts: {{backendRequest: 1s}}, {to()}"),
-    when("/t-both", f"timeouts: {{request: 4s, backendRequest: 1s}}, retry: {{attempts: 3}}, {to()}"),
-    when("/t-none", f"timeouts: {{request: 0s}}, {to()}"),
-    when("/retry", f"retry: {{codes: [500, 503], attempts: 4, backoff: 10ms}}, {to()}"),
-    when("/retry-default", f"retry: {{codes: [502]}}, {to()}"),
-    when("/retry-off", f"retry: {{attempts: 0}}, {to()}"),
+    rule("/copy", f"filters: [{MIRROR % ('one', '')}], {backend_refs()}"),
+    rule("/copies", f"filters: [{MIRROR % ('one', '')}, {MIRROR % ('two', '')}], {backend_refs()}"),
+    rule("/some", f"filters: [{MIRROR % ('one', ', percent: 20')}], {backend_refs()}"),
+    rule("/part", f"filters: [{MIRROR % ('one', ', fraction: {numerator: 1, denominator: 8}')}], {backend_refs()}"),
+    rule("/copy-ghost", f"filters: [{MIRROR % ('ghost', '')}], {backend_refs()}"),
+    rule("/t-request", f"timeouts: {{request: 2s}}, {backend_refs()}"),
+    rule("/t-backend", f"timeouts: {{backendRequest: 1s}}, {backend_refs()}"),
+    rule("/t-both", f"timeouts: {{request: 4s, backendRequest: 1s}}, retry: {{attempts: 3}}, {backend_refs()}"),
+    rule("/t-none", f"timeouts: {{request: 0s}}, {backend_refs()}"),
+    rule("/retry", f"retry: {{codes: [500, 503], attempts: 4, backoff: 10ms}}, {backend_refs()}"),
+    rule("/retry-default", f"retry: {{codes: [502]}}, {backend_refs()}"),
+    rule("/retry-off", f"retry: {{attempts: 0}}, {backend_refs()}"),
 ]
 GRPC = f"""[
-  {{matches: [{{method: {{service: s.S, method: M}}}}], {to("one")}}},
-  {{matches: [{{method: {{service: s.S}}}}], {to("two")}}},
-  {{matches: [{{method: {{method: Only}}}}], {to("three")}}},
-  {{matches: [{{method: {{service: 're[.].*', type: RegularExpression}}}}], {to("one")}}},
-  {{matches: [{{method: {{service: h.H}}, headers: [{{name: x-a, value: one}}]}}], {to("three")}}},
+  {{matches: [{{method: {{service: s.S, method: M}}}}], {backend_refs("one")}}},
+  {{matches: [{{method: {{service: s.S}}}}], {backend_refs("two")}}},
+  {{matches: [{{method: {{method: Only}}}}], {backend_refs("three")}}},
+  {{matches: [{{method: {{service: 're[.].*', type: RegularExpression}}}}], {backend_refs("one")}}},
+  {{matches: [{{method: {{service: h.H}}, headers: [{{name: x-a, value: one}}]}}], {backend_refs("three")}}},
   {{matches: [{{method: {{service: w.W}}}}], backendRefs: [{{name: one, port: 80, weight: 1}}, {{name: two, port: 80, weight: 1}}]}},
   {{matches: [{{method: {{service: z.Z}}}}]}}
 ]"""
 
 
 def routes() -> Iterator[tuple[str, str, str, str]]:
-    """Kind, name, spec and namespace."""
+    """Yield the kind, name, spec and namespace of each route."""
     yield "HTTPRoute", "main", f"{AT}, hostnames: [main.org], rules: [{', '.join(RULES)}]", "edge"
-    yield "HTTPRoute", "plain", f"{AT}, hostnames: [plain.org], rules: [{{{to('one')}}}]", "edge"
-    yield "HTTPRoute", "wild", f"{AT}, hostnames: ['*.wild.org'], rules: [{{{to('one')}}}]", "edge"
-    yield "HTTPRoute", "closer", f"{AT}, hostnames: [a.wild.org], rules: [{{{to('two')}}}]", "edge"
-    yield "HTTPRoute", "isolated", f"{AT}, hostnames: [a.x.com, b.x.com, c.org], rules: [{{{to('one')}}}]", "edge"
+    yield "HTTPRoute", "plain", f"{AT}, hostnames: [plain.org], rules: [{{{backend_refs('one')}}}]", "edge"
+    yield "HTTPRoute", "wild", f"{AT}, hostnames: ['*.wild.org'], rules: [{{{backend_refs('one')}}}]", "edge"
+    yield "HTTPRoute", "closer", f"{AT}, hostnames: [a.wild.org], rules: [{{{backend_refs('two')}}}]", "edge"
+    yield (
+        "HTTPRoute",
+        "isolated",
+        f"{AT}, hostnames: [a.x.com, b.x.com, c.org], rules: [{{{backend_refs('one')}}}]",
+        "edge",
+    )
     yield (
         "HTTPRoute",
         "section",
-        f"{AT.replace('}', ', sectionName: exact}')}, rules: [{when('/section', to('two'))}]",
+        f"{AT.replace('}', ', sectionName: exact}')}, rules: [{rule('/section', backend_refs('two'))}]",
         "edge",
     )
     yield (
         "HTTPRoute",
         "port",
-        f"{AT.replace('}', ', port: 8080}')}, hostnames: [p.n.com, p.org], rules: [{{{to('one')}}}]",
+        f"{AT.replace('}', ', port: 8080}')}, hostnames: [p.n.com, p.org], rules: [{{{backend_refs('one')}}}]",
         "edge",
     )
     yield (
         "HTTPRoute",
         "stranger",
-        f"{AT.replace('}', ', sectionName: narrow}')}, hostnames: [s.n.com], rules: [{{{to('one')}}}]",
+        f"{AT.replace('}', ', sectionName: narrow}')}, hostnames: [s.n.com], rules: [{{{backend_refs('one')}}}]",
         "blue",
     )
     yield (
         "HTTPRoute",
         "blue",
-        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [blue.org], rules: [{{{to('one')}}}]",
+        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [blue.org], rules: [{{{backend_refs('one')}}}]",
         "blue",
     )
     yield (
         "HTTPRoute",
         "red",
-        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [red.org], rules: [{{{to('one')}}}]",
+        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [red.org], rules: [{{{backend_refs('one')}}}]",
         "edge",
     )
-    yield "HTTPRoute", "old", f"{AT}, hostnames: [both.org], rules: [{when('/same', to('one'))}]", "edge"
+    yield "HTTPRoute", "old", f"{AT}, hostnames: [both.org], rules: [{rule('/same', backend_refs('one'))}]", "edge"
     yield (
         "HTTPRoute",
         "new",
-        f"{AT}, hostnames: [both.org], rules: [{when('/same', to('two'))}, {when('/same/more', to('two'))}]",
+        f"{AT}, hostnames: [both.org], rules: [{rule('/same', backend_refs('two'))}, {rule('/same/more', backend_refs('two'))}]",
         "edge",
     )
     yield (
         "HTTPRoute",
         "set",
-        f"parentRefs: [{{name: more, kind: ListenerSet}}], hostnames: [set.org], rules: [{{{to('one')}}}]",
+        f"parentRefs: [{{name: more, kind: ListenerSet}}], hostnames: [set.org], rules: [{{{backend_refs('one')}}}]",
         "edge",
     )
     yield (
         "HTTPRoute",
         "broken",
-        f"{AT}, hostnames: [broken.org], rules: [{{filters: [{{type: ExtensionRef}}], {to('one')}}}]",
+        f"{AT}, hostnames: [broken.org], rules: [{{filters: [{{type: ExtensionRef}}], {backend_refs('one')}}}]",
         "edge",
     )
     yield "GRPCRoute", "calls", f"{AT}, hostnames: [grpc.org], rules: {GRPC}", "edge"
     yield (
         "GRPCRoute",
         "beside",
-        f"{AT}, hostnames: [both.org], rules: [{{matches: [{{method: {{service: s.S}}}}], {to('three')}}}]",
+        f"{AT}, hostnames: [both.org], rules: [{{matches: [{{method: {{service: s.S}}}}], {backend_refs('three')}}}]",
         "edge",
     )
     yield (
         "TLSRoute",
         "names",
-        f"{AT.replace('}', ', sectionName: names}')}, hostnames: [a.db.com, '*.com'], rules: [{{{to('one')}}}]",
+        f"{AT.replace('}', ', sectionName: names}')}, hostnames: [a.db.com, '*.com'], rules: [{{{backend_refs('one')}}}]",
         "edge",
     )
     yield (
         "TLSRoute",
         "ended",
-        f"{AT.replace('}', ', sectionName: ended}')}, hostnames: [end.com], rules: [{{{to('two')}}}]",
+        f"{AT.replace('}', ', sectionName: ended}')}, hostnames: [end.com], rules: [{{{backend_refs('two')}}}]",
         "edge",
     )
     yield "TCPRoute", "sql", f"{AT.replace('}', ', sectionName: sql}')}, {SPLIT}", "edge"
     yield (
         "TCPRoute",
         "lost",
-        f"{AT.replace('}', ', sectionName: lost}')}, rules: [{{{to('one', more=', weight: 0')}}}]",
+        f"{AT.replace('}', ', sectionName: lost}')}, rules: [{{{backend_refs('one', more=', weight: 0')}}}]",
         "edge",
     )
 
@@ -238,7 +244,10 @@ BACKENDS = [
 
 
 def objects(targets: Mapping[int, int] | None = None) -> list[Plain]:
-    """Everything of the table but the backends' endpoints. `targets`: by port of the gateway's Service that of its workloads, where it is another."""
+    """Return all objects of the table except the endpoints of the backends.
+
+    `targets` maps ports of the gateway's Service to target ports, where they differ.
+    """
     ports = ", ".join(f"{{name: p{n}, port: {n}, targetPort: {(targets or {}).get(n, n)}}}" for n in PORTS)
     services = [
         make("Service", name, "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", namespace)
@@ -264,7 +273,7 @@ def objects(targets: Mapping[int, int] | None = None) -> list[Plain]:
     ]
 
 
-ROWS = [  # feature, request: [method] host/path [header=value …] [port], what becomes of it
+ROWS = [  # feature, request: [method] host/path [header=value …] [port], expected result
     ("HTTPRoute", "main.org/exact", "one"),
     ("HTTPRoute", "main.org/exact/no", "404"),
     ("HTTPRoute", "main.org/exactly", "404"),
@@ -399,6 +408,7 @@ ROWS = [  # feature, request: [method] host/path [header=value …] [port], what
 
 
 def request(text: str) -> Request:
+    """Parse the request of a row."""
     method, words = "GET", text.split()
     if words[0].isupper() and "/" not in words[0]:
         method = words.pop(0)

@@ -1,4 +1,4 @@
-"""Objects that are wrong in exactly one way, each with the problem that must tell of it."""
+"""Objects with exactly one error, and the expected problem for each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ FOLDER = pathlib.Path(__file__).parent / "invalid"
 _TITLE = re.compile(r"# (?P<name>[^:]+): (?P<code>\S+) (?P<path>.+?)(?P<warns> \(warning\))?\n")
 
 
-class Bad(NamedTuple):
-    """`text`: a whole YAML document, of an object `bad` in the namespace `shop` where it has a name. `warns`: it goes in all the same."""
+class InvalidObject(NamedTuple):
+    """An object with one error.
+
+    `text` is a YAML document; named objects are called `bad`, in namespace `shop`. With `warns`, the object is accepted
+    with a warning.
+    """
 
     name: str
     code: str
@@ -20,13 +24,18 @@ class Bad(NamedTuple):
     text: str
 
 
-def bad_objects() -> list[Bad]:
-    """Every document of the folder; its first line is `# what is wrong: code path`, with `(warning)` where it goes in all the same."""
-    found: list[Bad] = []
+def load_invalid_objects() -> list[InvalidObject]:
+    """Return the objects of all files.
+
+    The first line of each document is `# description: code path`, with `(warning)` if the object is accepted.
+    """
+    objects: list[InvalidObject] = []
     for file in sorted(FOLDER.glob("*.yaml")):
         for text in file.read_text().split("---\n"):
             title = _TITLE.match(text)
             assert title is not None, f"{file}: no title: {text[:80]}"
             path = "" if title["path"] == "-" else title["path"]
-            found.append(Bad(f"{file.stem}: {title['name']}", title["code"], path, title["warns"] is not None, text))
-    return found
+            objects.append(
+                InvalidObject(f"{file.stem}: {title['name']}", title["code"], path, title["warns"] is not None, text)
+            )
+    return objects

@@ -22,7 +22,7 @@ from testing.processes.sidecar import Sidecar
 from testing.security import certificates
 from testing.security.certificates import DAY, write_plugged_in
 from testing.security.tokens import write_keys
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
 SHORT_LIVED = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
@@ -65,7 +65,7 @@ class Mesh:
         self.network = Network(NODE)
         self._stack.callback(self.network.stop)
         self.client, self.server = self.network.attach(CLIENT), self.network.attach(SERVER)
-        self.root = certificates.root(life=3650 * DAY)
+        self.root = certificates.root(lifetime=3650 * DAY)
         self.authority = work / "cacerts"
         self.authority.mkdir()
         write_plugged_in(self.authority, certificates.intermediate(self.root, 1, 3000 * DAY))
@@ -85,7 +85,7 @@ class Mesh:
             "books": self._sidecar("books", self.server, SERVER),
         }
         for host in (self.client, self.server):
-            host.run(lambda: capture(kept=(15020, 15021, 15090)))
+            host.run(lambda: capture(excluded_ports=(15020, 15021, 15090)))
 
     def restart_control_plane(self) -> None:
         """Kill the control plane, and start it again on the same ports."""
@@ -128,13 +128,13 @@ class Mesh:
         else:
             path.unlink(missing_ok=True)
 
-    def ask(self, path: str = "/") -> Answer:
+    def ask(self, path: str = "/") -> HttpResponse:
         """Send a request from the client application to the service's virtual IP, through both sidecars."""
-        return self.client.run(lambda: ask((VIP, 80), path, host="books"))
+        return self.client.run(lambda: send_request((VIP, 80), path, host="books"))
 
-    def ask_plain(self) -> Answer:
+    def ask_plain(self) -> HttpResponse:
         """Send a request from outside the mesh to the server's pod."""
-        return self.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
+        return self.network.node.run(lambda: send_request((SERVER, 8080), "/plain"))
 
     def accepts_plaintext(self) -> bool:
         """Return whether the server's sidecar accepts plaintext requests."""
@@ -248,7 +248,7 @@ def test_kubelet_probes_pass_under_strict_mtls(mesh: Mesh) -> None:
     eventually(lambda: not mesh.accepts_plaintext(), 20, "plaintext is refused")
     mesh.backend.reset()
     for path in PROBERS:
-        assert mesh.network.node.run(lambda path=path: ask((SERVER, 15020), path)).status == 200
+        assert mesh.network.node.run(lambda path=path: send_request((SERVER, 15020), path)).status == 200
     assert [request.path for request in mesh.backend.requests] == ["/live"]
     assert "x-forwarded-client-cert" not in mesh.backend.requests[0].headers  # sent by the agent, not by Envoy
     mesh.policy("")

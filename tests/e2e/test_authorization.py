@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from testing.clients.mesh_client import MeshRequest
-from testing.processes.guarded_workload import Guarded, Policy
+from testing.processes.guarded_workload import GuardedWorkload, Policy
 
 TD = "spiffe://cluster.local/ns"
 WEB, EVE, CRON, OTHER = f"{TD}/shop/sa/web", f"{TD}/shop/sa/eve", f"{TD}/jobs/sa/cron.io", f"{TD}/other/sa/web"
@@ -282,8 +282,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    workload = Guarded(tmp_path_factory.mktemp("guarded"), MESH)
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedWorkload]:
+    workload = GuardedWorkload(tmp_path_factory.mktemp("guarded"), MESH)
     try:
         yield workload
         assert workload.envoy.rejected() == {}, workload.envoy.tail()
@@ -291,7 +291,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         workload.stop()
 
 
-def passes(books: Guarded, request: MeshRequest) -> bool:
+def passes(books: GuardedWorkload, request: MeshRequest) -> bool:
     """Return whether a request reaches the workload."""
     if request.tcp:
         return books.client.connects(books.tcp, request)
@@ -302,7 +302,7 @@ def passes(books: Guarded, request: MeshRequest) -> bool:
 _UNUSUAL = frozenset("%#\\.")  # characters in paths that Envoy normalizes or rejects
 
 
-def predicts(books: Guarded, request: MeshRequest) -> bool:
+def predicts(books: GuardedWorkload, request: MeshRequest) -> bool:
     """Return whether the authz debug page allows a request."""
     other = request.headers.get("sni") == "other"
     authz_request = {
@@ -324,13 +324,13 @@ def predicts(books: Guarded, request: MeshRequest) -> bool:
     return bool(verdict["decision"] == "allowed")
 
 
-def with_ports(books: Guarded, policy: Policy) -> Policy:
+def with_ports(books: GuardedWorkload, policy: Policy) -> Policy:
     """Return the policy with the ports of the workload."""
     return policy[0], policy[1].replace("'{http}'", f"'{books.http}'").replace("'{tcp}'", f"'{books.tcp}'")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_authorization_policies(books: Guarded, case: Case) -> None:
+def test_authorization_policies(books: GuardedWorkload, case: Case) -> None:
     books.apply(*(with_ports(books, policy) for policy in case.policies), annotations=case.annotations)
     assert [str(request) for request in case.passes if not passes(books, request)] == [], "should be allowed"
     assert [str(request) for request in case.fails if passes(books, request)] == [], "should be denied"
@@ -357,42 +357,42 @@ def custom(provider: str, rules: str) -> Policy:
     return "AuthorizationPolicy", f"action: CUSTOM, provider: {{name: {provider}}}, rules: {rules}"
 
 
-def test_grpc_authorizer_checks_matching_requests(books: Guarded) -> None:
+def test_grpc_authorizer_checks_matching_requests(books: GuardedWorkload) -> None:
     books.apply(custom("judge", operation(f"paths: ['/vip/*'], ports: ['{books.http}']")))
-    books.judge.asked.clear()
+    books.authorizer.requests.clear()
     assert passes(books, get("/open"))
-    assert books.judge.asked == []
+    assert books.authorizer.requests == []
     assert not passes(books, get("/vip/a"))
     assert passes(books, get("/vip/b", x_ticket="good"))
-    assert books.judge.asked == ["/vip/a", "/vip/b"]
+    assert books.authorizer.requests == ["/vip/a", "/vip/b"]
 
 
-def test_grpc_authorizer_checks_connections(books: Guarded) -> None:
+def test_grpc_authorizer_checks_connections(books: GuardedWorkload) -> None:
     books.apply(custom("judge", operation(f"ports: ['{books.tcp}']")))
     assert not passes(books, tcp())
     assert passes(books, tcp()._replace(source="127.0.0.2"))
 
 
-def test_http_authorizer_denies_requests(books: Guarded) -> None:
+def test_http_authorizer_denies_requests(books: GuardedWorkload) -> None:
     books.apply(custom("refusing", operation("paths: ['/vip/*']")))
     assert passes(books, get("/open"))
     assert not passes(books, get("/vip/a"))
     assert passes(books, tcp()), "HTTP authorizers do not check connections"
 
 
-def test_deny_wins_over_the_authorizer(books: Guarded) -> None:
+def test_deny_wins_over_the_authorizer(books: GuardedWorkload) -> None:
     books.apply(custom("judge", "[{}]"), deny(operation("paths: [/never]")))
     assert passes(books, get("/a", x_ticket="good"))
     assert not passes(books, get("/never", x_ticket="good"))
 
 
-def test_unavailable_authorizer_denies_requests(books: Guarded) -> None:
+def test_unavailable_authorizer_denies_requests(books: GuardedWorkload) -> None:
     books.apply(custom("ghost", operation(f"paths: ['/vip/*'], ports: ['{books.http}']")))
     assert passes(books, get("/open"))
     assert not passes(books, get("/vip/a", x_ticket="good"))
 
 
-def test_denial_has_a_body_and_a_metric(books: Guarded) -> None:
+def test_denial_has_a_body_and_a_metric(books: GuardedWorkload) -> None:
     books.apply(deny(operation("paths: [/no]")))
     assert "RBAC: access denied" in books.client.answer(books.http, get("/no"))
     assert sum(books.envoy.stats("rbac.*denied").values()) > 0
@@ -401,7 +401,7 @@ def test_denial_has_a_body_and_a_metric(books: Guarded) -> None:
 # -- mutual TLS ------------------------------------------------------------------------------------------------------------
 
 
-def test_strict_refuses_plaintext_and_permissive_accepts_it(books: Guarded) -> None:
+def test_strict_refuses_plaintext_and_permissive_accepts_it(books: GuardedWorkload) -> None:
     books.apply(("PeerAuthentication", "mtls: {mode: STRICT}"))
     assert passes(books, get())
     assert passes(books, tcp())
@@ -411,7 +411,7 @@ def test_strict_refuses_plaintext_and_permissive_accepts_it(books: Guarded) -> N
     assert passes(books, get(identity=ANONYMOUS))
 
 
-def test_server_sees_the_identity_of_its_client(books: Guarded) -> None:
+def test_server_sees_the_identity_of_its_client(books: GuardedWorkload) -> None:
     books.apply()
     assert passes(books, get(identity=CRON))
     assert f"URI={CRON}" in books.backend.requests[-1].headers["x-forwarded-client-cert"]

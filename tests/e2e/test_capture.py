@@ -237,7 +237,7 @@ def check(pod: Pod, expected: list[str]) -> None:
         connection, _, expected_destination = line.rpartition(": ")
         caller, _, target = connection.partition(" → ")
         words = target.split()
-        destination = pod.reached(caller, words[0], int(words[1]), *words[2:])
+        destination = pod.destination(caller, words[0], int(words[1]), *words[2:])
         actual.append(f"{connection}: {' '.join(destination.split()[: len(expected_destination.split())])}")
     assert actual == expected
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from testing.processes.patched_gateway import Case, PatchedEdge
+from testing.processes.patched_gateway import Case, PatchedGateway
 from testing.processes.process import eventually
 from testing.tables.envoy_filter_cases import CASES
 
 
 @pytest.fixture(scope="module")
-def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatchedEdge]:
-    env = PatchedEdge(tmp_path_factory.mktemp("patched"), CASES)
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatchedGateway]:
+    env = PatchedGateway(tmp_path_factory.mktemp("patched"), CASES)
     try:
-        env.settle()
+        env.wait_until_configured()
         yield env
         assert env.envoy.rejected() == {}, env.envoy.tail()
     finally:
@@ -24,13 +24,13 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatchedEdge]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_patch_is_active(case: Case, edge: PatchedEdge) -> None:
+def test_patch_is_active(case: Case, edge: PatchedGateway) -> None:
     at = edge.at[case.name]
-    assert case.shown(at)
-    assert case.acts(at)
+    assert case.is_applied(at)
+    assert case.takes_effect(at)
 
 
-def test_every_patch_matches(edge: PatchedEdge) -> None:
+def test_every_patch_matches(edge: PatchedGateway) -> None:
     def has_no_problems() -> bool:
         problems = json.loads(edge.plane.get("/debug/problemz"))
         return [problem for problem in problems if problem["object"]["kind"].endswith("EnvoyFilter")] == []

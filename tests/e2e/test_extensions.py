@@ -20,7 +20,7 @@ from testing.security import certificates
 from testing.security.certificates import DAY, write_plugged_in
 from testing.security.credentials import data_secret
 from testing.security.tokens import write_keys
-from testing.servers.backends import ask
+from testing.servers.backends import send_request
 from testing.servers.image_registry import Registry, Reply, archive
 
 LUA = "function envoy_on_response(handle) handle:headers():add('x-lua', 'added') end"
@@ -38,7 +38,7 @@ class Edge:
         self._publish()
         self.port = free_port()
         (self.folder / "base.yaml").write_text(yaml.safe_dump_all(self._base()))
-        root, authority = certificates.root(life=3650 * DAY), work / "cacerts"
+        root, authority = certificates.root(lifetime=3650 * DAY), work / "cacerts"
         authority.mkdir()
         write_plugged_in(authority, certificates.intermediate(root, 1, 3000 * DAY))
         more = ["--tokenKeys", str(write_keys(work / "jwks.json"))]
@@ -101,7 +101,7 @@ class Edge:
     def outcome(self) -> tuple[int, str, str]:
         """Return the status of a request, or 0 if the connection ends, and the headers that extensions add."""
         try:
-            response = ask(("127.0.0.1", self.port), "/", host="a.test")
+            response = send_request(("127.0.0.1", self.port), "/", host="a.test")
         except OSError:
             return 0, "", ""
         return response.status, response.headers.get(HEADER, ""), response.headers.get("x-lua", "")

@@ -9,7 +9,7 @@ import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.processes.process import ControlPlane, Envoy, eventually, free_port
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 
 SERVICE = """
 apiVersion: networking.istio.io/v1
@@ -129,8 +129,8 @@ class Shop:
         temporary.write_text(text)
         temporary.replace(self.config / f"{name}.yaml")
 
-    def ask(self, rule: str, path: str = "/", **headers: str) -> Answer:
-        return ask(
+    def ask(self, rule: str, path: str = "/", **headers: str) -> HttpResponse:
+        return send_request(
             self.ingress, path, host=f"{rule}.example.com", headers={k.replace("_", "-"): v for k, v in headers.items()}
         )
 

@@ -21,10 +21,10 @@ import pytest
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.mesh.objects import at, endpoint_slice
 from testing.processes.agent_stub import Agent, Root
-from testing.processes.process import ControlPlane, Envoy, Proof, eventually, free_port
+from testing.processes.process import ControlPlane, Envoy, XdsCredentials, eventually, free_port
 from testing.security.credentials import Authority
-from testing.servers.backends import Answer
-from testing.servers.table_backends import EXTRA, Seen, TableBackend
+from testing.servers.backends import HttpResponse
+from testing.servers.table_backends import EXTRA, ReceivedRequest, TableBackend
 from testing.tables.gateway_api_cases import BACKENDS, PORTS, ROWS, objects, request
 from tests.simulate.envoy import Request
 
@@ -63,7 +63,7 @@ class Edge:
             node,
             self.pilot.secure_xds,
             self.agent.socket,
-            proof=Proof.write(work, *root.issue(IDENTITY), root.pem),
+            credentials=XdsCredentials.write(work, *root.issue(IDENTITY), root.pem),
         )
 
     def endpoints(self, name: str, namespace: str) -> dict[str, Any]:
@@ -97,28 +97,28 @@ class Edge:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context.wrap_socket(connection, server_hostname=call.sni)
 
-    def ask(self, call: Request, **headers: str) -> Answer:
+    def ask(self, call: Request, **headers: str) -> HttpResponse:
         with contextlib.closing(http.client.HTTPConnection(call.host)) as connection:
             connection.sock = self.connect(call)
             body = "" if call.method == "POST" else None
             connection.request(call.method, call.path, body, headers={"host": call.host, **call.headers, **headers})
             response = connection.getresponse()
             text = response.read().decode(errors="replace")
-            return Answer(
+            return HttpResponse(
                 response.status,
                 {k.lower(): ", ".join(response.headers.get_all(k) or ()) for k in response.headers},
                 text,
             )
 
-    def ask_once(self, call: Request, **headers: str) -> tuple[Answer, dict[str, list[Seen]]]:
+    def ask_once(self, call: Request, **headers: str) -> tuple[HttpResponse, dict[str, list[ReceivedRequest]]]:
         """Send a request and return its response, and its copies at each backend."""
         request_id = uuid.uuid4().hex
         response = self.ask(call, **headers, x_number=request_id)
         return response, self.received(request_id)
 
-    def received(self, request_id: str) -> dict[str, list[Seen]]:
+    def received(self, request_id: str) -> dict[str, list[ReceivedRequest]]:
         by_backend = (
-            (b.name, [one for one in list(b.seen) if one.headers.get("x_number") == [request_id]])
+            (b.name, [one for one in list(b.requests) if one.headers.get("x_number") == [request_id]])
             for b in self.backends.values()
         )
         return {name.removesuffix(".edge"): requests for name, requests in by_backend if requests}
@@ -165,7 +165,7 @@ def check(edge: Edge, call: Request, expected: str) -> None:
         check_backend(edge, call, words[0], words[1:])
 
 
-def check_redirect(response: Answer, call: Request, status: int, expected: dict[str, str]) -> None:
+def check_redirect(response: HttpResponse, call: Request, status: int, expected: dict[str, str]) -> None:
     path = (
         expected.get("path") or re.sub(r"^/[^/]*", expected["prefix"], call.path)
         if {"path", "prefix"} & expected.keys()
@@ -217,7 +217,7 @@ def check_backend(edge: Edge, call: Request, name: str, changes: list[str]) -> N
         check_change(word, copy, response, edge, call)
 
 
-def check_change(word: str, copy: Seen, response: Answer, edge: Edge, call: Request) -> None:
+def check_change(word: str, copy: ReceivedRequest, response: HttpResponse, edge: Edge, call: Request) -> None:
     if word.startswith("<"):
         name, _, value = word[2:].partition(":")
         actual = response.headers.get(name)
@@ -272,7 +272,7 @@ def check_timeouts_and_retries(
             backend.reset()
             backend.fail, backend.status = fails, code
             assert edge.ask(call).status == status
-            assert len(backend.seen) == attempts + 1
+            assert len(backend.requests) == attempts + 1
 
 
 @pytest.mark.parametrize(("feature", "line", "expected"), ROWS, ids=[f"{feature} {line}" for feature, line, _ in ROWS])

@@ -15,8 +15,8 @@ from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.clients.tls_client import client_context, connected, is_rejected
 from testing.mesh.objects import make
 from testing.processes.agent_stub import Agent, Root
-from testing.processes.process import ControlPlane, Envoy, Proof, eventually, free_port
-from testing.security.credentials import Authority, Issued, data_secret, rsa_key, tls_secret
+from testing.processes.process import ControlPlane, Envoy, XdsCredentials, eventually, free_port
+from testing.security.credentials import Authority, IssuedCertificate, data_secret, rsa_key, tls_secret
 from testing.servers.backends import Backend
 
 ROOT, CLIENT_CA, FOREIGN_CA = Authority("servers"), Authority("clients"), Authority("strangers")
@@ -40,7 +40,7 @@ MODES = {
 class TlsBackend(Backend):
     """A backend that terminates TLS. `clients` are the trusted roots for client certificates, if it requires any."""
 
-    def __init__(self, name: str, issued: Issued, work: pathlib.Path, clients: bytes = b"") -> None:
+    def __init__(self, name: str, issued: IssuedCertificate, work: pathlib.Path, clients: bytes = b"") -> None:
         super().__init__(name)
         (work / f"{name}.pem").write_bytes(issued.chain + issued.private_key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -85,8 +85,8 @@ class Edge:
             labels={"istio": "ingress"},
             service_account="gateway",
         )
-        proof = Proof.write(work, *self.root.issue(IDENTITY), self.root.pem)
-        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof, delta=delta)
+        proof = XdsCredentials.write(work, *self.root.issue(IDENTITY), self.root.pem)
+        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, credentials=proof, delta=delta)
 
     def write(self, name: str, *objects: Any) -> None:
         """Write a file and rename it into place, as editors do."""
@@ -96,7 +96,7 @@ class Edge:
 
     def status(self, mode: str, context: ssl.SSLContext) -> int:
         with connected(self.ports[mode], HOST, context) as connection:
-            return connection.ask().status
+            return connection.get().status
 
     def serial(self, mode: str) -> int:
         with connected(self.ports[mode], HOST, WITHOUT_CERTIFICATE) as connection:
@@ -186,13 +186,13 @@ BY_CIPHERS = {"ECDHE-RSA-AES128-GCM-SHA256": RSA, "ECDHE-ECDSA-AES128-GCM-SHA256
 
 
 @pytest.mark.parametrize(("ciphers", "issued"), BY_CIPHERS.items(), ids=BY_CIPHERS)
-def test_certificate_matches_the_ciphers_of_the_client(edge: Edge, ciphers: str, issued: Issued) -> None:
+def test_certificate_matches_the_ciphers_of_the_client(edge: Edge, ciphers: str, issued: IssuedCertificate) -> None:
     context = client_context(ROOT.pem)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(ciphers)
     with connected(edge.ports["several"], HOST, context) as connection:
         assert connection.serial == issued.certificate.serial_number
-        assert connection.ask().status == 200
+        assert connection.get().status == 200
 
 
 def test_mutual_requires_a_trusted_client_certificate(edge: Edge) -> None:
@@ -215,8 +215,8 @@ def test_istio_mutual_requires_a_mesh_certificate(edge: Edge) -> None:
     assert edge.refuses("istio", client_context(edge.root.pem, check_hostname=False))
 
 
-def mesh_certificate(chain: bytes, key: bytes) -> Issued:
-    issued = Issued(CLIENT.certificate, CLIENT.key)
+def mesh_certificate(chain: bytes, key: bytes) -> IssuedCertificate:
+    issued = IssuedCertificate(CLIENT.certificate, CLIENT.key)
     issued.chain, issued.private_key = chain, key
     return issued
 
@@ -224,13 +224,13 @@ def mesh_certificate(chain: bytes, key: bytes) -> Issued:
 def test_passthrough_leaves_tls_to_the_backend(edge: Edge) -> None:
     with connected(edge.ports["passed"], HOST, WITHOUT_CERTIFICATE) as connection:
         assert connection.serial not in (SERVER.certificate.serial_number, RENEWED.certificate.serial_number)
-        assert connection.ask().json["backend"] == "passed"
+        assert connection.get().json["backend"] == "passed"
 
 
 def test_destination_rule_credential_for_the_upstream(edge: Edge) -> None:
     def upstream() -> int:
         with connected(edge.ports["simple"], HOST, WITHOUT_CERTIFICATE) as connection:
-            return connection.ask("/upstream").status
+            return connection.get("/upstream").status
 
     eventually(lambda: upstream() == 200, 10, "the upstream accepts the certificate")
     edge.write("upstream", upstream_rule(), tls_secret("upstream", FOREIGN, ca_crt=ROOT.pem))
@@ -265,7 +265,7 @@ def test_secret_is_replaced_without_losing_connections(edge: Edge) -> None:
                 failures.append(repr(error))
 
     with connected(edge.ports["simple"], HOST, WITHOUT_CERTIFICATE) as connection:
-        assert connection.ask().status == 200
+        assert connection.get().status == 200
         client_thread = threading.Thread(target=connect_repeatedly)
         client_thread.start()
         try:
@@ -276,7 +276,7 @@ def test_secret_is_replaced_without_losing_connections(edge: Edge) -> None:
                     10,
                     "the new certificate is shown",
                 )
-                assert connection.ask().status == 200
+                assert connection.get().status == 200
         finally:
             stop.set()
             client_thread.join()

@@ -21,7 +21,7 @@ from testing.processes.process import ControlPlane, envoy_binary, eventually
 from testing.security import certificates
 from testing.security.certificates import DAY, write_plugged_in
 from testing.security.tokens import token, write_keys
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 from webhook.server.injector import InjectionContext
 
 NODE, VIP = "10.76.0.1", "10.76.96.10"
@@ -79,7 +79,7 @@ class Mesh:
         self._stack = contextlib.ExitStack()
         self.network = Network(NODE)
         self._stack.callback(self.network.stop)
-        self.root = certificates.root(life=3650 * DAY)
+        self.root = certificates.root(lifetime=3650 * DAY)
         authority, config = work / "cacerts", work / "config"
         authority.mkdir()
         config.mkdir()
@@ -113,9 +113,9 @@ class Mesh:
         self._stack.callback(backend.stop)
         return backend
 
-    def ask(self, name: str, vip: str) -> Answer:
+    def ask(self, name: str, vip: str) -> HttpResponse:
         """Send a request from the application in `web` to a service."""
-        return self.hosts["web"].run(lambda: ask((vip, 80), "/", host=name))
+        return self.hosts["web"].run(lambda: send_request((vip, 80), "/", host=name))
 
     def logs(self) -> str:
         return "\n".join(pod.started["istio-proxy"].tail(12) for pod in self.pods.values() if pod.started)
@@ -147,7 +147,7 @@ def test_request_is_captured_and_encrypted(mesh: Mesh) -> None:
 def test_plaintext_from_outside_the_mesh_is_refused(mesh: Mesh) -> None:
     count = len(mesh.backends["books"].requests)
     with pytest.raises(ConnectionError):
-        mesh.network.node.run(lambda: ask((PODS["books"], 8080), "/plain"))
+        mesh.network.node.run(lambda: send_request((PODS["books"], 8080), "/plain"))
     assert len(mesh.backends["books"].requests) == count
 
 
@@ -161,7 +161,9 @@ def test_transparent_pod_sees_the_client_address(mesh: Mesh) -> None:
 def test_probes_reach_the_sidecar(mesh: Mesh) -> None:
     for name, ip in PODS.items():
         status = eventually(
-            lambda ip=ip: mesh.network.node.run(lambda: ask((ip, 15021), "/healthz/ready")), 20, f"{name} is ready"
+            lambda ip=ip: mesh.network.node.run(lambda: send_request((ip, 15021), "/healthz/ready")),
+            20,
+            f"{name} is ready",
         ).status
         assert status == 200, name
 

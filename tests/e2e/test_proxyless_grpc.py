@@ -19,7 +19,7 @@ from testing.processes.sidecar import REPOSITORY, Sidecar
 from testing.security.certificates import DAY, intermediate, root, write_plugged_in
 from testing.security.tokens import write_keys
 
-SIGNER = intermediate(root(40, now=datetime.datetime.now(datetime.UTC)), 41, life=400 * DAY)
+SIGNER = intermediate(root(40, now=datetime.datetime.now(datetime.UTC)), 41, lifetime=400 * DAY)
 TARGET = "xds:///echo.shop.svc.cluster.local:7070"
 SECURE = "xds:///secure.shop.svc.cluster.local:7071"
 CONFIG = """

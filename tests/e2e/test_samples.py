@@ -15,7 +15,7 @@ import pytest
 
 from testing.processes.netns import Host
 from testing.processes.process import Process, eventually
-from testing.servers.backends import Answer, ask
+from testing.servers.backends import HttpResponse, send_request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHOP = ROOT / "samples" / "shop"
@@ -33,8 +33,10 @@ class Sample(Process):
         self.check_alive()
         return "The shop is running" in self.log.read_text()
 
-    def ask(self, port: int, path: str, method: str = "GET", address: str = "127.0.0.1", **headers: str) -> Answer:
-        return self.host.run(lambda: ask((address, port), path, headers=headers, method=method))
+    def ask(
+        self, port: int, path: str, method: str = "GET", address: str = "127.0.0.1", **headers: str
+    ) -> HttpResponse:
+        return self.host.run(lambda: send_request((address, port), path, headers=headers, method=method))
 
     def ctl(self, *words: str) -> str:
         command = [sys.executable, "-m", "pilot.cli.pilotctl", *words]

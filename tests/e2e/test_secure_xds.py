@@ -12,12 +12,12 @@ from ca.csr import decode_csr
 from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from testing.processes.process import ControlPlane, Envoy, Proof, eventually
+from testing.processes.process import ControlPlane, Envoy, XdsCredentials, eventually
 from testing.security.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT = root(30, now=NOW)
-FIRST, SECOND = (intermediate(ROOT, number, life=400 * DAY) for number in (31, 32))
+FIRST, SECOND = (intermediate(ROOT, number, lifetime=400 * DAY) for number in (31, 32))
 FOREIGN = root(33, now=NOW)
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
 SERVICE = """
@@ -48,11 +48,11 @@ class Mesh:
         folder = self.work / name
         folder.mkdir()
         leaf = signer.issue(decode_csr(csr(ec_key(51))), (identity,), DAY, datetime.datetime.now(datetime.UTC))
-        proof = Proof.write(
+        proof = XdsCredentials.write(
             folder, certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)), ROOT.roots_pem
         )
         node = ProxyNode(type="sidecar", name=name, namespace="shop", ip="127.0.0.2", service_account="web")
-        self.envoys.append(Envoy(folder, node, self.pilot.secure_xds, proof=proof))
+        self.envoys.append(Envoy(folder, node, self.pilot.secure_xds, credentials=proof))
         return self.envoys[-1]
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from testing.mesh.books_service import books
 from testing.processes.agent_stub import Agent, Root
 from testing.processes.netns import Host, Network, capture
 from testing.processes.process import ControlPlane, Envoy, eventually
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 
 NODE, CLIENT, SERVER, VIP, ADMIN = "10.77.0.1", "10.77.1.1", "10.77.1.2", "10.77.96.10", "127.0.0.1:15000"
 OBJECTS = (
@@ -62,15 +62,15 @@ class Pair:
         )
         return Envoy(work, node, self.pilot.xds, agent.socket, admin=ADMIN, join=host.join_as_proxy)
 
-    def ask(self, path: str, **headers: str) -> Answer:
+    def ask(self, path: str, **headers: str) -> HttpResponse:
         """Send a request from the client application to the service's virtual IP, through both sidecars."""
-        return self.client.run(lambda: ask((VIP, 80), path, host="books", headers=headers))
+        return self.client.run(lambda: send_request((VIP, 80), path, host="books", headers=headers))
 
     def is_ready(self) -> bool:
         """Return whether a request succeeds. The timeout is short, because a request during startup may never be answered."""
         for envoy in self.envoys.values():
             envoy.check_alive()
-        return self.client.run(lambda: ask((VIP, 80), "/", host="books", seconds=2)).status == 200
+        return self.client.run(lambda: send_request((VIP, 80), "/", host="books", seconds=2)).status == 200
 
     def stats(self, name: str, pattern: str) -> dict[str, int]:
         host = self.client if name == "web" else self.server
@@ -121,6 +121,6 @@ def test_virtual_service_applies_at_the_client(pair: Pair) -> None:
 
 
 def test_plaintext_from_outside_is_accepted_while_permissive(pair: Pair) -> None:
-    response = pair.network.node.run(lambda: ask((SERVER, 8080), "/plain"))
+    response = pair.network.node.run(lambda: send_request((SERVER, 8080), "/plain"))
     assert response.json["path"] == "/plain"
     assert "x-forwarded-client-cert" not in pair.backend.requests[-1].headers

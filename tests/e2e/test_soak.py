@@ -16,6 +16,6 @@ async def test_proxies_converge_after_random_edits(tmp_path: pathlib.Path, seed:
     try:
         await mesh.start()
         assert await play_round(mesh, random.Random(seed), EDITS) == []
-        assert await mesh.complaints() == []
+        assert await mesh.logged_errors() == []
     finally:
         await mesh.stop()

@@ -15,7 +15,7 @@ import yaml
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.mesh.objects import Plain, make
 from testing.processes.process import ControlPlane, Envoy, envoy_binary, eventually, free_port
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 from testing.servers.trace_collectors import Collector, Span, SpanServer
 from tests.unit.lib.test_cel import ACCEPTED, REJECTED
 
@@ -119,8 +119,8 @@ class Edge:
         eventually(active, 30, f"{mark} in Envoy: {self.envoy.tail(5)}")
         return mark
 
-    def ask(self, path: str) -> Answer:
-        return ask(("127.0.0.1", self.port), path, host="a.test")
+    def ask(self, path: str) -> HttpResponse:
+        return send_request(("127.0.0.1", self.port), path, host="a.test")
 
     def lines(self, name: str, count: int) -> list[str]:
         """Return the lines of a log once it has at least this many."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from testing.clients.mesh_client import MeshRequest
-from testing.processes.guarded_workload import Guarded
+from testing.processes.guarded_workload import GuardedWorkload
 from testing.processes.process import ControlPlane, eventually
 from testing.servers.key_servers import Issuer, StaticServer
 
@@ -25,7 +25,7 @@ class Tokens:
     def __init__(self, work: pathlib.Path) -> None:
         self.issuer, self.server, self.state = Issuer("https://issuer.test"), StaticServer(), work / "state"
         self.server.answers[KEYS] = self.issuer.keys
-        self.books = Guarded(work, more=("--stateDir", str(self.state)))
+        self.books = GuardedWorkload(work, more=("--stateDir", str(self.state)))
 
     def rule(self, more: str = "", path: str = KEYS) -> tuple[str, str]:
         fields = f"issuer: '{self.issuer.name}', jwksUri: '{self.server.url(path)}'"
@@ -151,8 +151,8 @@ def test_last_keys_survive_an_outage_and_a_restart(tokens: Tokens) -> None:
     token = wait_for_keys(tokens)
     tokens.server.down = True
     try:
-        requests = len(tokens.server.asked)
-        eventually(lambda: len(tokens.server.asked) > requests + 1, 20, "fetches that fail")
+        requests = len(tokens.server.requested_paths)
+        eventually(lambda: len(tokens.server.requested_paths) > requests + 1, 20, "fetches that fail")
         assert tokens.status(token) == 200
         plane = tokens.books.plane
         ports = plane.ports
@@ -195,6 +195,6 @@ def test_cve_2026_41413_keys_at_a_private_address_are_not_fetched(tokens: Tokens
         assert tokens.status(tokens.token()) == 401
         problems = json.loads(tokens.books.plane.get("/debug/problemz"))
         assert any("not a public address" in json.dumps(problem) for problem in problems)
-        assert server.asked == []
+        assert server.requested_paths == []
     finally:
         server.stop()

@@ -14,7 +14,7 @@ from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.processes.agent_stub import Agent, Root
 from testing.processes.netns import Host, Network
 from testing.processes.process import ControlPlane, Envoy, eventually
-from testing.servers.backends import Answer, Backend, ask
+from testing.servers.backends import Backend, HttpResponse, send_request
 
 NODE, CLIENTS, WAYPOINT, BOOKS, VIP = "10.79.0.1", "10.79.1.1", "10.79.1.2", "10.79.1.3", "10.79.96.10"
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
@@ -195,9 +195,9 @@ class Mesh:
         self._stack.callback(envoy.stop)
         return envoy
 
-    def ask(self, client: Client, path: str = "/", method: str = "GET") -> Answer:
+    def ask(self, client: Client, path: str = "/", method: str = "GET") -> HttpResponse:
         """Send a request from outside the mesh to a gateway."""
-        return self.clients.run(lambda: ask((CLIENTS, client.port), path, host="books", method=method))
+        return self.clients.run(lambda: send_request((CLIENTS, client.port), path, host="books", method=method))
 
     def host_of(self, name: str) -> Host:
         return self.hosts.get(name, self.clients)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from testing.security.hostile_input import CORPUS, Targets, damaged
+from testing.security.hostile_input import CORPUS, Targets, corrupt
 
 SAMPLES = {name: make() for name, make in CORPUS.items()}
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -26,7 +26,7 @@ def targets() -> Iterator[Targets]:
 @EXAMPLES
 @given(rng=st.randoms(use_true_random=False))
 def test_cve_2022_23635_damaged_input_is_rejected(targets: Targets, target: str, rng: Random) -> None:
-    getattr(targets, target)(damaged(rng, SAMPLES[target]))
+    getattr(targets, target)(corrupt(rng, SAMPLES[target]))
 
 
 @pytest.mark.parametrize("target", SAMPLES)

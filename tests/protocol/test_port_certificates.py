@@ -72,7 +72,7 @@ async def test_changed_plugged_in_signer_is_served_without_a_disconnect(tmp_path
     now = datetime.datetime.now(datetime.UTC)
     root, folder = make_root(6, now=now), tmp_path / "cacerts"
     folder.mkdir()
-    first, second = (intermediate(root, number, life=400 * DAY) for number in (1, 2))
+    first, second = (intermediate(root, number, lifetime=400 * DAY) for number in (1, 2))
     write_plugged_in(folder, first)
     async with (
         running(tmp_path, {"ROOT_CA_DIR": str(folder)}) as env,

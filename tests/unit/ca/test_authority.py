@@ -346,7 +346,7 @@ async def test_root_renewed_by_another_replica_is_adopted(
 async def test_unusable_stored_root_is_not_adopted(tmp_path: pathlib.Path) -> None:
     store = FolderStore(str(tmp_path))
     replica = Replica(store, root(), NOW)
-    store.save(root(1, life=200 * DAY))
+    store.save(root(1, lifetime=200 * DAY))
     with pytest.raises(KeyMaterialError, match="another key"):
         await replica.rotation.check()
     (tmp_path / "ca-key.pem").unlink()
@@ -387,8 +387,8 @@ NAMES = ("istiod.istio-system.svc", "istiod", "istiod.istio-system.svc")
 
 
 def test_server_certificate_has_its_names_and_a_ten_year_lifetime() -> None:
-    parent = root(life=5000 * DAY)
-    signer = intermediate(parent, life=4000 * DAY)
+    parent = root(lifetime=5000 * DAY)
+    signer = intermediate(parent, lifetime=4000 * DAY)
     (certificate,) = issue_server_certificates(signer, NAMES, NOW)
     leaf, *chain = x509.load_pem_x509_certificates(certificate.chain)
     assert leaf.subject.rfc4514_string() == ""

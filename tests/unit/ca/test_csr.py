@@ -108,12 +108,12 @@ def test_leaf_lifetime(seconds: int, end: datetime.datetime) -> None:
 
 
 def test_leaf_expires_no_later_than_its_signer() -> None:
-    signer = root(life=HOUR)
+    signer = root(lifetime=HOUR)
     assert parse_leaf(authority(signer).sign(csr(), [IDENTITY], 86400)).not_valid_after_utc == NOW + HOUR
 
 
 def test_default_lifetime_is_limited_by_the_chain() -> None:
-    signer = intermediate(root(), life=HOUR)
+    signer = intermediate(root(), lifetime=HOUR)
     assert authority(signer).default_ttl == HOUR
 
 
@@ -122,7 +122,7 @@ def test_default_lifetime_is_limited_by_the_chain() -> None:
 )
 def test_expired_signer_issues_nothing(lifetime: datetime.timedelta, ended: str) -> None:
     with pytest.raises(SigningError) as caught:
-        authority(root(life=lifetime)).sign(csr(), [IDENTITY], 60)
+        authority(root(lifetime=lifetime)).sign(csr(), [IDENTITY], 60)
     assert caught.value.code == "CERT_GEN_ERROR"
     assert str(caught.value) == f"the signing certificate expired at 2026-01-02T{ended}Z"
     assert not caught.value.is_callers_fault

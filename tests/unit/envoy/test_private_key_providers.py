@@ -7,12 +7,12 @@ from envoy.config.core.v3 import base_pb2
 from google.protobuf import duration_pb2
 from msgspec.structs import replace
 
-from pilot.debug.config_dump import plain
+from pilot.debug.pages.config_dump import plain
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import SECRET
 from testing.mesh.objects import world
 from testing.mesh.world import World
-from testing.security.credentials import Authority, edge, served, tls_secret
+from testing.security.credentials import Authority, edge_router, served_secret, tls_secret
 
 WEB = Authority().issue("web.example.com")
 CRYPTOMB = "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"
@@ -25,7 +25,7 @@ CRYPTOMB = "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPriv
 def test_key_uses_the_configured_provider(provider_name: str, type_name: str) -> None:
     world = World(f"defaultConfig: {{privateKeyProvider: {{{provider_name}: {{pollDelay: 10ms, fallback: true}}}}}}")
     world.apply_objects(tls_secret("web", WEB))
-    secret = served(world, "kubernetes://web")
+    secret = served_secret(world, "kubernetes://web")
     assert secret is not None
     provider = secret.tls_certificate.private_key_provider
     assert (provider.provider_name, provider.fallback, provider.typed_config.type_url) == (
@@ -47,7 +47,7 @@ def test_key_uses_the_configured_provider(provider_name: str, type_name: str) ->
 def test_unsupported_provider_is_not_used(extensions: frozenset[str], provided: bool) -> None:
     world = World("defaultConfig: {privateKeyProvider: {cryptomb: {pollDelay: 10ms}}}")
     world.apply_objects(tls_secret("web", WEB))
-    secret = served(world, "kubernetes://web", replace(edge(), extensions=extensions))
+    secret = served_secret(world, "kubernetes://web", replace(edge_router(), extensions=extensions))
     assert secret is not None
     assert (
         secret.tls_certificate.HasField("private_key_provider"),
@@ -61,10 +61,10 @@ def test_unsupported_provider_is_not_used(extensions: frozenset[str], provided: 
 def test_provider_is_chosen_per_proxy() -> None:
     env = world(tls_secret("web", WEB))
     metadata = {"PROXY_CONFIG": {"privateKeyProvider": {"qat": {"pollDelay": "1s"}}}}
-    fast = edge("b", ip="10.1.0.2")
+    fast = edge_router("b", ip="10.1.0.2")
     fast = replace(fast, metadata={**fast.metadata, **metadata})
     for _ in range(2):
-        for client, provided in ((edge(), False), (fast, True)):
-            secret = served(env, "kubernetes://web", client)
+        for client, provided in ((edge_router(), False), (fast, True)):
+            secret = served_secret(env, "kubernetes://web", client)
             assert secret is not None
             assert secret.tls_certificate.HasField("private_key_provider") == provided

@@ -98,20 +98,20 @@ async def test_blocking_queries_watch_for_changes() -> None:
         await until(lambda: list(harness.hosts()) == ["api.service.consul"])
         await harness.consul.set("api", instance("10.0.0.4", status="critical"))
         await until(lambda: harness.hosts() == {})
-        assert all("wait=55s" in path for path in harness.consul.asked)
+        assert all("wait=55s" in path for path in harness.consul.queries)
 
 
 async def test_entries_remain_while_consul_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_watch, "RETRY_SECONDS", 0.01)
     async with running_adapter(web=instance()) as harness:
         await harness.consul.stop()
-        request_count = len(harness.consul.asked)
+        request_count = len(harness.consul.queries)
         harness.consul.restart()
         await harness.consul.set("web", instance("10.0.0.9"))
         assert harness.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080})]}
         await harness.consul.start()
         await until(lambda: harness.hosts() == {"web.service.consul": [("10.0.0.9", {"tcp": 8080})]})
-        assert len(harness.consul.asked) > request_count
+        assert len(harness.consul.queries) > request_count
 
 
 async def test_adapter_does_not_listen_before_the_first_response(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,29 +45,29 @@ def test_malformed_resource_does_not_affect_other_objects(source: McpConfigSourc
         source.server.objects[ENTRY_TYPE] |= {"shop/a": data}
         source.set("y", entries(c=3))
         assert ports(source) == {"b": 1, "c": 3}
-        assert ENTRY_TYPE in source.server.refused
+        assert ENTRY_TYPE in source.server.rejected
         source.remove("y")
     source.set("x", entries(a=2, b=2))
     assert ports(source) == {"a": 2, "b": 2}
-    assert (list(source.problems), source.server.refused) == ([], {})
+    assert (list(source.problems), source.server.rejected) == ([], {})
 
 
 def test_nack_names_the_object_and_path(source: McpConfigSource) -> None:
     source.set("x", entries(a=1, b=1))
     source.set("x", entries(a=70000, b=2))
     assert ports(source) == {"a": 1, "b": 2}
-    assert "ServiceEntry shop/a" in source.server.refused[ENTRY_TYPE]
-    assert "spec.ports[0].number" in source.server.refused[ENTRY_TYPE]
-    assert "shop/b" not in source.server.refused[ENTRY_TYPE]
+    assert "ServiceEntry shop/a" in source.server.rejected[ENTRY_TYPE]
+    assert "spec.ports[0].number" in source.server.rejected[ENTRY_TYPE]
+    assert "shop/b" not in source.server.rejected[ENTRY_TYPE]
     [problem] = source.problems
     assert (problem.object.name, problem.path, problem.file) == ("a", "spec.ports[0].number", source.source.name)
 
 
 def test_invalid_object_is_rejected_on_every_response(source: McpConfigSource) -> None:
     source.set("x", entries(a=70000))
-    source.server.refused.clear()
+    source.server.rejected.clear()
     source.set("y", entries(b=1))
-    assert "shop/a" in source.server.refused[ENTRY_TYPE]
+    assert "shop/a" in source.server.rejected[ENTRY_TYPE]
 
 
 def test_unchanged_response_commits_nothing(source: McpConfigSource) -> None:
@@ -94,7 +94,7 @@ def test_objects_remain_while_the_server_is_down(source: McpConfigSource) -> Non
         until(
             lambda: (
                 source.server.sent[ENTRY_TYPE] != before
-                and source.server.settled(ENTRY_TYPE)
+                and source.server.is_acknowledged(ENTRY_TYPE)
                 and len(source.problems) == 0
             )
         )

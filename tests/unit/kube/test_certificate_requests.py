@@ -61,7 +61,7 @@ async def test_request_is_approved_issued_and_deleted(server: ApiServer) -> None
     [leaf] = x509.load_pem_x509_certificates(await request_chain(server))
     assert uris(bundle_pem((leaf,)).decode()) == [IDENTITY]
     await request_chain(server, 0)
-    assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [
+    assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.approved] == [
         (USAGES, 3600),
         (USAGES, None),
     ]
@@ -169,7 +169,7 @@ async def test_workloads_authenticate_with_certificates_of_the_signer(
                 )
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
         assert chain[-1].encode() == SIGNER.roots_pem
-        assert [spec["signerName"] for spec in signers.asked] == [NAME]
+        assert [spec["signerName"] for spec in signers.approved] == [NAME]
         certificate = ClientCertificate("".join(chain[:-1]).encode(), key_pem(key))
         async with SecureClient(port, server_roots, certificate, SERVICE_ACCOUNT="web") as client:
             await client.request("cds")
@@ -196,7 +196,7 @@ async def test_control_plane_certificate_from_a_signer_without_an_authority(
     assert (server.get("", "configmaps", "shop", "istio-ca-root-cert") or {})["data"] == {
         "root-cert.pem": SIGNER.roots_pem.decode()
     }
-    assert [spec["usages"] for spec in signers.asked] == [USAGES[:3], USAGES]
+    assert [spec["usages"] for spec in signers.approved] == [USAGES[:3], USAGES]
     assert server.get("", "secrets", "istio-system", "istio-ca-secret") is None
 
 
@@ -226,7 +226,7 @@ async def test_control_plane_certificate_is_renewed_at_half_its_lifetime(server:
     wakes.put_nowait(None)
     await until(lambda: len(changes) == 1)
     assert certificate.pairs(())[0] != initial
-    assert len(signers.asked) == 2
+    assert len(signers.approved) == 2
     await certificate.stop()
     await client.close()
 

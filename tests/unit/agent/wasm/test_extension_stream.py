@@ -88,7 +88,7 @@ def test_module_without_its_pull_secret_is_not_fetched(modules: Modules) -> None
         rewrite_response(modules, response(wasm(modules, "oci://HOST/a:1", secret=""), True), True), True
     )
     assert config.typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
-    assert not modules.registry.asked
+    assert not modules.registry.request_counts
 
 
 def test_typed_struct_module_becomes_a_file(modules: Modules) -> None:

@@ -110,20 +110,20 @@ def test_temporary_failure_is_retried(modules: Modules) -> None:
     modules.registry.replies["/x"] = Reply(b"", 503)
     assert "returned status 503" in modules.fails("http://HOST/x")
     assert modules.sleeps == [0.1, 0.2]
-    assert modules.registry.asked["/x"] == 3
+    assert modules.registry.request_counts["/x"] == 3
 
 
 @pytest.mark.parametrize("url", ["http://HOST/x", "oci://HOST/a:1"])
 def test_private_addresses_are_blocked_by_default(tmp_path: pathlib.Path, registry: Registry, url: str) -> None:
     modules = Modules(tmp_path, registry, allowed="")
     assert "not a public address" in modules.fails(url)
-    assert not registry.asked
+    assert not registry.request_counts
 
 
 def test_plaintext_registries_are_blocked_by_default(tmp_path: pathlib.Path, registry: Registry) -> None:
     registry.push("a", "1", archive(FIRST))
     assert "cannot fetch" in Modules(tmp_path, registry, insecure=False).fails("oci://HOST/a:1")
-    assert not registry.asked["/v2/a/manifests/1"]
+    assert not registry.request_counts["/v2/a/manifests/1"]
 
 
 # -- caching -----------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_pull_policy_decides_on_fetching_a_tag(
     modules.registry.push("a", tag, archive(FIRST))
     for resource_version in ("1", version):
         assert modules.get(f"oci://HOST/a:{tag}", version=resource_version, policy=policy) == FIRST
-    assert modules.registry.asked[f"/v2/a/manifests/{tag}"] == fetches
+    assert modules.registry.request_counts[f"/v2/a/manifests/{tag}"] == fetches
 
 
 def test_moved_tag_resolves_to_the_new_module(modules: Modules) -> None:
@@ -161,7 +161,7 @@ def test_image_by_digest_is_fetched_once(modules: Modules) -> None:
     manifest_digest = modules.registry.push("a", "1", archive(FIRST))
     for version in ("1", "2"):
         assert modules.get(f"oci://HOST/a@{manifest_digest}", version=version, policy=ALWAYS) == FIRST
-    assert modules.registry.asked[f"/v2/a/manifests/{manifest_digest}"] == 1
+    assert modules.registry.request_counts[f"/v2/a/manifests/{manifest_digest}"] == 1
     assert modules.counts.counts["hit"] == modules.counts.counts["miss"] == 1
 
 
@@ -177,7 +177,7 @@ def test_unused_modules_are_purged(modules: Modules, tmp_path: pathlib.Path) -> 
     assert [path.read_bytes() for path in tmp_path.rglob("*.wasm")] == [SECOND]
     assert modules.counts.counts["kept"] == 1
     modules.get("http://HOST/x")
-    assert modules.registry.asked["/x"] == 2
+    assert modules.registry.request_counts["/x"] == 2
 
 
 @pytest.mark.parametrize(

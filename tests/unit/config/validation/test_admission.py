@@ -12,14 +12,14 @@ from deploy.crd.definitions import definitions
 from pilot.config.catalogue import CATALOGUE
 from testing.apiserver.schemas import schema_violations
 from testing.rows import Rows
-from testing.tables.invalid_objects import Bad, bad_objects
+from testing.tables.invalid_objects import InvalidObject, load_invalid_objects
 from webhook.server.review import AdmissionRequest
 from webhook.server.validator import validate
 
 SCHEMAS = {d["spec"]["names"]["kind"]: d["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for d in definitions()}
 
 
-def as_json(bad: Bad) -> dict[str, Any] | None:
+def as_json(bad: InvalidObject) -> dict[str, Any] | None:
     """Return the object as kubectl sends it, or None if it cannot be sent or is not an Istio object."""
     try:
         plain = json.loads(json.dumps(yaml.safe_load(bad.text), allow_nan=False))
@@ -32,7 +32,7 @@ def as_json(bad: Bad) -> dict[str, Any] | None:
     )
 
 
-OBJECTS = [(bad, plain) for bad in bad_objects() if (plain := as_json(bad)) is not None]
+OBJECTS = [(bad, plain) for bad in load_invalid_objects() if (plain := as_json(bad)) is not None]
 REJECTED = [(bad, plain) for bad, plain in OBJECTS if not bad.warns and bad.code != "unknown-version"]
 MIN_REJECTED_BY_SCHEMA = 80
 """Minimum number of objects rejected by a schema or one of its rules. It guards against schemas that become weaker."""

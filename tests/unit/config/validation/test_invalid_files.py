@@ -10,16 +10,16 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import Severity
 from pilot.ingest.batch import Batch
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
 from testing.rows import Rows
-from testing.tables.invalid_objects import Bad, bad_objects
+from testing.tables.invalid_objects import InvalidObject, load_invalid_objects
 
-BAD_OBJECTS = bad_objects()
+BAD_OBJECTS = load_invalid_objects()
 NEIGHBOUR = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -43,7 +43,7 @@ def test_invalid_object_is_reported_and_others_stay_in_force(tmp_path: pathlib.P
                 check_beside_valid_objects(bad, tmp_path)
 
 
-def check_beside_valid_objects(bad: Bad, folder: pathlib.Path) -> None:
+def check_beside_valid_objects(bad: InvalidObject, folder: pathlib.Path) -> None:
     file = folder / "mixed.yaml"
     file.write_text(f"---{NEIGHBOUR}---\n{bad.text}---{NEIGHBOUR.replace('good', 'other')}")
     mesh, problems = load(folder)

@@ -57,7 +57,7 @@ async def test_key_set_is_fetched_verbatim(server: KeyServer) -> None:
 async def test_jwks_uri_is_discovered_from_the_issuer(server: KeyServer) -> None:
     server.answers[DISCOVERY] = json.dumps({"jwks_uri": server.url("/keys")})
     assert await fetch(JwksKey(server.url("/"), "")) == KEYS
-    assert server.asked == [DISCOVERY, "/keys"]
+    assert server.requested_paths == [DISCOVERY, "/keys"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -66,7 +66,7 @@ async def test_redirects_are_limited(server: KeyServer, status: int) -> None:
     server.answers["/loop"] = web.Response(status=status, headers={"Location": "/loop"})
     assert await fetch(jwks_key(server.url("/moved"))) == KEYS
     assert "redirects" in await fetch_error(jwks_key(server.url("/loop")))
-    assert len(server.asked) < 10
+    assert len(server.requested_paths) < 10
 
 
 ADDRESSES = [
@@ -114,7 +114,7 @@ def test_cve_2026_41413_private_but_not_link_local_may_be_allowed() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433"])
 async def test_cve_2026_41413_every_form_of_a_private_address_is_blocked(server: KeyServer, host: str) -> None:
     await fetch_error(jwks_key(server.url("/keys", host)), allowed=())
-    assert server.asked == []
+    assert server.requested_paths == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_cve_2026_41413_redirect_to_a_private_address_is_blocked(server: K
             "not a public address" in (reason := await fetch_error(jwks_key(server.url("/moved"))))
             or "link-local" in reason
         )
-        assert inner.asked == []
+        assert inner.requested_paths == []
 
 
 async def test_cve_2026_41413_dns_rebinding_is_blocked(server: KeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ async def test_server_certificate_is_verified(
                     await client.fetch(key, TIMEOUT)
         finally:
             await client.close()
-        assert secure.asked == (["/keys"] if accepted else [])
+        assert secure.requested_paths == (["/keys"] if accepted else [])
 
 
 async def test_redirect_from_https_to_http_is_blocked(tmp_path: pathlib.Path, server: KeyServer) -> None:
@@ -231,7 +231,7 @@ async def test_redirect_from_https_to_http_is_blocked(tmp_path: pathlib.Path, se
                 await client.fetch(jwks_key(secure.url("/moved").replace("http:", "https:")), TIMEOUT)
         finally:
             await client.close()
-        assert server.asked == []
+        assert server.requested_paths == []
 
 
 def test_missing_roots_file_is_ignored() -> None:

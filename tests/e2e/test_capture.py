@@ -191,7 +191,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
             f"peer → pod 8080: inbound 8080 {PEER}",  # the original port and peer
             "peer → pod 15020: application",
             "peer → pod 15008: application",
-            f"proxy in the name of the peer → pod 8080: application 8080 {PEER}",
+            f"proxy with the peer's address → pod 8080: application 8080 {PEER}",
             "application → pod 8080: application",
             "proxy as 127.0.0.6 → pod 8080: application",
             "application → peer 80: outbound",

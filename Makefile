@@ -27,8 +27,8 @@ docs:  ## write docs/settings.md and the generated files of deploy/
 site:  ## build the documentation in build/site
 	$(DEV) run python -m sphinx -W --keep-going -b html docs build/site
 
-bench:  ## measure the load table (ARGS of bench/table.py)
-	$(DEV) run python bench/table.py $(ARGS)
+bench:  ## measure the load table (ARGS of bench/load_table.py)
+	$(DEV) run python bench/load_table.py $(ARGS)
 
 profile:  ## profile the derived functions by load shape (ARGS of bench/derivations.py)
 	$(DEV) run python bench/derivations.py $(ARGS)

@@ -29,7 +29,7 @@ from typing import Any
 from envoy.config.core.v3 import base_pb2
 from google.protobuf.json_format import ParseDict
 from msgspec.structs import replace
-from typical import typical
+from typical_objects import typical
 
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.envoy.plans.proxy_plan import proxy_plan

@@ -1,4 +1,4 @@
-"""After random edits and faults, installed objects equal a fresh rendering of the IstioOperators. `bench/operator_life.py` runs longer."""
+"""After random edits and faults, installed objects equal a fresh rendering of the IstioOperators. `bench/operator_soak.py` runs longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CVE-2022-23635: input from unauthenticated peers never crashes the process. bench/unproved.py runs a million examples."""
+"""CVE-2022-23635: input from unauthenticated peers never crashes the process. bench/unauthenticated_input.py runs a million examples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Profiles of a control plane at work as `go tool pprof` opens them: each kind must name functions of ours.
 
-    python bench/profiles.py [--shape S2] [--seconds 2] [--go go]
+    python bench/pprof_profiles.py [--shape S2] [--seconds 2] [--go go]
 
 Configuration is edited twenty times a second meanwhile, and proxies connect. It prints what came first in each profile and how long the tool
 waited, which gives up after one and a half times the seconds and five more; the exit status is 1 where a profile was not opened or names nothing

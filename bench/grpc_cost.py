@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What gRPC alone costs: a server that only repeats what the control plane sent, for the fleet of a load shape.
 
-    python bench/floor.py --load FOLDER [--shapes S2,S3] [--repeats 5]
+    python bench/grpc_cost.py --load FOLDER [--shapes S2,S3] [--repeats 5]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py). Every proxy connects to the control plane once, and what it is sent is kept. Then
 the same fleet comes to a bare asyncio server of grpcio on the same core, with the same options, which answers the first request of each type
@@ -32,7 +32,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import grpc
 import uvloop
 from envoy.service.discovery.v3 import discovery_pb2
-from table import Server, free_port
+from load_table import Server, free_port
 
 from pilot.cli.pilot_discovery import GRPC_EXPERIMENTS
 from pilot.settings.process import ServeSettings

@@ -1,6 +1,6 @@
 """The operator for longer than a test: random edits of IstioOperators and of what they install, while requests fail.
 
-python bench/operator_life.py [EDITS [SEED …]]      200 edits by each of seeds 1, 2, 3, watching a list of namespaces and all of them
+python bench/operator_soak.py [EDITS [SEED …]]      200 edits by each of seeds 1, 2, 3, watching a list of namespaces and all of them
 """
 
 from __future__ import annotations

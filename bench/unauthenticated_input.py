@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A million wrong inputs of each kind that peers may send before anybody knows who they are; the memory must not grow.
 
-    python bench/unproved.py [--count 1000000] [--kinds certificate_request,first_request,token] [--seed 1]
+    python bench/unauthenticated_input.py [--count 1000000] [--kinds certificate_request,first_request,token] [--seed 1]
 
 Prints inputs a second and the resident set after each tenth; ends with the input, in hexadecimal, where something unforeseen is raised.
 """

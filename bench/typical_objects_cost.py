@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What twenty Telemetries and twenty EnvoyFilters (typical.py) cost: a load shape with and without them, event by event in turns.
 
-    python bench/typical_cost.py --load FOLDER [--shapes S2,S3] [--repeats 30] [--starts 3] [--work DIR] [--only cold,endpoint]
+    python bench/typical_objects_cost.py --load FOLDER [--shapes S2,S3] [--repeats 30] [--starts 3] [--work DIR] [--only cold,endpoint]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py). Two servers on one core, each with a fleet of its own, are given the same events
 one after the other, the first of each pair in turns, because on most machines the same work costs more in one minute than in another by
@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from table import Server, _names_of
-from typical import typical
+from load_table import Server, _names_of
+from typical_objects import typical
 
 PROMISED = 1.15
 EVENTS = ("cold", "reconnect", "endpoint", "virtualservice", "destinationrule", "envoyfilter")

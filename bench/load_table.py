@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The load table: one server on one core, the fleet on the other, a line for every shape and event.
 
-    python bench/table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10] [--json FILE]
+    python bench/load_table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10] [--json FILE]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json`, another control plane's figures
 on the same shapes. With --typical the mesh has twenty Telemetries and twenty EnvoyFilters besides (typical.py); what these cost is told
@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 from two_clusters import split
-from typical import typical
+from typical_objects import typical
 
 EVENTS = {
     "S2": "endpoint,virtualservice,destinationrule,noop,reconnect",

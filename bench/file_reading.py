@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What reading large files costs a running control plane: seconds, CPU-seconds, and the longest silence of its event loop.
 
-    python bench/reading.py
+    python bench/file_reading.py
 
 Each file is written into a folder that is followed, read, changed at its end, and read again. Between, a heartbeat on the loop
 measures how long the loop answers nobody: in time, and in CPU time of the process, which others on the machine do not lengthen. The

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long the event loop is silent while a proxy asks for very many names that there is nothing for.
 
-    python bench/silence.py [--names 50000]
+    python bench/large_subscriptions.py [--names 50000]
 
 Serves in this process, to a client in another, and prints for each protocol variant and type the longest time for which nothing else had
 its turn, in milliseconds: by the clock, and of CPU, which says more where the machine has other things to do.

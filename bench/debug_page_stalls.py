@@ -1,6 +1,6 @@
 """How long the event loop is silent while debug pages are asked for, on a mesh of ten thousand services.
 
-    python bench/page_gaps.py [words …] [--namespaces 100] [--services 100] [--proxies 50] [--repeats 3] [--limit 20] [--stacks]
+    python bench/debug_page_stalls.py [words …] [--namespaces 100] [--services 100] [--proxies 50] [--repeats 3] [--limit 20] [--stacks]
 
 The control plane runs in this process, its proxies and whoever asks for pages in another one. For each page it prints the longest time for
 which nothing else had its turn while the page was answered, in milliseconds: by the clock, and as much of it as this process was at work, which

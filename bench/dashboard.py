@@ -1,6 +1,6 @@
 """The page of the mesh in a real Chromium: it is clicked through, and how long the first picture, an update and a change take is printed.
 
-    python bench/page.py --proxies 2000 --shots /tmp/shots
+    python bench/dashboard.py --proxies 2000 --shots /tmp/shots
 
 It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are in tests/unit/debug/dashboard.
 A control plane is started on a mesh of its own, and so many streams are opened that acknowledge everything.

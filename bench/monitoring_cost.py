@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What it costs to be watched: CPU of a control plane with its page open and Prometheus scraping every five seconds, and without.
 
-    python bench/watching.py --load FOLDER [--shapes S2,S3] [--rounds 4] [--seconds 30]
+    python bench/monitoring_cost.py --load FOLDER [--shapes S2,S3] [--rounds 4] [--seconds 30]
 
 FOLDER holds the load programs (mesh.py, fleet.py, load.py). A server on one core is started again and again, in turns without and with
 somebody who watches, and given what the load table plays: all proxies connect, all come back, and then configuration is edited once a second,
@@ -27,7 +27,7 @@ import time
 from collections.abc import AsyncIterator
 
 import aiohttp
-from typical_cost import Mesh, Plane, turns
+from typical_objects_cost import Mesh, Plane, turns
 
 SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 3.0
 EVENTS = ("endpoint", "virtualservice", "destinationrule")
@@ -88,7 +88,7 @@ async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watc
                 due = time.monotonic() + 1
                 await plane.sink.apply(of.event(EVENTS[number % len(EVENTS)], serial + number)[0])
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await plane.fleet.wait_until_idle(1)
+            await plane.fleet.quiet(1)
             costs.append(plane.process.cpu() - before)
     finally:
         await plane.close()

@@ -28,7 +28,8 @@ _Cluster = cluster_pb2.Cluster
 
 @derived
 def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> ResolvedClusterKey | None:
-    """Return the cluster that a client requests, or None if it cannot see such a service, port or subset."""
+    """Return the key of the cluster that a client requests, or None if the client cannot see the service, port or
+    subset."""
     parsed = parse_cluster(name)
     scope = client.outbound.scope
     import_key = imported(db, scope, parsed.host) if parsed is not None and parsed.direction == OUTBOUND else None
@@ -63,9 +64,9 @@ cluster_endpoints: Lookup[str, [ProxylessFacet], Resource] = Lookup("proxyless e
 
 
 def effective_policy(destination: ClusterDestination) -> EffectivePolicy:
-    """Return the DestinationRule's policy for a port, or for a subset of it.
+    """Return the DestinationRule's traffic policy for the destination's port and subset.
 
-    Defaults of the mesh apply only to proxies.
+    The mesh's defaults are not included, because they apply only to proxies.
     """
     policy = effective_port_policy(
         destination.rule.spec.traffic_policy if destination.rule is not None else None, destination.port.number, None
@@ -95,7 +96,7 @@ def build_cluster(name: str, policy: EffectivePolicy, accounts: tuple[str, ...])
 
 
 def _balance(cluster: cluster_pb2.Cluster, settings: LoadBalancerSettings) -> None:
-    """Set the load balancing policy. gRPC supports only some; the default is round robin."""
+    """Set the load balancing policy. gRPC supports only some policies. The default is round robin."""
     if (consistent_hash := settings.consistent_hash) is not None:
         cluster.lb_policy = _Cluster.RING_HASH
         ring = (
@@ -109,7 +110,7 @@ def _balance(cluster: cluster_pb2.Cluster, settings: LoadBalancerSettings) -> No
 
 
 def _max_requests(pool: ConnectionPoolSettings | None) -> circuit_breaker_pb2.CircuitBreakers.Thresholds | None:
-    """Return the only limit that gRPC supports, or None if it is not set."""
+    """Return the maximum number of concurrent requests, or None if it is not set. gRPC supports no other limit."""
     if pool is None or pool.http is None or pool.http.http2_max_requests <= 0:
         return None
     return circuit_breaker_pb2.CircuitBreakers.Thresholds(

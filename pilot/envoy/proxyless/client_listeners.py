@@ -1,4 +1,4 @@
-"""The listeners that gRPC clients request, one for each target `host:port`. They name the target's routes."""
+"""The listeners that gRPC clients request, one for each target `host:port`. A listener names the target's routes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADS = config_source_pb2.ConfigSource(ads=config_source_pb2.AggregatedConfigSourc
 
 @derived
 def _client_listener(db: Mesh, name: str, client: ProxylessFacet) -> Resource | None:
-    """Return the listener of a target, or None if the client cannot see such a service or port."""
+    """Return the listener of a target, or None if the client cannot see the service or port."""
     target = parse_host_port(name)
     import_key = find_service_named(db, target.host, client) if target is not None else None
     row = service(db, import_key.ref) if import_key is not None else None

@@ -16,7 +16,8 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Return the routes under the name of their default cluster, or None for any other name."""
+    """Return the route configuration named after its default cluster, or None if `name` is not the name of such a
+    cluster."""
     parsed = parse_cluster(name)
     if parsed is None or parsed.direction != OUTBOUND or parsed.subset:
         return None
@@ -37,6 +38,6 @@ routes: Lookup[str, [SidecarRoutesFacet], Resource] = Lookup("proxyless routes",
 
 
 def _set_stream_duration(route: route_components_pb2.Route) -> None:
-    """Copy the timeout of a route to the maximum stream duration, which is the field that gRPC reads."""
+    """Copy a route's timeout to its maximum stream duration, which is the field that gRPC reads."""
     if route.WhichOneof("action") == "route" and (route.route.timeout.seconds or route.route.timeout.nanos):
         route.route.max_stream_duration.max_stream_duration.CopyFrom(route.route.timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SERVER = "xds.istio.io/grpc/lds/inbound/"
-"""Prefix of the names of server listeners. The address that the server listens on follows."""
+"""The prefix of a server listener's name. It is followed by the address that the server listens on."""
 
 
 class HostPort(NamedTuple):
@@ -16,7 +16,7 @@ class HostPort(NamedTuple):
 
 
 def parse_host_port(text: str) -> HostPort | None:
-    """Return the parts of `host:port`, or None for any other text."""
+    """Return the parts of `host:port`, or None if the text has another form."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if (
@@ -30,5 +30,5 @@ def parse_host_port(text: str) -> HostPort | None:
 
 
 def parse_server(name: str) -> HostPort | None:
-    """Return the address in the name of a server listener, or None for any other name."""
+    """Return the address in the name of a server listener, or None if the name has another form."""
     return parse_host_port(name.removeprefix(SERVER)) if name.startswith(SERVER) else None

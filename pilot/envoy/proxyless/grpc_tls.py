@@ -1,6 +1,6 @@
-"""Mutual TLS of gRPC.
+"""Mutual TLS between gRPC clients and servers.
 
-Certificates come from the provider instance `default` of the gRPC bootstrap, which reads files that the agent writes.
+Certificates come from the provider instance `default` in the gRPC bootstrap, which reads files that the agent writes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ _Common = tls_pb2.CommonTlsContext
 
 
 def build_client_socket(accounts: Iterable[str]) -> base_pb2.TransportSocket:
-    """Return the socket of a client. The server must have one of the identities, or any identity if there are none."""
+    """Return the transport socket of a client.
+
+    The server must have one of the identities in `accounts`. If there are none, any identity is accepted.
+    """
     return _socket(tls_pb2.UpstreamTlsContext(common_tls_context=_build_common(accounts)))
 
 
 def build_server_socket() -> base_pb2.TransportSocket:
-    """Return the socket of a server, which requires client certificates of the mesh."""
+    """Return the transport socket of a server, which requires a client certificate from the mesh."""
     return _socket(
         tls_pb2.DownstreamTlsContext(
             common_tls_context=_build_common(()), require_client_certificate=wrappers_pb2.BoolValue(value=True)
@@ -35,7 +38,7 @@ def build_server_socket() -> base_pb2.TransportSocket:
 
 
 def _build_common(accounts: Iterable[str]) -> tls_pb2.CommonTlsContext:
-    """Return the TLS context, with the current fields and those that clients before 2024 read."""
+    """Return the TLS context. It has both the current fields and those that clients from before 2024 read."""
     validation = common_pb2.CertificateValidationContext(
         match_subject_alt_names=[exact_matcher(account) for account in accounts],
         ca_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(

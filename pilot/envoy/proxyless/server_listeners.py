@@ -1,4 +1,4 @@
-"""The listeners that gRPC servers request by their address: mutual TLS, and authorization."""
+"""The listeners that gRPC servers request by address. They configure mutual TLS and authorization."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ server_listeners: Lookup[str, [InboundFacet], Resource] = Lookup("proxyless serv
 def build_server_listener(
     name: str, address: HostPort, mutual_tls: bool, filters: list[hcm_pb2.HttpFilter]
 ) -> listener_pb2.Listener:
-    """Return the listener.
+    """Return the listener of a server.
 
     gRPC does not support TLS and plaintext on the same port. If both are allowed, the listener uses plaintext.
     """
@@ -70,7 +70,7 @@ def build_server_listener(
 def authorization_filters(policies: list[CompiledPolicy]) -> Iterator[hcm_pb2.HttpFilter]:
     """Yield the filters that deny and allow requests.
 
-    A CUSTOM policy denies its requests, because gRPC cannot call authorizers.
+    Requests that match a CUSTOM policy are denied, because gRPC cannot call authorizers.
     """
     enforced = [policy for policy in policies if not policy.dry_run]
     denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]

@@ -1,4 +1,4 @@
-"""Evaluates RBAC rules for a request or connection, as Envoy would, to explain why access is denied."""
+"""Evaluates RBAC rules as Envoy would, to explain why a request or connection is denied."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SEGMENT = "[-a-zA-Z0-9._~%!$&'()+,;:@=]"
 
 
 class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
-    """The attributes of a request or connection that Envoy knows. Unknown ones are "", 0 or empty.
+    """The attributes of a request or connection that Envoy knows. Unknown attributes are "", 0 or empty.
 
-    `principal` is the URI in the client certificate. `peer` is the address that connects, and `client` the one that
-    trusted proxies report. `headers` have names in lower case and include pseudo-headers such as `:path`. `claims` are
-    those of the token.
+    `principal` is the URI in the client certificate. `peer` is the address of the direct peer, and `client` is the
+    client address that trusted proxies report. `headers` have lower-case names and include pseudo-headers such as
+    `:path`. `claims` are the claims of the token.
     """
 
     principal: str = ""
@@ -40,7 +40,7 @@ class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """The path without the query."""
+        """The path without the query and fragment."""
         return re.split("[?#]", self.headers.get(":path", ""), maxsplit=1)[0]
 
 
@@ -143,13 +143,13 @@ def _template(extension: extension_pb2.TypedExtensionConfig, path: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _template_regex(template: str) -> str:
-    """Return one of Envoy's URI templates, which may contain `*` and `**`, as a regular expression."""
+    """Return the regular expression for one of Envoy's URI templates, which may contain `*` and `**`."""
     segment, path = f"{_SEGMENT}+", f"(?:{_SEGMENT}|/)*"
     return "".join({"*": segment, "**": path}.get(part, re2.escape(part)) for part in re.split(r"(\*\*|\*)", template))
 
 
 def _metadata(matcher: metadata_pb2.MetadataMatcher, request: RequestAttributes) -> bool:
-    """Return whether the token's claims match. The metadata of other filters is unknown."""
+    """Return whether the token's claims match. A matcher for another filter's metadata never matches."""
     keys = [segment.key for segment in matcher.path]
     if matcher.filter != JWT_AUTHN_FILTER or keys[:1] != [JWT_PAYLOAD]:
         return False

@@ -1,4 +1,4 @@
-"""Parts that the HTTP and the network filters for external authorization share."""
+"""The parts that the HTTP and network filters for external authorization share."""
 
 from __future__ import annotations
 

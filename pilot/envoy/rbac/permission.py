@@ -1,4 +1,4 @@
-"""Builds permissions, which match the operation, destination port and destination address."""
+"""Builds permissions, which match the operation and the destination's port and address."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ METADATA_KEY = "experimental."
 def build_permission(
     operation: Operation | None, when: Iterable[Condition], tcp: bool, allows: bool
 ) -> rbac_pb2.Permission | None:
-    """Return the permission of one operation with its conditions.
+    """Return the permission for one operation with its conditions.
 
-    See `build_fields` for those that cannot be expressed.
+    `build_fields` describes what happens to conditions that cannot be expressed.
     """
     fields = [*_operation_fields(operation or Operation(), tcp), *(_condition_field(condition) for condition in when)]
     permissions = build_fields(fields, lambda m: Permission(not_rule=m), allows)
@@ -39,7 +39,7 @@ def build_permission(
 
 
 def is_permission(key: str) -> bool:
-    """Return whether a condition on this attribute belongs to permissions."""
+    """Return whether a condition with this key is part of the permissions rather than of the principals."""
     return key in _CONDITIONS or key.startswith(f"{METADATA_KEY}envoy.filters.")
 
 
@@ -64,7 +64,7 @@ def _each(build_one: Callable[[str], rbac_pb2.Permission | None]) -> Build[rbac_
 
 
 def _host(value: str) -> rbac_pb2.Permission:
-    """Return the permission for a host, regardless of case."""
+    """Return the permission for a host. Case is ignored."""
     return Permission(header=build_header(":authority", value, ignore_case=True))
 
 
@@ -73,7 +73,7 @@ def _method(value: str) -> rbac_pb2.Permission:
 
 
 def _path(value: str) -> rbac_pb2.Permission | None:
-    """Return the permission for a path without its query, or None for a template that Envoy does not accept."""
+    """Return the permission for a path, ignoring its query. Return None for a template that Envoy does not accept."""
     if not is_template(value):
         return Permission(url_path=path_pb2.PathMatcher(path=build_text(value)))
     if find_template_fault(value):
@@ -100,7 +100,8 @@ _CONDITIONS = {"destination.ip": _address, "destination.port": _port, "connectio
 
 
 def _metadata(key: str, values: Sequence[str]) -> rbac_pb2.Permission | None:
-    """Return the permission for dynamic metadata of an Envoy filter: `experimental.envoy.filters.NAME[KEY]`.
+    """Return the permission for dynamic metadata of an Envoy filter. The key has the form
+    `experimental.envoy.filters.NAME[KEY]`.
 
     A value in brackets is matched against the items of a list.
     """

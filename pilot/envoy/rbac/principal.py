@@ -1,4 +1,4 @@
-"""Builds principals, which match the client's certificate and address, and the token and headers of the request."""
+"""Builds principals, which match the client's certificate and address, and the request's token and headers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BRACKETS = re.compile(r"(?:\[[^\[\]]*\])+")
 class RuleContext(NamedTuple):
     """The context of a rule: its policy's namespace, the mesh's trust domains, and whether it applies to TCP.
 
-    `tunnelled` is set if the client's identity was recorded when its tunnel was terminated.
+    `tunnelled` is set if the client's identity was recorded when the tunnel was terminated.
     """
 
     namespace: str
@@ -39,7 +39,10 @@ class RuleContext(NamedTuple):
 def build_principal(
     source: Source | None, when: Iterable[Condition], context: RuleContext, allows: bool
 ) -> rbac_pb2.Principal | None:
-    """Return the principal of one source with its conditions. See `build_fields` for those that cannot be expressed."""
+    """Return the principal for one source with its conditions.
+
+    `build_fields` describes what happens to conditions that cannot be expressed.
+    """
     builders = _builders(context)
     fields = [
         *_source_fields(source or Source(), builders),
@@ -50,7 +53,7 @@ def build_principal(
 
 
 def _builders(context: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
-    """Return the builder of each attribute."""
+    """Return the builder for each attribute."""
     domains = context.trust_domains
 
     def by_name(build_name: Callable[[str], string_pb2.StringMatcher | None]) -> Build[rbac_pb2.Principal]:
@@ -89,7 +92,7 @@ def _source_fields(
 def _condition_field(
     condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], context: RuleContext
 ) -> RbacField[rbac_pb2.Principal]:
-    """Return the field of a condition. An unknown attribute cannot be expressed."""
+    """Return the field for a condition. An unknown attribute cannot be expressed."""
     key, build = condition.key, builders.get(condition.key, inexpressible)
     if key.startswith(HEADERS) and not context.tcp:
         name = key[len(HEADERS) :]
@@ -105,9 +108,9 @@ def _condition_field(
 
 
 def claim_path(text: str) -> tuple[str, ...]:
-    """Return the names of a claim and its enclosing claims from `[a][b]`.
+    """Return the path of a claim, outermost name first, from text of the form `[a][b]`.
 
-    Brackets in any other form are part of a single name. The result is () if there is no name or one is empty.
+    Brackets in any other position are part of a single name. The result is () if there is no name or a name is empty.
     """
     if _BRACKETS.fullmatch(text):
         names = tuple(text[1:-1].split("]["))
@@ -124,7 +127,10 @@ def _each(build_one: Callable[[str], rbac_pb2.Principal | None]) -> Build[rbac_p
 
 
 def _identity(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_pb2.Principal | None:
-    """Return the principal with an identity, from the connection's certificate or as recorded for its tunnel."""
+    """Return the principal for an identity, or None if `name` is None.
+
+    The identity is that of the connection's certificate or, if `tunnelled` is set, the one recorded for its tunnel.
+    """
     if name is None:
         return None
     if tunnelled:
@@ -142,7 +148,8 @@ def _principal(value: str) -> string_pb2.StringMatcher | None:
 
 
 def _service_account(value: str, namespace: str) -> string_pb2.StringMatcher | None:
-    """Return the matcher for `ACCOUNT` in the policy's namespace, or `NAMESPACE/ACCOUNT`, in any trust domain."""
+    """Return the matcher for `ACCOUNT` or `NAMESPACE/ACCOUNT` in any trust domain. The default namespace is
+    `namespace`."""
     account_namespace, slash, account = value.partition("/")
     if not slash:
         account_namespace, account = namespace, value
@@ -164,7 +171,7 @@ def _namespace(value: str) -> string_pb2.StringMatcher | None:
 
 
 def _remote_address(value: str) -> rbac_pb2.Principal | None:
-    """Return the principal with the client address that trusted proxies report."""
+    """Return the principal for the client address that trusted proxies report."""
     cidr = build_cidr(value)
     return Principal(remote_ip=cidr) if cidr is not None else None
 
@@ -185,9 +192,9 @@ _PARTS = 5  # DOMAIN/ns/NAMESPACE/sa/ACCOUNT
 
 
 def in_all_domains(principals: Iterable[str], domains: Sequence[str]) -> list[str]:
-    """Return the principals, with each one of the mesh repeated for all its trust domains.
+    """Return the principals. A principal of the mesh is repeated for each of the mesh's trust domains.
 
-    Principals of foreign domains and incomplete principals are returned unchanged.
+    Incomplete principals and those of foreign domains are returned unchanged.
     """
     result: list[str] = []
     for principal in principals:
@@ -204,7 +211,7 @@ def in_all_domains(principals: Iterable[str], domains: Sequence[str]) -> list[st
 
 
 def with_aliases(values: Iterable[str], domains: Sequence[str]) -> list[str]:
-    """Return the trust domains. If one belongs to the mesh, include all trust domains of the mesh."""
+    """Return the trust domains. If one of them belongs to the mesh, include all of the mesh's trust domains."""
     return list(dict.fromkeys(domain for value in values for domain in (domains if value in domains else (value,))))
 
 

@@ -1,4 +1,4 @@
-"""The RBAC policies of authorization rules, grouped by action into enforced and dry-run rules."""
+"""Builds the RBAC policies of authorization rules, grouped by action and split into enforced and dry-run rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHADOW_PREFIXES = {"ALLOW": "istio_dry_run_allow_", "DENY": "istio_dry_run_deny
 
 
 class CompiledPolicy(msgspec.Struct, frozen=True):
-    """An AuthorizationPolicy as RBAC rules by name. `provider` is the external authorizer of a CUSTOM policy."""
+    """An AuthorizationPolicy as named RBAC rules. `provider` is the external authorizer of a CUSTOM policy."""
 
     action: Action
     rules: tuple[tuple[str, rbac_pb2.Policy], ...] = ()
@@ -32,8 +32,8 @@ class CompiledPolicy(msgspec.Struct, frozen=True):
 class ActionRules(msgspec.Struct, frozen=True):
     """The rules of all policies with one action.
 
-    `enforced` is None if no policy is enforced, and `shadow` is None if none is a dry run. `shadow_prefix` is the
-    prefix of shadow statistics.
+    `enforced` is None if no policy is enforced. `shadow` is None if no policy is a dry run. `shadow_prefix` is the
+    prefix of the shadow rules' statistics.
     """
 
     enforced: rbac_pb2.RBAC | None
@@ -42,18 +42,18 @@ class ActionRules(msgspec.Struct, frozen=True):
 
 
 def rule_name(namespace: str, name: str, index: int, provider: str = "") -> str:
-    """Return the name of a rule, which appears in logs and in the metadata of requests."""
+    """Return the name of a rule, which appears in logs and in request metadata."""
     authorizer = f"{authorizer_prefix(provider)}-" if provider else ""
     return f"{authorizer}ns[{namespace}]-policy[{name}]-rule[{index}]"
 
 
 def authorizer_prefix(provider: str) -> str:
-    """Return the prefix of the names of rules that call an authorizer."""
+    """Return the name prefix of rules that call an authorizer."""
     return f"istio-ext-authz-{provider}"
 
 
 def build_rbac(action: Action, policies: Iterable[CompiledPolicy], suffix: str = "") -> rbac_pb2.RBAC:
-    """Return the rules of policies with one action. `suffix` is appended to their names."""
+    """Return the rules of policies with one action. `suffix` is appended to the rules' names."""
     rules = rbac_pb2.RBAC(action=ACTIONS[action])
     for policy in policies:
         for name, rule in policy.rules:
@@ -62,7 +62,8 @@ def build_rbac(action: Action, policies: Iterable[CompiledPolicy], suffix: str =
 
 
 def build_action(action: Action, policies: Iterable[CompiledPolicy]) -> ActionRules | None:
-    """Return the rules of an action, or None if no policy has it. An ALLOW action without rules denies everything."""
+    """Return the rules of an action, or None if no policy has this action. An ALLOW action without rules denies
+    everything."""
     of_action = [policy for policy in policies if policy.action == action]
     if not of_action:
         return None
@@ -78,7 +79,7 @@ NEVER = rbac_pb2.Policy(permissions=[NOTHING], principals=[NOBODY])
 
 
 def build_rule(rule: Rule, context: RuleContext, allows: bool) -> rbac_pb2.Policy | None:
-    """Return the RBAC policy of a rule, or None if the rule allows access and cannot be fully expressed."""
+    """Return the RBAC policy of a rule. Return None if `allows` is set and the rule cannot be fully expressed."""
     permission_conditions = [condition for condition in rule.when if is_permission(condition.key)]
     principal_conditions = [condition for condition in rule.when if not is_permission(condition.key)]
     permissions = [

@@ -1,4 +1,4 @@
-"""A field of an authorization rule. One of its values must match, and none of its negative values may."""
+"""A field of an authorization rule. It matches if one of its values matches and none of its negative values does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 M = TypeVar("M")
 Build = Callable[[Sequence[str]], M | None]
-"""Builds the message that any of the values matches. Returns None if Envoy cannot express some of the values."""
+"""Builds a message that matches if any of the values does. Returns None if Envoy cannot express one of the values."""
 
 
 class RbacField(NamedTuple, Generic[M]):
-    """The values of a field, and the builder of its message."""
+    """The values of a field, and the builder of its messages."""
 
     values: Sequence[str]
     not_values: Sequence[str]
@@ -19,7 +19,7 @@ class RbacField(NamedTuple, Generic[M]):
 
 
 def each(build_one: Callable[[str], M | None], match_any: Callable[[list[M]], M]) -> Build[M]:
-    """Return a builder that builds each value separately."""
+    """Return a builder that builds a message for each value and combines the messages with `match_any`."""
 
     def build(values: Sequence[str]) -> M | None:
         messages = [m for value in values if (m := build_one(value)) is not None]
@@ -29,15 +29,15 @@ def each(build_one: Callable[[str], M | None], match_any: Callable[[list[M]], M]
 
 
 def inexpressible(_: Sequence[str]) -> None:
-    """Builder for fields that do not apply, such as the path of a connection."""
+    """Return None, as the builder of a field that does not apply, such as the path of a TCP connection."""
     return
 
 
 def build_fields(fields: Iterable[RbacField[M]], negate: Callable[[M], M], allows: bool) -> list[M] | None:
     """Return the messages of all fields.
 
-    `allows` is set for rules that grant access: the result is None if any field cannot be expressed. For other rules
-    such fields are omitted.
+    `allows` is set for rules that grant access. The result is then None if any field cannot be expressed. For other
+    rules, fields that cannot be expressed are omitted.
     """
     messages: list[M] = []
     for field in fields:

@@ -1,6 +1,6 @@
 """Matchers for the values in AuthorizationPolicies: exact, `prefix*`, `*suffix`, or `*` for any non-empty value.
 
-Values that become part of a regular expression are quoted, so that a dot matches only a dot.
+Values that become part of a regular expression are quoted. A dot, for example, matches only a dot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def quote(text: str) -> str:
 
 
 def build_regex(pattern: str) -> string_pb2.StringMatcher | None:
-    """Return the matcher of a regular expression, or None if Envoy would reject it or it is too large."""
+    """Return the matcher for a regular expression, or None if Envoy would reject the expression or it is too large."""
     return None if find_fault(pattern) else StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=pattern))
 
 
@@ -32,7 +32,7 @@ PRESENT = StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=".+"))
 
 
 def build_text(pattern: str, ignore_case: bool = False) -> string_pb2.StringMatcher:
-    """Return the matcher of a value."""
+    """Return the matcher for a value."""
     if pattern == ANY:
         return PRESENT
     if pattern.startswith(ANY):
@@ -43,14 +43,14 @@ def build_text(pattern: str, ignore_case: bool = False) -> string_pb2.StringMatc
 
 
 def build_header(name: str, pattern: str, ignore_case: bool = False) -> route_components_pb2.HeaderMatcher:
-    """Return the matcher of a header. `*` only requires that the header is present."""
+    """Return the matcher for a header. The pattern `*` requires only that the header is present."""
     if pattern == ANY:
         return route_components_pb2.HeaderMatcher(name=name, present_match=True)
     return route_components_pb2.HeaderMatcher(name=name, string_match=build_text(pattern, ignore_case))
 
 
 def build_any_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMatcher:
-    """Return a matcher that succeeds if any of the given matchers does. There must be at least one."""
+    """Return a matcher that succeeds if any of the given matchers does. At least one matcher is required."""
     return (
         matchers[0]
         if len(matchers) == 1
@@ -59,10 +59,10 @@ def build_any_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.Val
 
 
 def build_text_value(pattern: str) -> value_pb2.ValueMatcher:
-    """Return the matcher of a metadata value that is a string."""
+    """Return the matcher for a metadata value that is a string."""
     return value_pb2.ValueMatcher(string_match=build_text(pattern))
 
 
 def build_list_value(item_matcher: value_pb2.ValueMatcher) -> value_pb2.ValueMatcher:
-    """Return the matcher of a list with at least one matching item."""
+    """Return the matcher for a list with at least one matching item."""
     return value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=item_matcher))

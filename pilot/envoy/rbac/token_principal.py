@@ -1,4 +1,4 @@
-"""Principals that match claims of a JSON web token, which the jwt_authn filter stores in dynamic metadata."""
+"""Principals that match the claims of a JSON web token, which the jwt_authn filter stores in dynamic metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def any_of(principals: Sequence[rbac_pb2.Principal]) -> rbac_pb2.Principal:
 
 
 def build_claim(path: Sequence[str], values: Sequence[str]) -> rbac_pb2.Principal:
-    """Return the principal with one of the values in a claim, which is a string or a list of strings.
+    """Return the principal for a claim with one of the values. The claim is a string or a list of strings.
 
     `path` has the names of the enclosing claims, followed by the claim's own name.
     """
@@ -30,7 +30,7 @@ def build_claim(path: Sequence[str], values: Sequence[str]) -> rbac_pb2.Principa
 
 
 def build_request_principals(values: Sequence[str]) -> rbac_pb2.Principal:
-    """Return the principal of any `ISSUER/SUBJECT`. One of the two parts may have a wildcard."""
+    """Return the principal for any of the values `ISSUER/SUBJECT`. Either part, but not both, may have a wildcard."""
     principals = [_request_principal(value) for value in values]
     return principals[0] if len(principals) == 1 else any_of(principals)
 
@@ -44,7 +44,7 @@ def _request_principal(value: str) -> rbac_pb2.Principal:
 
 
 def _issuer_and_subject(value: str) -> tuple[string_pb2.StringMatcher, string_pb2.StringMatcher]:
-    """Return the matchers of both claims.
+    """Return the matchers for the issuer and the subject.
 
     The last slash separates them, because issuers are URLs. Only one of them may have a wildcard.
     """

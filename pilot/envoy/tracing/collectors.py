@@ -1,4 +1,4 @@
-"""Collectors of spans: a cluster, by HTTP or gRPC."""
+"""Collectors of spans: clusters that accept spans over HTTP or gRPC."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HttpCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """A collector that accepts gRPC calls, which carry `headers`."""
+    """A collector that accepts gRPC calls. Each call carries `headers`."""
 
     cluster: str
     authority: str
@@ -51,7 +51,7 @@ class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 def join_url(host: str, path: str) -> str:
-    """Return a host with a path, without a scheme. Repeated slashes and dots in the path are resolved."""
+    """Return the URL of a host and path, without a scheme. Repeated slashes and dot segments in the path are resolved."""
     joined = posixpath.normpath(f"/{host}/{path}")[1:]
     return quote(joined + "/" if path.endswith("/") and not joined.endswith("/") else joined, safe=_SAFE)
 

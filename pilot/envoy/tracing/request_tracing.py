@@ -1,4 +1,4 @@
-"""Builds the tracing of HTTP connection managers, and their request ids."""
+"""Builds the settings for tracing and request IDs in HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NOT_PROPAGATED = Manager.Tracing.FromString(bytes((13 << 3, 1)))
 
 
 class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):
-    """Tracing of requests.
+    """Settings for the tracing of requests.
 
     - `tracer`: None for the tracer in the proxy's bootstrap.
     - `sampling`: in percent.
     - `max_path_length`: 0 for Envoy's default.
     - `child_span`: the upstream request has its own span.
-    - `request_id_sampling`: the request id records the sampling decision.
+    - `request_id_sampling`: the request ID records the sampling decision.
     """
 
     tracer: Tracer | None = None
@@ -68,6 +68,6 @@ def build_request_tracing(settings: RequestTracing, workload: SpanTagsFacet) -> 
 
 
 def build_request_id(sampling: bool) -> hcm_pb2.RequestIDExtension:
-    """Return the request id extension. If `sampling`, the id records the sampling decision."""
+    """Return the request ID extension. If `sampling` is set, the request ID records the sampling decision."""
     config = uuid_pb2.UuidRequestIdConfig(use_request_id_for_trace_sampling=wrappers_pb2.BoolValue(value=sampling))
     return hcm_pb2.RequestIDExtension(typed_config=pack(config))

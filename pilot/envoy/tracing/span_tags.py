@@ -1,4 +1,4 @@
-"""Builds the tags of spans: tags for the workload and its peers, and custom tags."""
+"""Builds span tags: tags for the workload and its peers, and custom tags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RBAC_METADATA = "envoy.filters.http.rbac"
 
 
 def _dry_run(tag: str, key: str) -> custom_tag_pb2.CustomTag:
-    """Return the tag for the result of authorization policies in dry-run mode."""
+    """Return the tag for a result of authorization policies in dry-run mode."""
     segment = metadata_pb2.MetadataKey.PathSegment(key=key)
     return custom_tag_pb2.CustomTag(
         tag=f"istio.authorization.dry_run.{tag}",
@@ -34,7 +34,7 @@ _DRY_RUN = [
 
 
 def workload_tags(workload: SpanTagsFacet) -> Iterator[custom_tag_pb2.CustomTag]:
-    """Yield the tags that Istio adds to every span."""
+    """Yield the tags that describe the proxy's workload and the dry-run results, which Istio adds to every span."""
     yield _literal("istio.canonical_revision", workload.revision)
     yield _literal("istio.canonical_service", workload.service)
     yield _literal("istio.cluster_id", workload.cluster_id)
@@ -58,7 +58,7 @@ _ENDS = (("source", "downstream"), ("destination", "upstream"))
 
 
 def peer_tags() -> Iterator[custom_tag_pb2.CustomTag]:
-    """Yield the tags for the workloads at both ends of a request."""
+    """Yield the tags that describe the workloads at both ends of a request."""
     for end, stream in _ENDS:
         for tag, field in _FIELDS.items():
             yield custom_tag_pb2.CustomTag(

@@ -1,4 +1,4 @@
-"""Builds the tracers that report spans. They receive the tags of the workload."""
+"""Builds the configuration of tracers, which report spans. Their builders receive the workload's tags."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _DETECTORS = {
 
 
 class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Reports in Zipkin's JSON format.
+    """Reports spans in Zipkin's JSON format.
 
-    An Envoy that does not support a collector service receives the path and the provider's host and cluster.
+    If Envoy does not support a collector service, it receives the path and the collector's host name and cluster
+    instead.
     """
 
     provider: ProviderPort
@@ -68,7 +69,7 @@ class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Reports to Datadog's agent."""
+    """Reports spans to Datadog's agent."""
 
     provider: ProviderPort
 
@@ -85,7 +86,7 @@ class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Reports to SkyWalking's collector."""
+    """Reports spans to SkyWalking's collector."""
 
     collector: GrpcCollector
 
@@ -96,7 +97,7 @@ class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
 
 class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Settings of Dynatrace's sampler, which asks Dynatrace for the number of spans."""
+    """Settings of Dynatrace's sampler, which requests the sampling configuration from Dynatrace."""
 
     collector: HttpCollector
     tenant: str
@@ -114,9 +115,10 @@ class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_
 
 
 class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Reports by OTLP.
+    """Reports spans over OTLP.
 
-    If `conventional`, the service name follows OpenTelemetry's conventions for Kubernetes, instead of the proxy's node.
+    If `conventional` is set, the service name follows OpenTelemetry's conventions for Kubernetes. Otherwise it is the
+    cluster in the proxy's node.
     """
 
     collector: HttpCollector | GrpcCollector

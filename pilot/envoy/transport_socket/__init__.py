@@ -1,4 +1,4 @@
 """Transport sockets of listeners and clusters: TLS, QUIC, HBONE tunnels and plaintext.
 
-Certificates always come by SDS, never inline.
+Certificates are always delivered over SDS, never inline.
 """

@@ -12,7 +12,7 @@ from envoy.type.matcher.v3 import string_pb2
 
 @lru_cache(maxsize=4096)
 def exact_matcher(value: str) -> string_pb2.StringMatcher:
-    """Return an exact matcher. It is shared, so it may only be copied into messages."""
+    """Return an exact matcher. The message is shared and must be copied, not modified."""
     return string_pb2.StringMatcher(exact=value)
 
 
@@ -21,8 +21,8 @@ def build_validation(
 ) -> common_pb2.CertificateValidationContext:
     """Return a validation context.
 
-    A certificate must have one of the subject alternative names, if there are any. `crl` is a file of revoked
-    certificates.
+    If `alt_names` or `prefixes` are given, a certificate must have a subject alternative name that matches one of them.
+    `crl` is the path of a certificate revocation list.
     """
     context = common_pb2.CertificateValidationContext()
     context.match_subject_alt_names.extend([exact_matcher(n) for n in alt_names])
@@ -37,12 +37,12 @@ def build_validation(
 def build_combined(
     default: common_pb2.CertificateValidationContext, roots: secret_pb2.SdsSecretConfig
 ) -> tls_pb2.CommonTlsContext.CombinedCertificateValidationContext:
-    """Return a validation context whose roots come by SDS."""
+    """Return a validation context whose roots are delivered over SDS."""
     return tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
         default_validation_context=default, validation_context_sds_secret_config=roots
     )
 
 
 def file_source(path: str) -> base_pb2.DataSource:
-    """Return a file that Envoy reads itself."""
+    """Return the data source for a file that Envoy itself reads."""
     return base_pb2.DataSource(filename=path)

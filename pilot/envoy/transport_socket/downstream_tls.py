@@ -1,4 +1,4 @@
-"""TLS that listeners terminate: mTLS on sidecars' inbound ports, and servers of Gateways and Sidecars.
+"""TLS that listeners terminate: mTLS on sidecars' inbound ports, and the TLS of Gateway and Sidecar servers.
 
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings
 """
@@ -55,7 +55,7 @@ _PROTOCOLS = {
 
 
 class ServerCertificates(NamedTuple):
-    """Sources of a listener's certificates: the proxy's own files, and SDS servers in the pod or in the mesh."""
+    """Sources of a listener's certificates: the proxy's own files, and SDS servers in the Pod or in the mesh."""
 
     files: TlsFilesFacet = TlsFilesFacet()
     servers: SecretServersFacet = SecretServersFacet()
@@ -69,10 +69,10 @@ def build_inbound_context(
     mesh_mtls: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
-    """Return mTLS for a sidecar's inbound port. Clients must be in one of the trust domains.
+    """Return the mTLS context for a sidecar's inbound port. Clients must belong to one of the trust domains.
 
-    `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. The clients' ALPN `istio` is not included, because it would displace
-    the protocol that they negotiate.
+    `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. The ALPN `istio`, which clients offer, is not included, because it
+    would displace the protocol that they negotiate.
     """
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     parameters = common.tls_params
@@ -91,7 +91,7 @@ def build_inbound_context(
 
 
 def minimum_tls_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
-    """Return the minimum TLS version of a part of the mesh config: 1.2, unless it requires 1.3."""
+    """Return the minimum TLS version in a section of the mesh config. It is 1.2 unless the section requires 1.3."""
     return (
         common_pb2.TlsParameters.TLSv1_3
         if config and config.min_protocol_version == "TLSV1_3"
@@ -107,10 +107,10 @@ def build_server_context(
     defaults: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
-    """Return TLS for a server that terminates it.
+    """Return the TLS context for a server that terminates TLS.
 
-    `alpn` is `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, and `HTTP3_ALPN` if `quic`, which cannot request client
-    certificates. `defaults` is the mesh's tlsDefaults.
+    `alpn` is `PEER_ALPN` for a TCP server in ISTIO_MUTUAL mode, and `HTTP3_ALPN` if `quic` is set. A QUIC server cannot
+    request client certificates. `defaults` is the mesh's tlsDefaults.
     """
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     mode = settings.mode
@@ -170,9 +170,10 @@ def _add_files(
 def _add_credentials(
     common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates
 ) -> None:
-    """Add the credentials.
+    """Add the secrets for the server's credentials.
 
-    Unless a credential is named for the roots, they come with the first one, as NAME-cacert.
+    The roots come from `ca_cert_credential_name` or, if it is not set, from the first credential's name with the suffix
+    "-cacert".
     """
     credentials = settings.credential_names or (settings.credential_name,)
     user_server, provider = certificates.servers.credentials, certificates.provider
@@ -191,7 +192,7 @@ def _add_credentials(
 
 
 def _set_parameters(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
-    """Set the versions, ciphers and curves. The server's settings take precedence over the mesh's."""
+    """Set the TLS versions, ciphers and curves. The server's settings take precedence over the mesh's."""
     ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (
         defaults.cipher_suites if defaults else ()
     )

@@ -1,4 +1,4 @@
-"""Transport sockets of HBONE tunnels, and of clusters that connect to internal listeners, where tunnels start."""
+"""Transport sockets of HBONE tunnels, and of clusters that connect to the internal listeners where tunnels originate."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_internal_upstream(
     metadata: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
     name: str = INTERNAL_UPSTREAM_NAME,
 ) -> base_pb2.TransportSocket:
-    """Return the socket of a cluster whose endpoints are internal listeners.
+    """Return the transport socket of a cluster whose endpoints are internal listeners.
 
     `metadata` is passed to these listeners.
     """
@@ -51,7 +51,7 @@ def build_tunnel_context(
 ) -> tls_pb2.CommonTlsContext:
     """Return the mTLS context for either end of a tunnel.
 
-    Peers must be in one of the trust domains, or have an identity with one of the prefixes.
+    Peers must belong to one of the trust domains or have an identity with one of the prefixes.
     """
     v3 = common_pb2.TlsParameters.TLSv1_3
     validation = common_pb2.CertificateValidationContext()
@@ -69,14 +69,14 @@ def build_tunnel_context(
 
 
 def build_tunnel_client(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
-    """Return the socket of a cluster that originates tunnels."""
+    """Return the transport socket of a cluster that originates tunnels."""
     return base_pb2.TransportSocket(
         name=_TLS, typed_config=pack(tls_pb2.UpstreamTlsContext(common_tls_context=context))
     )
 
 
 def build_tunnel_server(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
-    """Return the socket of a listener that terminates tunnels."""
+    """Return the transport socket of a listener that terminates tunnels."""
     config = tls_pb2.DownstreamTlsContext(
         common_tls_context=context, require_client_certificate=wrappers_pb2.BoolValue(value=True)
     )

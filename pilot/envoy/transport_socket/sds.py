@@ -1,7 +1,7 @@
 """SDS configurations: the sources of certificates and roots.
 
-There are three sources: the proxy's agent (mesh certificates, mounted files), an SDS server that the user runs beside
-the proxy, and the control plane over ADS (credentials of Gateways and DestinationRules).
+There are three sources: the proxy's agent (mesh certificates and mounted files), an SDS server that the user runs next
+to the proxy, and the control plane over ADS (credentials of Gateways and DestinationRules).
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ V3 = config_source_pb2.ApiVersion.V3
 
 
 class SdsProvider(NamedTuple):
-    """SDS server of an extension provider: its cluster, and the authority of requests."""
+    """The SDS server of an extension provider. `authority` is the authority of requests to it."""
 
     cluster: str
     authority: str
 
 
 def _server_secret(name: str, cluster: str, authority: str = "", wait: bool = False) -> secret_pb2.SdsSecretConfig:
-    """Return a secret from a server. If `wait`, listeners and clusters are not ready before it arrives."""
+    """Return the configuration of a secret from an SDS server.
+
+    If `wait` is set, listeners and clusters that use the secret are not ready before it arrives.
+    """
     envoy = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster, authority=authority)
     source = config_source_pb2.ConfigSource(
         resource_api_version=V3,
@@ -48,10 +51,10 @@ MESH_ROOTS = _server_secret(names.ROOT_SECRET, names.SDS_CLUSTER, wait=True)
 
 @lru_cache(maxsize=1024)
 def build_file_secret(name: str, default: str = "", user_server: bool = False) -> secret_pb2.SdsSecretConfig:
-    """Return a mounted file under its SDS name, or the mesh secret `default` without a name.
+    """Return the SDS configuration for the mounted file `name`, or for the mesh secret `default` if `name` is "".
 
-    Names come from `names.file_certificate` and `names.file_root`. If `user_server`, the user's SDS server reads the
-    files (node metadata `file-credential`).
+    Names are created by `names.file_certificate` and `names.file_root`. If `user_server` is set, the user's SDS server
+    reads the files (node metadata `file-credential`).
     """
     if name and user_server:
         return _server_secret(name, names.SDS_FILES_CLUSTER)
@@ -63,11 +66,12 @@ def build_file_secret(name: str, default: str = "", user_server: bool = False) -
 def build_credential_secret(
     name: str, user_server: bool = False, provider: SdsProvider | None = None
 ) -> secret_pb2.SdsSecretConfig:
-    """Return the secret for a `credentialName`.
+    """Return the SDS configuration for a `credentialName`.
 
-    Credentials with the prefix "sds://" come from the socket in the pod if `user_server` (node metadata `credential`),
-    else from the mesh's SDS extension provider. Without either, they are names of Kubernetes secrets. The
-    default fetch timeout applies, because a missing credential must not block the rest of a listener or cluster.
+    Credentials with the prefix "sds://" come from the SDS socket in the Pod if `user_server` is set (node metadata
+    `credential`), or else from the mesh's SDS extension provider. If there is neither, they are names of Kubernetes
+    Secrets. The default fetch timeout applies, because a missing credential must not block the rest of a listener or
+    cluster.
     """
     if name == names.BUILTIN_CREDENTIAL:
         return WORKLOAD_CERTIFICATE

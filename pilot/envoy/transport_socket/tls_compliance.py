@@ -1,4 +1,4 @@
-"""Compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
+"""Compliance policies (setting COMPLIANCE_POLICY). They restrict each TLS context after all other settings are applied.
 
 https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
 """
@@ -17,7 +17,7 @@ _Parameters = common_pb2.TlsParameters
 
 
 def apply_compliance(context: tls_pb2.CommonTlsContext, policy: str) -> None:
-    """Apply a policy to a context under construction. An unknown policy has no effect."""
+    """Apply a policy to a TLS context that is being built. An unknown policy has no effect."""
     if policy == "fips-140-2":
         parameters = context.tls_params
         parameters.tls_minimum_protocol_version = parameters.tls_maximum_protocol_version = _Parameters.TLSv1_2

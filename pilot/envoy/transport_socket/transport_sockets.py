@@ -20,17 +20,17 @@ QUIC_NAME = "envoy.transport_sockets.quic"
 
 
 def build_upstream_tls(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
-    """Return the socket for TLS that a cluster originates."""
+    """Return the transport socket of a cluster that originates TLS."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_downstream_tls(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """Return the socket for TLS that a filter chain terminates."""
+    """Return the transport socket of a filter chain that terminates TLS."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_quic_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """Return the socket for TLS that a filter chain of an HTTP/3 listener terminates."""
+    """Return the transport socket of a filter chain that terminates QUIC, in an HTTP/3 listener."""
     return base_pb2.TransportSocket(
         name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context))
     )
@@ -43,7 +43,7 @@ _VERSIONS = {"V1": proxy_protocol_pb2.ProxyProtocolConfig.V1, "V2": proxy_protoc
 
 
 def build_proxy_protocol(inner: base_pb2.TransportSocket, settings: ProxyProtocol) -> base_pb2.TransportSocket:
-    """Return a socket that sends the client's address first."""
+    """Return a transport socket that first sends the client's address in a PROXY protocol header."""
     config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[settings.version])
     transport = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport(config=config, transport_socket=inner)
     return base_pb2.TransportSocket(name=PROXY_PROTOCOL_NAME, typed_config=pack(transport))

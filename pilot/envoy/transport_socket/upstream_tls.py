@@ -30,8 +30,8 @@ SYSTEM_ROOTS = "system"  # the operating system's trusted roots
 class UpstreamTls(NamedTuple):
     """Properties of TLS to an upstream peer.
 
-    The peer must have one of `alt_names`. `http2` is set if the cluster speaks only HTTP/2. `metadata_exchange` offers
-    an ALPN to exchange metadata first, which requires a filter in the proxy.
+    The peer must have one of `alt_names`. `http2` is set if the cluster speaks only HTTP/2. If `metadata_exchange` is
+    set, an ALPN is offered that exchanges metadata first, which requires a filter in the proxy.
     """
 
     sni: str = ""
@@ -42,9 +42,9 @@ class UpstreamTls(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
-    """Return the common part of mesh TLS.
+    """Return the fields of mesh TLS that clusters share.
 
-    The ALPN `istio` lets a permissive server distinguish it from the application's own TLS.
+    The ALPN `istio` lets a permissive server distinguish mesh TLS from the application's own TLS.
     """
     common = _common_context()
     common.alpn_protocols.extend(
@@ -65,7 +65,7 @@ def _common_context() -> tls_pb2.CommonTlsContext:
 
 
 def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.UpstreamTlsContext:
-    """Return mTLS with the proxy's mesh certificate."""
+    """Return the context for mTLS with the proxy's mesh certificate."""
     context = tls_pb2.UpstreamTlsContext()
     context.CopyFrom(_mesh_template(tls.http2, tls.metadata_exchange, compliance))
     context.sni = tls.sni
@@ -81,7 +81,7 @@ def build_upstream_context(
     defaults: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """Return TLS of mode SIMPLE or MUTUAL, or None for MUTUAL without a certificate.
+    """Return the TLS context for mode SIMPLE or MUTUAL, or None if the mode is MUTUAL and there is no certificate.
 
     None disables TLS, as in Istio. `tls` has the SNI and SANs to use, and `defaults` is the mesh's tlsDefaults.
     """

@@ -1,1 +1,1 @@
-"""Resources for ztunnels: workloads, services, and the policies that they enforce."""
+"""Resources for ztunnels: workloads, services, and the policies that ztunnels enforce."""

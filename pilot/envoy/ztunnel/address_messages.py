@@ -1,4 +1,4 @@
-"""Builds the messages for workloads and services of an ambient mesh."""
+"""Builds the messages for the workloads and services of an ambient mesh."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _APP_PROTOCOLS = {
 
 @functools.lru_cache(4096)
 def packed(ip: str) -> bytes:
-    """Return the 4 or 16 bytes of an IP address."""
+    """Return an IP address as 4 or 16 bytes."""
     return ipaddress.ip_address(ip).packed
 
 
 def build_gateway_address(address: WaypointAddress | None) -> workload_pb2.GatewayAddress | None:
-    """Return the address at which a waypoint or gateway accepts HBONE, or None."""
+    """Return the message for the address at which a waypoint or gateway accepts HBONE, or None if `address` is None."""
     if address is None:
         return None
     if address.hostname:
@@ -90,7 +90,7 @@ def build_workload(workload: WorkloadAddress) -> workload_pb2.Workload:
 def build_service(service: ServiceAddress, identities: Collection[str] = ()) -> workload_pb2.Service:
     """Return the message for a service.
 
-    `identities` are those of workloads that are not sent to ztunnels individually.
+    `identities` are the identities of workloads that are not sent to ztunnels individually.
     """
     return workload_pb2.Service(
         name=service.name,

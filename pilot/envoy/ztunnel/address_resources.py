@@ -1,4 +1,4 @@
-"""Workloads and services as resources: all of them, and those that a ztunnel requests by name."""
+"""Workloads and services as resources: all of them, or only those that a ztunnel requests by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protos.istio import workload_pb2
 
 @derived
 def address(db: Mesh, key: AddressKey) -> Resource | None:
-    """Return a workload or service."""
+    """Return the resource of a workload or service."""
     if key.kind == "Service":
         ref = ServiceRef(key.name, key.namespace)
         service = service_address(db, ref)
@@ -37,7 +37,7 @@ def address(db: Mesh, key: AddressKey) -> Resource | None:
 
 @derived
 def workload(db: Mesh, key: AddressKey) -> Resource | None:
-    """Return a workload, in the type for clients that request only workloads."""
+    """Return the resource of a workload, in the type for clients that request only workloads."""
     row = find_workload(db, key) if key.kind != "Service" else None
     return Resource.versioned(WORKLOAD, build_workload(row), key.uid, row.aliases) if row is not None else None
 
@@ -46,11 +46,11 @@ _LISTS = (pod_ids, entry_ids, service_entry_ids, slice_ids, gateway_ids, remote_
 ADDRESSES: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
     Gather(f"{ids.__name__} as addresses", ids, address) for ids in (*_LISTS, service_ids)
 )
-"""All addresses by source, so that a change in one source does not affect the lists of others."""
+"""All addresses, grouped by source, so that a change in one source does not affect the lists of other sources."""
 WORKLOADS: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
     Gather(f"{ids.__name__} as workloads", ids, workload) for ids in _LISTS
 )
-"""All workloads by source."""
+"""All workloads, grouped by source."""
 
 
 def _no_args(*_: object) -> tuple[()]:
@@ -60,8 +60,8 @@ def _no_args(*_: object) -> tuple[()]:
 requested_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
     "requested_addresses", subscribed_addresses, address, passed=_no_args
 )
-"""The addresses to which requested names lead, for a ztunnel on a node of a cluster."""
+"""The addresses to which the requested names resolve, for a ztunnel on a node of a cluster."""
 requested_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
     "requested_workloads", subscribed_addresses, workload, passed=_no_args
 )
-"""The workloads to which requested names lead, for a ztunnel on a node of a cluster."""
+"""The workloads to which the requested names resolve, for a ztunnel on a node of a cluster."""

@@ -1,8 +1,8 @@
 """Builds the L4 policies that ztunnels enforce.
 
-A ztunnel does not know the attributes of requests. An ALLOW rule that requires one is dropped, and a DENY rule denies
-everything that matches its remaining conditions. The same applies to CUSTOM policies, because a ztunnel cannot call an
-authorizer.
+A ztunnel does not know the attributes of HTTP requests. An ALLOW rule that requires one is omitted, and a DENY rule
+denies everything that matches its remaining conditions. CUSTOM policies are treated as DENY policies, because a ztunnel
+cannot call an authorizer.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def build_authorization(row: Object[AuthorizationPolicy], root_namespace: str) -
 def _clauses(rule: Rule, namespace: str) -> Iterator[pb.Rules]:
     """Yield the clauses of a rule, all of which must match.
 
-    A clause is omitted if one of its matches is empty, and therefore always true. ztunnels treat an empty match as
-    never true.
+    If one match of a clause is empty, the clause is always true and is omitted, because ztunnels treat an empty match
+    as never true.
     """
     lists = (
         [_operation(to.operation or Operation()) for to in rule.to],
@@ -118,7 +118,7 @@ def _ranges(values: Iterable[str]) -> list[pb.Address]:
 
 
 def build_static_strict(root_namespace: str) -> pb.Authorization:
-    """Return the policy for workloads that require mutual TLS."""
+    """Return the policy that denies connections without mutual TLS, for workloads that require it."""
     return _strict(STATIC_STRICT, root_namespace, [[_NO_IDENTITY]])
 
 
@@ -135,7 +135,7 @@ def build_port_policy(policy: PortPolicy) -> pb.Authorization:
 
 
 def build_waypoint_policy(name: str, namespace: str, principals: Iterable[str]) -> pb.Authorization:
-    """Return the policy that allows connections from the proxies of a waypoint."""
+    """Return the policy that allows connections from a waypoint's proxies."""
     match = pb.Match(principals=[pb.StringMatch(exact=principal) for principal in principals])
     return pb.Authorization(
         name=name,

@@ -41,7 +41,7 @@ def _authorization(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 authorizations: Gather[ObjectKey, [], Resource] = Gather("authorizations", _authorization_keys, _authorization)
-"""Policies from AuthorizationPolicies."""
+"""Policies that AuthorizationPolicies are converted to."""
 
 
 @derived
@@ -56,12 +56,12 @@ def _port_policy(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 port_policies: Gather[ObjectKey, [], Resource] = Gather("policies of ports", _peer_keys, _port_policy)
-"""Policies from PeerAuthentications with port-level settings."""
+"""Policies that PeerAuthentications with port-level settings are converted to."""
 
 
 @derived
 def strict_policy(db: Mesh) -> Mapping[str, Resource]:
-    """Return the policy that requires mutual TLS, which exists if there is any PeerAuthentication."""
+    """Return the policy that requires mutual TLS. It exists only if there is at least one PeerAuthentication."""
     if not has_peer_authentications(db):
         return {}
     resource = _resource(build_static_strict(root_namespace(db)))

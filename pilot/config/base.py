@@ -1,6 +1,6 @@
-"""Base classes of configuration structs: JSON names, strictness, and protobuf's number types.
+"""Base classes of configuration structs. They define JSON names, strictness and protobuf's number types.
 
-Structs hold no reference cycles, so the garbage collector ignores them (`gc=False`).
+Structs have no reference cycles, so the garbage collector does not track them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def json_name(name: str) -> str:
 class Strict(msgspec.Struct, frozen=True, gc=False, rename=json_name, forbid_unknown_fields=True):
     """A message of Istio's API.
 
-    Absent messages, wrappers and members of a oneof are None; other absent fields have the protobuf default.
+    Fields that hold a message, a wrapper or a member of a oneof are None if absent. Other absent fields have the
+    protobuf default.
     """
 
 
@@ -40,4 +41,4 @@ class OneOf(Strict, frozen=True):
 
 
 class Lenient(msgspec.Struct, frozen=True, gc=False, rename=json_name):
-    """A Kubernetes message with only the fields that a mesh needs. Other fields are ignored."""
+    """A Kubernetes message, with only the fields that a mesh needs. Other fields are ignored."""

@@ -1,4 +1,4 @@
-"""Conversion of configuration structs to the built-in types that JSON has."""
+"""Conversion of configuration structs to JSON-compatible built-in types."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 from pilot.lib.duration import Duration
 
 EXACT = 2**53
-"""The limit below which floats represent all whole numbers."""
+"""The limit below which a float can represent every whole number exactly."""
 
 
 def to_builtins(value: Any, with_defaults: bool = False) -> Any:
     """Return a struct as a dict with JSON names.
 
-    Durations become text such as "1.5s", whole floats become integers, and sets become sorted lists. Fields with their
-    default are omitted. With `with_defaults`, only the fields that protobuf's JSON format omits are omitted.
+    Durations become strings such as "1.5s", whole floats become integers, and sets become sorted lists. Fields that
+    have their default are omitted. With `with_defaults`, only the fields that protobuf's JSON format omits are omitted.
     """
     if isinstance(value, msgspec.Struct):
         fields = _struct_fields(type(value))
@@ -57,13 +57,13 @@ def _is_included(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, with_
 
 @functools.cache
 def _struct_fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a struct. Cached, because msgspec evaluates their annotations each time."""
+    """Return the fields of a struct. The result is cached because msgspec evaluates the annotations on every call."""
     return msgspec.structs.fields(struct)
 
 
 @functools.cache
 def _zero_values(struct: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Return the fields with an enum type, and the value with number 0 of each."""
+    """Return a mapping from each enum field to the name of the enum's zero value."""
     return {
         f.name: typing.get_args(f.type)[0]
         for f in _struct_fields(struct)

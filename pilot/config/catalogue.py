@@ -1,4 +1,4 @@
-"""The catalogue: all kinds that the control plane reads."""
+"""The catalogue of all kinds that the control plane reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.config.kinds import gateway_api, istio, kubernetes
 
 
 class Catalogue:
-    """Kinds, indexed by group and name and by table."""
+    """Kinds, indexed by GroupKind and by table name."""
 
     def __init__(self, kinds: Iterable[AnyKind]) -> None:
         self._kinds = {kind.id: kind for kind in kinds}
@@ -22,17 +22,17 @@ class Catalogue:
         self._short_names = frozenset(first.values())
 
     def find(self, group_kind: GroupKind) -> AnyKind | None:
-        """Return the kind with a group and name, or None."""
+        """Return the kind with a group and name, or None if it is not in the catalogue."""
         return self._kinds.get(group_kind)
 
     def find_by_table(self, table_name: str) -> AnyKind | None:
-        """Return the kind of a table, or None for tables without objects, such as that of the mesh config."""
+        """Return the kind of a table, or None if the table is not of a kind, such as that of the mesh config."""
         return self._by_table.get(table_name)
 
     def short_name(self, group_kind: GroupKind) -> str:
-        """Return the label of a kind in metrics.
+        """Return the label value of a kind in metrics.
 
-        The label is the name, as in istiod, or "group/name" if an earlier kind has the same name.
+        It is the name of the kind, as in istiod, or "group/name" if an earlier kind has the same name.
         """
         is_short = group_kind in self._short_names or group_kind not in self._kinds
         return group_kind.name if is_short else str(group_kind)
@@ -42,7 +42,7 @@ class Catalogue:
 
 
 def kinds_in(module: ModuleType) -> Iterator[AnyKind]:
-    """Yield the kinds that a module declares, in order."""
+    """Yield the kinds that a module declares, in declaration order."""
     return (value for value in vars(module).values() if isinstance(value, BaseKind))
 
 
@@ -50,7 +50,7 @@ CATALOGUE = Catalogue(kind for module in (kubernetes, istio, gateway_api) for ki
 
 
 def is_mesh_group(group: str) -> bool:
-    """Return whether users expect a mesh to read the kinds of an API group, so that unknown kinds are reported."""
+    """Return whether users expect a mesh to read every kind of an API group. If so, unknown kinds are reported."""
     return is_istio(group) or group in (
         GATEWAY_API,
         EXPERIMENTAL_GATEWAY_API,

@@ -1,4 +1,4 @@
-"""Identifiers of kinds: an API group and a name, because names alone are ambiguous (two kinds are called Gateway)."""
+"""Identifiers of kinds. They include the API group because names are ambiguous: two kinds are called Gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INFERENCE = "inference.networking.k8s.io"
 
 
 class GroupKind(NamedTuple):
-    """A kind. `group` is "" for core kinds of Kubernetes, and for pseudo-kinds such as the mesh config and proxies."""
+    """A kind. `group` is "" for Kubernetes' core kinds, and for pseudo-kinds such as the mesh config and proxies."""
 
     group: str
     name: str
@@ -24,13 +24,13 @@ class GroupKind(NamedTuple):
 
 
 def parse_kind(text: str) -> GroupKind:
-    """Parse the text form of a GroupKind."""
+    """Parse the string form of a GroupKind."""
     group, _, name = text.rpartition("/")
     return GroupKind(group, name)
 
 
 def plural_of(kind: GroupKind) -> str:
-    """Return the plural name of a kind in API paths, such as `gateways`, `ingresses` and `authorizationpolicies`."""
+    """Return the plural name of a kind as it appears in API paths, such as `gateways` or `ingresses`."""
     word = kind.name.lower()
     if word.endswith("y") and word[-2] not in "aeiou":
         return word[:-1] + "ies"

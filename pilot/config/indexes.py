@@ -1,4 +1,7 @@
-"""Index functions of tables: they map a key and a row to buckets. An index does not list rows without a bucket."""
+"""Index functions of tables. Each maps a key and a row to the buckets that list the row.
+
+A row without a bucket is not in the index.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ Buckets = Iterable[Hashable]
 
 
 def qualify(host: str, namespace: str, domain: str) -> str:
-    """Return the full name of a host written in a namespace. A name without a dot is a service in that namespace."""
+    """Return the full name of a host that an object in `namespace` refers to.
+
+    A name without a dot is a service in that namespace.
+    """
     return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
 
 
@@ -31,7 +37,7 @@ def cluster(key: RegistryKey, _: Any) -> Buckets:
 
 
 def object_name(key: RegistryKey, _: Any) -> Buckets:
-    """Return (namespace, name) and ("", name)."""
+    """Return (namespace, name), and ("", name) for lookups in all namespaces."""
     return (key.namespace, key.name), ("", key.name)
 
 
@@ -39,7 +45,7 @@ def object_name(key: RegistryKey, _: Any) -> Buckets:
 
 
 def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return (cluster, namespace, key, value) for the first label in a Service's selector."""
+    """Return (cluster, namespace, label key, label value) for the first label, in sort order, of a Service's selector."""
     return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 
@@ -64,7 +70,7 @@ def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
 
 
 def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return the ObjectKey of the slice's Service, so that slices of all clusters share a bucket."""
+    """Return the ObjectKey of the slice's Service. Slices from all clusters share a bucket."""
     name = o.labels.get(SERVICE_NAME_LABEL)
     return (ObjectKey(key.namespace, name),) if name else ()
 
@@ -81,7 +87,7 @@ def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return (hostname, namespace) for each host."""
+    """Return (hostname, namespace) for each host of a ServiceEntry."""
     return {(host, key.namespace) for host in o.spec.hosts}
 
 
@@ -90,7 +96,7 @@ def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace if the ServiceEntry has a workloadSelector."""
+    """Return the namespace of a ServiceEntry that has a workloadSelector."""
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
@@ -116,7 +122,7 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the keys of the VirtualServices that the routes delegate to."""
+    """Return the key of each VirtualService that the routes delegate to."""
     references = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
     return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in references}
 
@@ -131,12 +137,12 @@ def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace if the rule's host is a wildcard."""
+    """Return the namespace of a DestinationRule whose host is a wildcard."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()
 
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return True if the rule's host is a wildcard and the rule uses consistent hashing."""
+    """Return True for a DestinationRule whose host is a wildcard and that uses consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and has_consistent_hash(o.spec) else ()
 
 
@@ -144,7 +150,7 @@ def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the key sets that must be fetched for the JWT rules."""
+    """Return the key sets to fetch for the JWT rules."""
     return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
 
 
@@ -158,7 +164,8 @@ def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return (source kind, source namespace, target kind, target namespace) for each pair in a ReferenceGrant."""
+    """Return (source kind, source namespace, target kind, target namespace) for each pair of a source and a target in a
+    ReferenceGrant."""
     return {
         (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
         for f in o.spec.from_
@@ -167,11 +174,11 @@ def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace, kind and name of each target of a policy."""
+    """Return (namespace, kind, name) for each target of a policy."""
     return {(key.namespace, GroupKind(t.group, t.kind), t.name) for t in o.spec.target_refs}
 
 
 def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return the namespace and GatewayClass of a ConfigMap with defaults for deployed Gateways."""
+    """Return (namespace, GatewayClass) for a ConfigMap that contains defaults for deployed Gateways."""
     class_name = o.labels.get("gateway.istio.io/defaults-for-class")
     return ((key.namespace, class_name),) if class_name else ()

@@ -1,5 +1,6 @@
-"""Certificates, private keys and roots in Secrets and ConfigMaps, under the data keys that Istio documents.
+"""Certificates, private keys and roots in Secrets and ConfigMaps.
 
+The data keys are those that Istio documents:
 https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#key-formats
 """
 
@@ -17,7 +18,7 @@ _PRIVATE = b"PRIVATE KEY-----"
 
 
 class Value(NamedTuple):
-    """The content of one data key. Its repr does not contain the content."""
+    """The content of a data key. The repr omits the content."""
 
     key: str
     content: bytes
@@ -35,14 +36,14 @@ class KeyPair(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Root certificates that peers are verified with, and an optional certificate revocation list."""
+    """Root certificates for the verification of peers, and an optional certificate revocation list."""
 
     certificates: Value
     revoked: Value | None = None
 
 
 class Flaw(NamedTuple):
-    """The reason why an object is not a valid credential. `path` is the place in the object, such as
+    """The reason why an object is not a valid credential. `path` is the location in the object, such as
     `data[tls.crt]`."""
 
     path: str
@@ -51,7 +52,7 @@ class Flaw(NamedTuple):
 
 
 def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
-    """Return the certificate and private key in an object's data."""
+    """Return the certificate and private key in an object's data, or the flaw if they are not complete."""
     for certificate, key in _PAIRS:
         if data.get(certificate) and data.get(key):
             staple = Value(OCSP_STAPLE, data[OCSP_STAPLE]) if data.get(OCSP_STAPLE) else None
@@ -60,7 +61,7 @@ def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
 
 
 def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
-    """Return the roots in an object's data."""
+    """Return the roots in an object's data, or the flaw if there are none."""
     for roots, crl in _ROOTS:
         if data.get(roots):
             return Roots(Value(roots, _without_keys(data[roots])), Value(crl, data[crl]) if data.get(crl) else None)
@@ -68,12 +69,12 @@ def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
 
 
 def split_certificates(pem: str) -> tuple[str, ...]:
-    """Return the certificates in a bundle, one PEM block each, without trailing line breaks."""
+    """Return the PEM block of each certificate in a bundle, without trailing line breaks."""
     return tuple(block.decode().strip() for block in _CERTIFICATE.findall(pem.encode()))
 
 
 def _without_keys(pem: bytes) -> bytes:
-    """Return a bundle without the private keys that some tools add, because certificates may be shown."""
+    """Return a bundle without the private keys that some tools include in it, because certificates may be displayed."""
     return b"".join(_CERTIFICATE.findall(pem)) if _PRIVATE in pem else pem
 
 

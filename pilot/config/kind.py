@@ -1,4 +1,4 @@
-"""`Kind`: the single declaration of a kind of configuration."""
+"""`Kind`: the single declaration of a configuration kind."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def accept_any(_: Object[Any]) -> Iterable[Problem]:
 
 
 def no_fields(_: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return no additional fields."""
+    """Return an empty mapping."""
     return {}
 
 
 class BaseKind(Collection[K, Object[S]], Generic[K, S]):
-    """A kind of configuration whose objects have a spec of type `S`, and the reader of these objects.
+    """A configuration kind whose objects have a spec of type `S`. It also reads these objects (see `Collection`).
 
-    Use `Kind` or `RegistryKind`, which define the key of an object. Objects are those of the kind's table and those
-    that its sources derive from other kinds (see `Collection`); pilot.mesh.lowering registers the sources.
+    Use the subclasses `Kind` and `RegistryKind`, which define the key of an object. The objects are those in the kind's
+    table and those that the kind's sources derive from other kinds. pilot.mesh.lowering registers the sources.
 
-    Decoding: `versions` are the API versions that are read, the preferred one first. `struct` takes the fields of an
-    object's `spec`, its top-level fields named in `parts`, and the fields that `extra` returns for the whole object,
-    whose metadata is valid by then. `validate` returns the problems of a decoded object, with paths relative to the
-    object.
+    Decoding: `versions` are the API versions that are read, the preferred one first. `struct` receives the fields of an
+    object's `spec`, the top-level fields that are named in `parts`, and the fields that `extra` returns. `extra` is
+    called with the whole object after its metadata has been validated. `validate` returns the problems of a decoded
+    object, with paths relative to the object.
 
     Storage: the table has an index for each entry of `indexes` and `domain_indexes`, and the index `namespace` if the
     kind is namespaced. The functions in `domain_indexes` take the DNS domain of the mesh and return the index.
@@ -71,8 +71,8 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
     Metrics: `push_reason` is the type in pilot_push_triggers, `update` that in pilot_inbound_updates, and
     `registry_event` that in pilot_k8s_reg_events. Kinds without a `registry_event` are counted in pilot_k8s_cfg_events.
 
-    Protocols: `message` is the protobuf message of a spec in configuration over xDS. `custom_resource` completes the
-    CustomResourceDefinition of Istio's kinds.
+    Protocols: `message` is the protobuf message of a spec in configuration over xDS. `custom_resource` contains the
+    parts of the CustomResourceDefinition that cannot be derived.
     """
 
     per_cluster: ClassVar[bool]
@@ -105,7 +105,8 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         self._has_tables = False
 
     def add_source(self, rows: Source, enabled: Callable[[Any], bool] | None = None) -> None:
-        """Add objects that are derived from other kinds. Raises RuntimeError once a database has been created."""
+        """Add a source that derives objects from other kinds. Raise RuntimeError if a database has already been
+        created."""
         if self._has_tables:
             raise RuntimeError(f"cannot add a source to {self.id}: a database already exists")
         super().add_source(rows, enabled)
@@ -118,12 +119,12 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         return Table(db, self.table_name, **common, **self.indexes, **of_domain)
 
     def key(self, cluster: str, namespace: str, name: str) -> K:
-        """Return the key of an object in a cluster; `namespace` is "" for cluster-scoped kinds."""
+        """Return the key of an object in a cluster. `namespace` is "" for cluster-scoped kinds."""
         raise NotImplementedError
 
     @property
     def is_built_in(self) -> bool:
-        """True if every API server has the kind. Other kinds exist once their CustomResourceDefinition does."""
+        """True if every API server has the kind. Other kinds require a CustomResourceDefinition."""
         return self.id.group in _BUILT_IN
 
     @property
@@ -141,7 +142,7 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
 
 
 class Kind(BaseKind[ObjectKey, S]):
-    """A kind that is read from the local cluster only, because the mesh has one configuration."""
+    """A kind that is read from the local cluster only, because it configures the whole mesh."""
 
     per_cluster = False
 
@@ -151,7 +152,7 @@ class Kind(BaseKind[ObjectKey, S]):
 
 
 class RegistryKind(BaseKind[RegistryKey, S]):
-    """A kind that is read from every cluster, because it describes the services and workloads there."""
+    """A kind that is read from every cluster, because it describes the services and workloads of the cluster."""
 
     per_cluster = True
 

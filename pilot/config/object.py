@@ -1,4 +1,4 @@
-"""Configuration objects as tables hold them: the metadata that can affect a proxy, the decoded spec, and the origin."""
+"""Configuration objects in tables. They have the decoded spec, the origin, and the metadata that can affect a proxy."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class RegistryKey(NamedTuple):
 
     @property
     def object(self) -> ObjectKey:
-        """The key without the cluster, which objects with the same name share across clusters."""
+        """The key without the cluster. Objects that have the same namespace and name in several clusters share it."""
         return ObjectKey(self.namespace, self.name)
 
 
 class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
     """A configuration object.
 
-    Metadata that cannot affect a proxy, such as resourceVersion and most annotations, is dropped, so that a change of
-    it changes nothing. `annotations` has only the keys that contain `istio.io`, `kubernetes.io/ingress.class` or
-    `openshift.io/sa.scc.`. `created` is RFC 3339 in UTC, which sorts by time, or "" if unknown. `origin` is None for
-    objects that a user wrote.
+    Metadata that cannot affect a proxy, such as resourceVersion and most annotations, is dropped, so a change to it has
+    no effect. `annotations` has only the keys that contain `istio.io`, `kubernetes.io/ingress.class` or
+    `openshift.io/sa.scc.`. `created` is an RFC 3339 time in UTC, so that strings sort by time, or "" if unknown.
+    `origin` is None for objects that a user wrote.
     """
 
     kind: GroupKind
@@ -64,14 +64,14 @@ class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
 
 
 def age(o: Object[Any]) -> tuple[str, str, str]:
-    """Return Istio's sort key for competing objects: oldest first, then by name, then by namespace."""
+    """Return Istio's sort key for competing objects: creation time, then name, then namespace."""
     return o.created, o.name, o.namespace
 
 
 class EndpointPicker(NamedTuple):
-    """An ext_proc server that picks the endpoint of each request.
+    """An ext_proc server that picks the endpoint for each request.
 
-    If `fails_open` is true, any endpoint is used while the server does not answer.
+    If `fails_open` is true and the server does not respond, any endpoint is used.
     """
 
     host: str
@@ -80,11 +80,11 @@ class EndpointPicker(NamedTuple):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that an object is derived from, and the API whose semantics apply to it.
+    """The objects that an object is derived from, and the API that determines its semantics.
 
-    Gateways: `services` are the hostnames of the Services whose workloads, in `namespace`, implement the Gateway; if
-    there are none, the selector applies. `account` is the service account of these workloads, or "" for any.
-    VirtualServices: `pickers` are the endpoint pickers of named routes.
+    Gateways: `services` are hostnames. The workloads of these Services in `namespace` implement the Gateway. If there
+    are no `services`, the selector applies. `account` is the service account of these workloads, or "" for any.
+    VirtualServices: `pickers` are pairs of a route's name and its endpoint picker.
     """
 
     semantics: Literal["gateway", "ingress"]

@@ -1,4 +1,4 @@
-"""Reads the `value` of an EnvoyFilter's patch as the Envoy message that it is part of."""
+"""Reads the `value` of an EnvoyFilter's patch as the Envoy message of which it is a part."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ TYPES: Mapping[str, type[Any]] = {
     "EXTENSION_CONFIG": extension_pb2.TypedExtensionConfig,
     "BOOTSTRAP": bootstrap_pb2.Bootstrap,
 }
-"""The messages that patches change, by applyTo."""
+"""Mapping from applyTo to the type of message that the patch changes."""
 
 
 def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
-    """Return the message, and what is wrong with it, with paths as the user wrote them.
+    """Return the message, and the violations in it. The paths of violations are as the user wrote them.
 
-    Values that do not fit the message are reported first. If there are none, violations of the message's validation
-    rules are. A value that is merged may be incomplete.
+    Violations are values that do not fit the type of the message. If there are none, the message's validation rules are
+    checked. A value that is merged may be incomplete.
     """
     message, faults = read_message(TYPES[apply_to], plain)
     if not faults:

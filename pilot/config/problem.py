@@ -22,7 +22,7 @@ class Severity(enum.StrEnum):
 class ObjectRef(NamedTuple):
     """A reference to an object of any kind.
 
-    `namespace` is "" for cluster-scoped kinds. All fields are "" for a whole file.
+    `namespace` is "" for cluster-scoped kinds. All fields are "" if the reference is to a whole file.
     """
 
     kind: GroupKind = GroupKind("", "")
@@ -38,12 +38,12 @@ class ObjectRef(NamedTuple):
 class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A problem in an object.
 
-    `code` identifies the rule, in kebab case, and is stable. `path` is the place in the object, such as
+    `code` is the stable identifier of the rule, in kebab case. `path` is the location in the object, such as
     `spec.http[0].match[1].uri.regex`, or "" for the whole object. `file` and `line` (from 1) are set for objects in
     files.
 
-    An ERROR rejects the object; its last valid version stays in force. A WARNING does not. A NOTICE is not a mistake of
-    the user: the build of a proxy lacks a feature that the object uses, so the feature is omitted.
+    An ERROR rejects the object, and its last valid version stays in force. A WARNING does not. A NOTICE is not a
+    mistake of the user: a proxy's build lacks a feature that the object uses, so the feature is omitted.
     """
 
     code: str
@@ -64,7 +64,7 @@ Problems = Iterator[Problem]
 
 
 def plain_problem(p: Problem) -> dict[str, Any]:
-    """Return a problem as JSON for debug pages and command output."""
+    """Return a problem as a JSON object for debug pages and command output."""
     group, kind = p.object.kind
     subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
     fields = {
@@ -80,17 +80,17 @@ def plain_problem(p: Problem) -> dict[str, Any]:
 
 
 def error(code: str, path: str, message: str) -> Problem:
-    """Return an error. `path` is relative to the value that is checked; `below` and `each` add the prefix."""
+    """Return an error. `path` is relative to the checked value. `below` and `each` prepend to it."""
     return Problem(code=code, path=path, message=message)
 
 
 def warning(code: str, path: str, message: str) -> Problem:
-    """Return a warning."""
+    """Return a warning. `path` is as in `error`."""
     return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
 
 
 def below(field: str, problems: Iterable[Problem]) -> Problems:
-    """Yield problems of a value as problems of the object that has the value in `field`."""
+    """Yield the problems of the value in `field`, with `field` prepended to their paths."""
     for problem in problems:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
@@ -98,6 +98,6 @@ def below(field: str, problems: Iterable[Problem]) -> Problems:
 
 
 def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:
-    """Yield the problems of each item of a list in `field`."""
+    """Yield the problems that `check` returns for each item of the list in `field`."""
     for index, item in enumerate(items):
         yield from below(f"{field}[{index}]", check(item))

@@ -6,7 +6,7 @@ import enum
 
 
 class Protocol(enum.StrEnum):
-    """The protocol of a port in Istio's terms. UNSUPPORTED means unspecified: the proxy detects the protocol."""
+    """The protocol of a port in Istio's terms. UNSUPPORTED means unspecified, so the proxy detects the protocol."""
 
     HTTP = "HTTP"
     HTTP2 = "HTTP2"
@@ -56,14 +56,14 @@ _SERVER_FIRST = frozenset(
 
 
 def parse_protocol(name: str) -> Protocol:
-    """Return the protocol with a name, in any case, or UNSUPPORTED if there is none."""
+    """Return the protocol with a case-insensitive name, or UNSUPPORTED if the name is unknown."""
     return _BY_NAME.get(name.lower(), Protocol.UNSUPPORTED)
 
 
 def port_protocol(number: int, name: str, transport: str, app_protocol: str | None) -> Protocol:
-    """Return the protocol of a Kubernetes Service's port.
+    """Return the protocol of a port of a Kubernetes Service.
 
-    The protocol is that of appProtocol or else of the port name up to its first hyphen.
+    It is determined by appProtocol if set, otherwise by the part of the port name before the first hyphen.
     https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
     """
     if transport == "UDP":

@@ -1,4 +1,4 @@
-"""Addresses of configuration sources: the `configSources` of the mesh config."""
+"""Addresses of configuration sources, in the `configSources` of the mesh config."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 class SourceAddress(NamedTuple):
     """The address of a source.
 
-    `place` is the path of a folder for fs, and host:port of a server for xds. It is "" for k8s, the API server of the
-    local cluster.
+    `place` is the path of a directory for fs, and the host:port of a server for xds. It is "" for k8s, which is the API
+    server of the local cluster.
     """
 
     scheme: Scheme
@@ -23,7 +23,7 @@ class SourceAddress(NamedTuple):
 
 
 class AddressFault(ValueError):
-    """An address is invalid. `unknown` is true if it may be valid elsewhere but is not supported here."""
+    """An invalid address. `unknown` is true if the address may be valid in istiod but is not supported here."""
 
     def __init__(self, message: str, unknown: bool = False) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class AddressFault(ValueError):
 
 
 def parse_source_address(address: str) -> SourceAddress:
-    """Parse the address of a source. Raises AddressFault if it is invalid or not supported."""
+    """Parse the address of a source. Raise AddressFault if the address is invalid or not supported."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         raise AddressFault(f"{address!r}: expected fs:///folder, xds://host:port or k8s://")

@@ -57,7 +57,7 @@ class TelemetryTracing(Strict, frozen=True):
 
 
 class SpanTag(CustomTag, frozen=True):
-    """A tag of spans. Unlike those in the proxy config, it may be an access log format string."""
+    """A span tag. Unlike a tag in the proxy config, its value may be an access log format string."""
 
     groups: ClassVar[tuple[tuple[str, ...], ...]] = (("literal", "environment", "header", "formatter"),)
 

@@ -1,7 +1,7 @@
-"""Generate the reference of all settings.
+"""Generate the settings reference.
 
-python -m pilot.settings                            prints docs/settings.md
-python -m pilot.settings --check docs/settings.md   exits with status 1 if the file is out of date
+python -m pilot.settings                            prints docs/settings.md python -m pilot.settings --check
+docs/settings.md   exits with status 1 if the file is out of date
 """
 
 import sys

@@ -10,7 +10,7 @@ from pilot.settings.declaration import setting
 
 @dataclasses.dataclass(frozen=True)
 class AmbientSettings:
-    """The ambient mesh. While `enabled` is off, only the variables in `UNGATED` have an effect."""
+    """Settings of the ambient mesh. While `enabled` is off, only the variables in `UNGATED` have an effect."""
 
     enabled: bool = setting(
         False,

@@ -23,9 +23,9 @@ def setting(
 ) -> Any:
     """Return a dataclass field that declares a setting.
 
-    `about` is its description; `flag`, `short` and `env` are the flag, its one-letter form and the environment variable
-    that set it. With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With
-    `may_be_empty`, an empty variable is a value rather than a request for the default.
+    `about` is the description. `flag`, `short` and `env` are the names of the flag, its one-letter form and the
+    environment variable. With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With
+    `may_be_empty`, a variable that is set to "" overrides the default.
     """
     metadata = {
         "about": about,
@@ -39,9 +39,9 @@ def setting(
 
 
 def section(default: Any, title: str = "") -> Any:
-    """Return a dataclass field for a section: a frozen dataclass of settings or of further sections.
+    """Return a dataclass field for a section. `default` is a frozen dataclass of settings or of subsections.
 
-    `title` is the heading of the section in help and documentation.
+    `title` is the heading of the section in the help text and the documentation.
     """
     return dataclasses.field(default=default, metadata={"title": title})
 
@@ -61,7 +61,7 @@ class DeclaredSetting(NamedTuple):
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:
-    """Yield every setting of a section and of its subsections, in declaration order."""
+    """Yield every setting of a section and its subsections, in declaration order."""
     for f in dataclasses.fields(sections):
         if dataclasses.is_dataclass(f.default):
             yield from declared(f.default, (*path, f.name), f.metadata["title"] or title)

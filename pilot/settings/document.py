@@ -1,4 +1,4 @@
-"""Generator of docs/settings.md, the reference of all settings by section."""
+"""Generator of docs/settings.md, the reference of all settings, grouped by section."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ This page is generated from `pilot/settings` by `python -m pilot.settings`. Do n
 
 
 def document() -> str:
-    """Return the whole document."""
+    """Return the settings reference in Markdown."""
     return HEAD + without_effect.paragraph() + sections(Settings())
 
 
 def sections(defaults: Any) -> str:
-    """Return a heading and a table for each section of a dataclass of settings."""
+    """Return a heading and a table for each section."""
     return "".join(_section(title, rows) for title, rows in groupby(declared(defaults), key=lambda d: d.title))
 
 
 def _section(title: str, settings: Iterable[DeclaredSetting]) -> str:
-    """Return the settings of one section as a table."""
+    """Return the heading and the table of one section."""
     return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(
         _row(s) for s in settings
     )
@@ -45,7 +45,7 @@ def _row(s: DeclaredSetting) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the document, or compare a file with it. Return the exit status."""
+    """Print the document or, with `--check FILE`, compare the file with it. Return the exit status."""
     if not argv:
         print(document(), end="")
         return 0

@@ -11,9 +11,9 @@ from pilot.settings.declaration import setting
 
 @dataclasses.dataclass(frozen=True)
 class KubernetesSettings:
-    """Access to API servers, and the objects that are read and written there.
+    """Settings for access to API servers, and for the objects that are read and written there.
 
-    An API server is used if a kubeconfig is given or the process runs in a pod. With --configDir, KUBECONFIG is
+    An API server is used if a kubeconfig is given or the process runs in a Pod. With --configDir, KUBECONFIG is
     ignored.
     """
 

@@ -103,7 +103,7 @@ class RegistrySettings:
 
 @dataclasses.dataclass(frozen=True)
 class TlsSettings:
-    """TLS between proxies and to services outside the mesh."""
+    """Settings of TLS between proxies, and to services outside the mesh."""
 
     compliance_policy: str = setting(
         "", "Compliance policy that restricts TLS everywhere: fips-140-2, fips-140-3 or pqc.", env="COMPLIANCE_POLICY"
@@ -145,7 +145,7 @@ class PolicySettings:
 
 @dataclasses.dataclass(frozen=True)
 class TelemetrySettings:
-    """Metadata that proxies exchange and report, and tracing."""
+    """Settings of tracing, and of the metadata that proxies exchange and report."""
 
     metadata_exchange: bool = setting(
         True, "Let proxies exchange workload metadata with their peers.", env="PILOT_ENABLE_METADATA_EXCHANGE"

@@ -1,8 +1,8 @@
-"""Parse flags and environment variables into settings.
+"""Parses flags and environment variables into settings.
 
-A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a string
-is parsed: booleans, integers and durations have Go's syntax; a tuple has the comma-separated parts, or one value per
-use of a repeated flag.
+A flag takes precedence over its variable, and a variable over the default. The type of the default determines how a
+string is parsed. Booleans, integers and durations have Go's syntax. A tuple contains the comma-separated parts of the
+string, or one value per use of a repeated flag.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Values = dict[tuple[str, ...], Any]
 
 
 class Loaded(NamedTuple, Generic[Section]):
-    """Parsed settings, the value of every flag by name, and warnings for the log."""
+    """The parsed settings, the value of each flag keyed by its name, and warnings to log."""
 
     settings: Section
     flags: dict[str, str]
@@ -32,7 +32,7 @@ class Loaded(NamedTuple, Generic[Section]):
 
 
 def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
-    """Return the settings of the control plane. Raises FlagError as `load_sections` does."""
+    """Return the settings of the control plane. Raise FlagError if a flag is invalid."""
     loaded = load_sections(Settings(), argv, environ)
     loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
     loaded.warnings.extend(without_effect(environ))
@@ -40,10 +40,9 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
 
 
 def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:
-    """Return the settings that `defaults` declares.
+    """Return the settings that `defaults` declares. Raise FlagError if a flag is invalid.
 
-    Raises FlagError if a flag is invalid. An invalid variable causes a warning and leaves the default in place, as in
-    Istio.
+    If a variable is invalid, the default applies and a warning is returned, as in Istio.
     """
     settings = list(declared(defaults))
     flag_texts, warnings = _scan(argv, settings)
@@ -75,13 +74,13 @@ def _scan(argv: Sequence[str], settings: Sequence[DeclaredSetting]) -> tuple[dic
 
 
 def _suggest(name: str, flag_names: Iterable[str]) -> str:
-    """Return a question that suggests the most similar flag, or "" if none is similar."""
+    """Return a question that suggests the most similar flag, or "" if no flag is similar."""
     close = difflib.get_close_matches(name, flag_names, n=1, cutoff=0.8)
     return f"; did you mean --{close[0]}?" if close else ""
 
 
 def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section:
-    """Return a copy of a section, and of its subsections, with the values at their paths."""
+    """Return a copy of a section in which each setting has the value at its path."""
     changes = {
         f.name: _fill(f.default, values, (*path, f.name))
         if dataclasses.is_dataclass(f.default)
@@ -92,15 +91,15 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
 
 
 def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
-    """Return the value of a flag. If it is used more than once, the last use wins, but tuples collect the values of all
-    uses."""
+    """Return the value of a flag. If the flag is used more than once, a tuple collects all values, and the last use
+    determines any other value."""
     if d.repeated:
         return tuple(filter(None, texts))
     return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
 
 
 def read(text: str, default: Any) -> Any:
-    """Parse a string as a value of the type of `default`. Raises ValueError if it is invalid."""
+    """Parse a string as a value of the type of `default`. Raise ValueError if the string is invalid."""
     if isinstance(default, bool):
         return flags.parse_bool(text)
     if isinstance(default, Duration):

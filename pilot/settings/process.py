@@ -11,7 +11,7 @@ from pilot.settings.declaration import FOREVER, setting
 
 @dataclasses.dataclass(frozen=True)
 class ProcessSettings:
-    """HTTP ports and shutdown of the process."""
+    """Settings of the HTTP ports and the shutdown of the process."""
 
     http_address: str = setting(":8080", "Address for /ready and the debug pages.", flag="httpAddr")
     monitoring_address: str = setting(
@@ -42,7 +42,7 @@ class ProcessSettings:
 
 @dataclasses.dataclass(frozen=True)
 class IngestSettings:
-    """Sources of configuration, and debouncing of changes."""
+    """Settings of configuration sources, and of how changes are debounced."""
 
     registries: tuple[str, ...] = setting(
         ("Kubernetes",), "Service registries to read. Only Kubernetes is supported.", flag="registries"
@@ -101,7 +101,7 @@ class IngestSettings:
 
 @dataclasses.dataclass(frozen=True)
 class JwksSettings:
-    """Fetching of the key sets (JWKS) that token issuers publish."""
+    """Settings for fetching the key sets (JWKS) that token issuers publish."""
 
     refresh: Duration = setting(
         parse_duration("20m"), "Interval at which key sets are refreshed.", env="PILOT_JWT_PUB_KEY_REFRESH_INTERVAL"
@@ -253,7 +253,7 @@ class LogSettings:
 
 @dataclasses.dataclass(frozen=True)
 class TraceSettings:
-    """Export of traces to an OpenTelemetry collector."""
+    """Settings for exporting traces to an OpenTelemetry collector."""
 
     endpoint: str = setting(
         "",

@@ -1,4 +1,4 @@
-"""Settings of the secure port, of authentication and of the certificate authority."""
+"""Settings of the secure port, authentication and the certificate authority."""
 
 # ruff: noqa: RUF009 (the values of setting() are immutable)
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Help text of `pilot-discovery discovery`: its flags, by section."""
+"""Help text of `pilot-discovery discovery`: its flags, grouped by section."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def usage() -> str:
 
 
 def flag_sections(defaults: Any) -> str:
-    """Return the help on the flags of a dataclass of settings, by section."""
+    """Return the help text for all flags, grouped by section."""
     with_flags = (s for s in declared(defaults) if s.flag)
     return "".join(
         f"\n{title}\n" + "".join(map(_describe, rows)) for title, rows in groupby(with_flags, key=lambda s: s.title)
@@ -51,7 +51,7 @@ def _describe(s: DeclaredSetting) -> str:
 
 
 def _placeholder(default: Any) -> str:
-    """Return the placeholder for a flag's value, or "" for a switch."""
+    """Return the placeholder for a flag's value, or "" if the flag takes no value."""
     if isinstance(default, bool):
         return ""
     if isinstance(default, Duration):

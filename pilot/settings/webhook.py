@@ -9,7 +9,7 @@ from pilot.settings.declaration import setting
 
 @dataclasses.dataclass(frozen=True)
 class WebhookSettings:
-    """The webhook port, and the injector's configuration."""
+    """Settings of the webhook port and the injector's configuration."""
 
     address: str = setting(
         ":15017",

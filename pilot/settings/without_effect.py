@@ -1,4 +1,5 @@
-"""Variables that istiod reads but that have no effect here, with the reason that the warning gives."""
+"""Environment variables that istiod reads but that have no effect in pyistiod. The warning about each states the
+reason."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ VARIABLES: Mapping[str, str] = {
 
 
 def without_effect(environ: Mapping[str, str]) -> list[str]:
-    """Return a warning for each of these variables that is set."""
+    """Return a warning for each variable in `VARIABLES` that is set."""
     return [f"environment variable {name} has no effect: {why}" for name, why in VARIABLES.items() if environ.get(name)]
 
 
 def paragraph() -> str:
-    """Return the part of the settings reference that lists these variables."""
+    """Return the part of the settings reference that lists the variables in `VARIABLES`."""
     head = "\nistiod reads the following variables. pyistiod ignores them, and logs a warning if one is set.\n\n"
     head += "| variable | reason |\n|---|---|\n"
     return head + "".join(f"| `{name}` | {why} |\n" for name, why in VARIABLES.items())

@@ -32,7 +32,7 @@ class TrafficExtension(OneOf, frozen=True):
 
 
 class TrafficSelector(Strict, frozen=True):
-    """The traffic that an extension applies to, by direction and port. No ports means all ports."""
+    """The direction and ports of the traffic that an extension applies to. Without ports, it applies to all ports."""
 
     mode: WorkloadMode = "UNDEFINED"
     ports: tuple[PortSelector, ...] = ()

@@ -51,7 +51,7 @@ class RetryConstraint(Lenient, frozen=True):
 
 
 class XBackendTrafficPolicy(Lenient, frozen=True):
-    """Limits the share of retries in the traffic to its targets."""
+    """Limits the proportion of retries in the traffic to its targets."""
 
     target_refs: tuple[LocalPolicyTargetReference, ...] = ()
     retry_constraint: RetryConstraint | None = None

@@ -63,9 +63,9 @@ class ListenerTLSConfig(Lenient, frozen=True):
 
 
 class Listener(Lenient, frozen=True):
-    """A port, its protocol and its hostname.
+    """A port with its protocol and hostname.
 
-    Only ListenerSets may have a `port` of 0, which is the protocol's default port.
+    Only a ListenerSet may have a `port` of 0, which means the default port of the protocol.
     """
 
     name: str = ""
@@ -77,7 +77,7 @@ class Listener(Lenient, frozen=True):
 
 
 class FrontendValidation(Lenient, frozen=True):
-    """Verification of client certificates."""
+    """Settings for the verification of client certificates."""
 
     ca_certificate_refs: tuple[ObjectReference, ...] = ()
     mode: Literal["AllowValidOnly", "AllowInsecureFallback"] = "AllowValidOnly"
@@ -93,7 +93,7 @@ class PortFrontendTLS(Lenient, frozen=True):
 
 
 class Frontend(Lenient, frozen=True):
-    """TLS settings for clients. `per_port` overrides `default`."""
+    """TLS settings for connections from clients. `per_port` overrides `default`."""
 
     default: FrontendTLS = FrontendTLS()
     per_port: tuple[PortFrontendTLS, ...] = ()
@@ -121,8 +121,8 @@ class GatewayStatus(Lenient, frozen=True):
 class Gateway(Lenient, frozen=True):
     """Listeners at the edge of the mesh.
 
-    They run on workloads that are deployed for the Gateway, or on those of the Services in `addresses`. Only the
-    addresses of the status are read.
+    They run on the workloads that are deployed for the Gateway, or on the workloads of the Services in `addresses`.
+    Only the addresses of the status are read.
     """
 
     gateway_class_name: str = ""
@@ -135,13 +135,13 @@ class Gateway(Lenient, frozen=True):
 
 
 class GatewayClass(Lenient, frozen=True):
-    """The controller that implements the Gateways of a class."""
+    """Specifies which controller implements the Gateways of a class."""
 
     controller_name: str = ""
 
 
 class ListenerSet(Lenient, frozen=True):
-    """Additional listeners of a Gateway that may have a different owner."""
+    """Additional listeners for a Gateway, which may have a different owner than the Gateway."""
 
     parent_ref: ParentReference = ParentReference()
     listeners: tuple[Listener, ...] = ()

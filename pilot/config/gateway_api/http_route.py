@@ -25,7 +25,7 @@ class NameMatch(Lenient, frozen=True):
 
 
 class HTTPRouteMatch(Lenient, frozen=True):
-    """A match. All of its conditions must hold."""
+    """A match condition. All of its fields must match."""
 
     path: HTTPPathMatch = HTTPPathMatch()
     headers: tuple[NameMatch, ...] = ()
@@ -86,7 +86,7 @@ class HTTPCORSFilter(Lenient, frozen=True):
 
 
 class HTTPRouteFilter(Lenient, frozen=True):
-    """A filter. `type` tells which field is set."""
+    """A filter. `type` determines which other field is set."""
 
     type: str = ""
     request_header_modifier: HTTPHeaderFilter | None = None
@@ -122,7 +122,7 @@ class HTTPRouteRule(Lenient, frozen=True):
 
 
 class HTTPRoute(Lenient, frozen=True):
-    """Routes HTTP requests for its hostnames at its parents. The most specific match for a hostname wins."""
+    """Routes HTTP requests to its hostnames that arrive at its parents. The most specific match for a hostname wins."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

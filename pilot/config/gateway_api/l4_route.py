@@ -15,14 +15,14 @@ class L4RouteRule(Lenient, frozen=True):
 
 
 class TCPRoute(Lenient, frozen=True):
-    """Routes TCP connections at its parents to its backends."""
+    """Routes TCP connections from its parents to its backends."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     rules: tuple[L4RouteRule, ...] = ()
 
 
 class TLSRoute(Lenient, frozen=True):
-    """Routes TLS connections at its parents to its backends, by SNI."""
+    """Routes TLS connections from its parents to its backends, based on the SNI."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class TLSRoute(Lenient, frozen=True):
 
 
 class UDPRoute(Lenient, frozen=True):
-    """Routes UDP datagrams. No listener supports it."""
+    """Routes UDP datagrams. No listener supports UDPRoutes."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     rules: tuple[L4RouteRule, ...] = ()

@@ -12,7 +12,8 @@ from pilot.config.group_kind import GATEWAY_API
 
 
 class ParentReference(Lenient, frozen=True):
-    """The parent of a route: a Gateway, ListenerSet, Service or ServiceEntry, or a section or port of it."""
+    """A reference to the parent of a route: a Gateway, ListenerSet, Service or ServiceEntry, or a section or port of
+    one."""
 
     group: str = GATEWAY_API
     kind: str = "Gateway"
@@ -23,7 +24,7 @@ class ParentReference(Lenient, frozen=True):
 
 
 class BackendObjectReference(Lenient, frozen=True):
-    """The destination of requests. The default namespace is that of the route."""
+    """A reference to the destination of requests. The namespace defaults to that of the route."""
 
     group: str = ""
     kind: str = "Service"
@@ -39,7 +40,7 @@ class BackendRef(BackendObjectReference, frozen=True):
 
 
 class SecretObjectReference(Lenient, frozen=True):
-    """A Secret with a certificate and its private key."""
+    """A reference to a Secret that contains a certificate and its private key."""
 
     group: str = ""
     kind: str = "Secret"
@@ -61,7 +62,7 @@ class LocalObjectReference(Lenient, frozen=True):
 
 
 class LocalPolicyTargetReference(Lenient, frozen=True):
-    """The target of a policy in the policy's namespace. `section_name` restricts it to one port."""
+    """A reference from a policy to a target in the same namespace. `section_name` restricts it to one port."""
 
     group: str = ""
     kind: str = ""
@@ -76,7 +77,7 @@ class ReferenceGrantFrom(Lenient, frozen=True):
 
 
 class ReferenceGrantTo(Lenient, frozen=True):
-    """The target of a grant. Without a `name` it is every object of the kind in the grant's namespace."""
+    """The target of a grant. Without a `name`, the target is every object of the kind in the grant's namespace."""
 
     group: str = ""
     kind: str = ""

@@ -1,1 +1,1 @@
-"""The kinds of configuration, one declaration each."""
+"""Declarations of the configuration kinds."""

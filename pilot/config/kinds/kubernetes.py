@@ -1,4 +1,4 @@
-"""Kubernetes' kinds, with those of the Multi-Cluster Services API."""
+"""Kubernetes' kinds, including those of the Multi-Cluster Services API."""
 
 from __future__ import annotations
 

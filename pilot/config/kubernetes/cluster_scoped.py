@@ -23,10 +23,10 @@ class NodeStatus(Lenient, frozen=True):
 
 
 class Node(Lenient, frozen=True):
-    """A Node. Its locality is in the labels of the object."""
+    """A Node. The object's labels contain the locality."""
 
     status: NodeStatus = NodeStatus()
 
 
 class Namespace(Lenient, frozen=True):
-    """A Namespace. A namespace may exist without a row; then it has no labels."""
+    """A Namespace. A namespace that has no row may still exist. It then has no labels."""

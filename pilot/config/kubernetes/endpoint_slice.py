@@ -38,7 +38,7 @@ class SliceEndpoint(Lenient, frozen=True):
 
 
 class EndpointPort(Lenient, frozen=True):
-    """A port. No `port` means all ports, which a mesh cannot use."""
+    """A port. If `port` is not set, it means all ports, which a mesh does not support."""
 
     name: str = ""
     protocol: str = "TCP"

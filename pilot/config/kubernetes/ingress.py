@@ -6,7 +6,7 @@ from pilot.config.base import Int32, Lenient
 
 
 class ServiceBackendPort(Lenient, frozen=True):
-    """A port of a Service, by name or number."""
+    """A reference to a port of a Service by name or number."""
 
     name: str = ""
     number: Int32 = 0
@@ -42,7 +42,7 @@ class IngressTLS(Lenient, frozen=True):
 
 
 class Ingress(Lenient, frozen=True):
-    """Routes requests for hosts at the ingress gateway to Services."""
+    """Routes requests that arrive at the ingress gateway to Services, based on the host."""
 
     ingress_class_name: str | None = None
     default_backend: IngressBackend | None = None
@@ -51,6 +51,6 @@ class Ingress(Lenient, frozen=True):
 
 
 class IngressClass(Lenient, frozen=True):
-    """The controller that implements the Ingresses of a class."""
+    """Specifies which controller implements the Ingresses of a class."""
 
     controller: str = ""

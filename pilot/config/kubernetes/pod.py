@@ -17,7 +17,7 @@ class ContainerPort(Lenient, frozen=True):
 
 
 class Container(Lenient, frozen=True):
-    """A container. An init container with the `restart_policy` "Always" is a sidecar."""
+    """A container. An init container whose `restart_policy` is "Always" is a sidecar."""
 
     name: str = ""
     ports: tuple[ContainerPort, ...] = ()
@@ -49,7 +49,7 @@ class OwnerReference(Lenient, frozen=True):
 
 
 class Pod(Lenient, frozen=True):
-    """A Pod: fields of its spec, its `status`, and four fields of its metadata, which are last."""
+    """A Pod: fields of its spec, its `status`, and fields of its metadata (`uid` and below)."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -66,7 +66,7 @@ class Pod(Lenient, frozen=True):
 
 
 def metadata_of_pod(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of `Pod` that are read from an object's metadata."""
+    """Return the fields of `Pod` that come from an object's metadata."""
     metadata = plain["metadata"]
     return {
         field: metadata[field]

@@ -10,7 +10,7 @@ from pilot.config.base import Lenient
 
 
 class Secret(Lenient, frozen=True):
-    """A Secret. `data` is decoded and merged with `stringData`, which wins."""
+    """A Secret. `data` is base64-decoded and includes `stringData`, which takes precedence."""
 
     type: str = "Opaque"
     data: dict[str, bytes] = {}
@@ -20,7 +20,7 @@ class Secret(Lenient, frozen=True):
 
 
 def secret_data(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object's `data`, merged with `stringData`, as base64 without line breaks."""
+    """Return an object's `data` merged with its `stringData`. Values are in base64 without line breaks."""
     data, text = plain.get("data"), plain.get("stringData")
     if not isinstance(data, dict | None) or not isinstance(text, dict | None):
         return {"data": data if text is None else text}

@@ -1,4 +1,4 @@
-"""Service, and ServiceExport and ServiceImport of the Multi-Cluster Services API.
+"""Service, and the kinds ServiceExport and ServiceImport of the Multi-Cluster Services API.
 
 https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/
 https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
@@ -36,7 +36,7 @@ class ServiceStatus(Lenient, frozen=True):
 
 
 class Service(Lenient, frozen=True):
-    """A Service: the fields of its spec, and its `status`. It is headless if `cluster_ip` is "None"."""
+    """A Service: the fields of its spec, and its `status`. The Service is headless if `cluster_ip` is "None"."""
 
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
@@ -54,10 +54,10 @@ class Service(Lenient, frozen=True):
 
 
 class ServiceExport(Lenient, frozen=True):
-    """Exports the Service with the same name in its cluster to other clusters."""
+    """Exports the Service with the same name from its cluster to other clusters."""
 
 
 class ServiceImport(Lenient, frozen=True):
-    """An exported service from the view of one cluster. `ips` are its addresses there."""
+    """A service that other clusters export, as one cluster sees it. `ips` are its addresses in that cluster."""
 
     ips: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class InboundTrafficPolicy(Strict, frozen=True):
 
 
 class CertificateData(OneOf, frozen=True):
-    """A root certificate that workloads trust: inline, or the URL of a SPIFFE bundle."""
+    """A root certificate that workloads trust. It is inline or in the SPIFFE bundle at a URL."""
 
     groups: ClassVar = (("pem", "spiffe_bundle_url"),)
 
@@ -135,8 +135,8 @@ DEFAULT_PROVIDERS = (
 class MeshConfig(Strict, frozen=True):
     """The mesh config.
 
-    The defaults apply to unset fields. A message that a user sets replaces the default message as a whole,
-    except `defaultConfig`, `defaultProviders` and `extensionProviders` (see pilot.ingest.mesh_config).
+    The defaults apply to unset fields. A message that a user sets replaces the whole default message. The exceptions
+    are `defaultConfig`, `defaultProviders` and `extensionProviders` (see pilot.ingest.mesh_config).
     """
 
     proxy_listen_port: Int32 = 15001

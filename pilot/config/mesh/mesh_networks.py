@@ -29,6 +29,6 @@ class Network(Strict, frozen=True):
 
 
 class MeshNetworks(Strict, frozen=True):
-    """The networks of the mesh, by name."""
+    """The networks of the mesh, keyed by name."""
 
     networks: dict[str, Network] = {}

@@ -1,4 +1,4 @@
-"""ProxyConfig: settings of proxies, in MeshConfig.defaultConfig and in the node metadata PROXY_CONFIG."""
+"""ProxyConfig: settings of proxies. It occurs in MeshConfig.defaultConfig and in the node metadata PROXY_CONFIG."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ProxyStatsMatcher(Strict, frozen=True):
 
 
 class Server(Strict, frozen=True):
-    """The `server` header of responses."""
+    """Settings of the `server` header of responses."""
 
     disabled: bool | None = None
     value: str = ""
@@ -150,7 +150,7 @@ class ProxyImage(Strict, frozen=True):
 
 
 class ProxyConfig(Strict, frozen=True):
-    """The proxy config. The defaults are the built-in ones. `tracing_service_name` overrides `service_cluster`."""
+    """The proxy config, with Istio's defaults. `tracing_service_name` overrides `service_cluster`."""
 
     config_path: str = "./etc/istio/proxy"
     binary_path: str = "/usr/local/bin/envoy"
@@ -203,7 +203,7 @@ class RemoteService(Strict, frozen=True):
 class ProxyConfigOverride(Strict, frozen=True):
     """The spec of a ProxyConfig object.
 
-    It overrides the proxy config of the Pods in its namespace, or of those that it selects.
+    It overrides the proxy config of the Pods that it selects or, without a selector, of all Pods in its namespace.
     """
 
     selector: WorkloadSelector | None = None

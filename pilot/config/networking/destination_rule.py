@@ -19,7 +19,7 @@ ClientTLSMode = Literal["DISABLE", "SIMPLE", "MUTUAL", "ISTIO_MUTUAL"]
 
 
 class DestinationRule(Strict, frozen=True):
-    """Policies for traffic after routing. An empty `export_to` means the default of the mesh config."""
+    """Policies that apply to traffic after routing. An empty `export_to` means the default of the mesh config."""
 
     host: str = ""
     traffic_policy: TrafficPolicy | None = None
@@ -29,7 +29,7 @@ class DestinationRule(Strict, frozen=True):
 
 
 class PortTrafficPolicy(Strict, frozen=True):
-    """The policy of a port. It replaces the whole policy for that port."""
+    """A traffic policy for one port. It replaces the whole traffic policy for that port."""
 
     port: PortSelector | None = None
     load_balancer: LoadBalancerSettings | None = None
@@ -96,7 +96,7 @@ class HTTPCookie(Strict, frozen=True):
 
 
 class ConsistentHashLB(OneOf, frozen=True):
-    """Consistent hash settings: one hash key, and at most one algorithm."""
+    """Consistent hash settings. They have one hash key, and at most one algorithm."""
 
     groups: ClassVar = (
         ("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"),
@@ -195,7 +195,7 @@ class ClientTLSSettings(Strict, frozen=True):
 
 
 class Distribute(Strict, frozen=True):
-    """Percentages of traffic by locality ("region/zone/*"). They add up to 100."""
+    """The percentage of traffic for each locality, such as "region/zone/*". The percentages add up to 100."""
 
     from_: str = msgspec.field(default="", name="from")
     to: dict[str, UInt32] = {}
@@ -207,7 +207,7 @@ class Failover(Strict, frozen=True):
 
 
 class LocalityLoadBalancerSetting(Strict, frozen=True):
-    """Locality settings: either `distribute`, or `failover` with an optional `failover_priority`."""
+    """Locality settings. Either `distribute` is set, or `failover` with an optional `failover_priority`."""
 
     distribute: tuple[Distribute, ...] = ()
     failover: tuple[Failover, ...] = ()
@@ -223,10 +223,10 @@ class ZoneAwareLoadBalancerSetting(Strict, frozen=True):
 
 
 def destination_hash(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
-    """Return the consistent hash settings for a destination of a route, or None if the rule has none.
+    """Return the consistent hash settings for a route's destination, or None if there are none.
 
-    `port` is 0 if the route names none. The most specific settings win: the subset's port, the subset, the port, the
-    rule.
+    `port` is 0 if the route specifies no port. The most specific settings win, in the order: port of the subset,
+    subset, port of the rule, rule.
     """
     matching = next((s for s in rule.subsets if s.name == subset), None)
     for policy in (matching.traffic_policy if matching is not None else None, rule.traffic_policy):
@@ -247,10 +247,8 @@ def _of(policy: TrafficPolicy | PortTrafficPolicy) -> ConsistentHashLB | None:
 
 
 def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
-    """Return the settings of the first port policy for a port.
-
-    None also if that policy has no consistent hash settings.
-    """
+    """Return the consistent hash settings of the first policy for a port. Return None if there is no such policy, or if
+    it has no consistent hash settings."""
     settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
     port_policy = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
     return _of(port_policy) if port_policy is not None else None

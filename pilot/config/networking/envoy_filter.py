@@ -38,7 +38,7 @@ RouteAction = Literal["ANY", "ROUTE", "REDIRECT", "DIRECT_RESPONSE"]
 
 
 class EnvoyFilter(Strict, frozen=True):
-    """Patches the configuration that proxies receive. Filters with a lower `priority` are applied first."""
+    """Patches the configuration that proxies receive. EnvoyFilters with a lower `priority` are applied first."""
 
     workload_selector: WorkloadLabels | None = None
     config_patches: tuple[EnvoyConfigObjectPatch, ...] = ()
@@ -47,7 +47,7 @@ class EnvoyFilter(Strict, frozen=True):
 
     @property
     def selector(self) -> WorkloadSelector | None:
-        """The selector in the form that other policies have."""
+        """The workload selector, as the type that other policies use."""
         return WorkloadSelector(self.workload_selector.labels) if self.workload_selector is not None else None
 
 
@@ -62,7 +62,7 @@ class EnvoyConfigObjectPatch(Strict, frozen=True):
 
 
 class Patch(Strict, frozen=True):
-    """A change. `value` is part of an Envoy message, as JSON."""
+    """An operation and its value. `value` is a part of an Envoy message, as JSON."""
 
     operation: Operation = "INVALID"
     value: dict[str, Any] | None = None
@@ -70,7 +70,7 @@ class Patch(Strict, frozen=True):
 
 
 class EnvoyConfigObjectMatch(OneOf, frozen=True):
-    """The target of a patch. Unset fields match everything."""
+    """Selects the objects that a patch applies to. Unset fields match everything."""
 
     groups = (("listener", "route_configuration", "cluster", "waypoint"),)
 
@@ -85,7 +85,8 @@ class EnvoyConfigObjectMatch(OneOf, frozen=True):
 class ProxyMatch(Strict, frozen=True):
     """Selects proxies.
 
-    `proxy_version` is an RE2 expression that matches part of the version; `metadata` are values of the node.
+    `proxy_version` is an RE2 expression that must match a part of the version. `metadata` contains node metadata
+    values.
     """
 
     proxy_version: str = ""
@@ -108,7 +109,8 @@ class ListenerMatch(Strict, frozen=True):
 
 
 class FilterChainMatch(Strict, frozen=True):
-    """Selects filter chains. `application_protocols` is a list separated by commas; a chain must have all of them."""
+    """Selects filter chains. `application_protocols` is a comma-separated list; a chain must have all of these
+    protocols."""
 
     name: str = ""
     sni: str = ""

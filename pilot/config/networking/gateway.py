@@ -11,14 +11,17 @@ TLSProtocol = Literal["TLS_AUTO", "TLSV1_0", "TLSV1_1", "TLSV1_2", "TLSV1_3"]
 
 
 class Gateway(Strict, frozen=True):
-    """A load balancer at the edge of the mesh: the workloads in any namespace that `selector` selects."""
+    """A load balancer at the edge of the mesh. It runs on the workloads, in any namespace, that `selector` selects."""
 
     servers: tuple[Server, ...] = ()
     selector: dict[str, str] = {}
 
 
 class Server(Strict, frozen=True):
-    """A port of a gateway. Hosts are "[namespace/]name"; the namespace "." is that of the Gateway, and "*" is any."""
+    """A port of a gateway.
+
+    Hosts are "[namespace/]name". The namespace "." is that of the Gateway, and "*" is any namespace.
+    """
 
     port: Port | None = None
     bind: str = ""
@@ -42,7 +45,7 @@ class TLSCertificate(Strict, frozen=True):
 
 
 class ServerTLSSettings(Strict, frozen=True):
-    """TLS settings of a server, which terminates TLS or passes it through (PASSTHROUGH, AUTO_PASSTHROUGH)."""
+    """TLS settings of a server. The server terminates TLS, or passes it through (PASSTHROUGH and AUTO_PASSTHROUGH)."""
 
     https_redirect: bool = False
     mode: ServerTLSMode = "PASSTHROUGH"

@@ -14,7 +14,7 @@ Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
 
 
 class ServiceEntry(Strict, frozen=True):
-    """A service without a Kubernetes Service. `status` has the addresses that a controller allocated."""
+    """A service that has no Kubernetes Service. `status` contains the addresses that a controller has allocated."""
 
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()

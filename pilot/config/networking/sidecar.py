@@ -26,8 +26,8 @@ class Sidecar(Strict, frozen=True):
 class IstioIngressListener(Strict, frozen=True):
     """An inbound listener.
 
-    `default_endpoint` is "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH". ":PORT" is the
-    same as "".
+    `default_endpoint` is "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH". ":PORT" is
+    equivalent to "".
     """
 
     port: SidecarPort | None = None
@@ -41,7 +41,7 @@ class IstioIngressListener(Strict, frozen=True):
 class IstioEgressListener(Strict, frozen=True):
     """An outbound listener.
 
-    Hosts are "namespace/name"; the namespace "." is that of the Sidecar, "*" is any, and "~" is none.
+    Hosts are "namespace/name". The namespace "." is that of the Sidecar, "*" is any namespace, and "~" is none.
     """
 
     port: SidecarPort | None = None

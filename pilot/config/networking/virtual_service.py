@@ -14,7 +14,7 @@ UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
 
 
 class VirtualService(Strict, frozen=True):
-    """Routes requests to some hosts. Empty `gateways` mean ("mesh",). Earlier routes take precedence."""
+    """Routes requests to its hosts. Empty `gateways` mean ("mesh",). Earlier routes take precedence."""
 
     hosts: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class VirtualService(Strict, frozen=True):
 
 
 class Destination(Strict, frozen=True):
-    """A destination of traffic. `host` is as the user wrote it; short names refer to the namespace of the object."""
+    """A destination of traffic. `host` is as the user wrote it. A short name refers to the object's namespace."""
 
     host: str = ""
     subset: str = ""
@@ -33,7 +33,7 @@ class Destination(Strict, frozen=True):
 
 
 class HTTPRoute(Strict, frozen=True):
-    """A route: match conditions and the action for requests that meet one of them."""
+    """A route. Its action applies to requests that meet at least one of the match conditions."""
 
     name: str = ""
     match: tuple[HTTPMatchRequest, ...] = ()
@@ -54,7 +54,10 @@ class HTTPRoute(Strict, frozen=True):
 
 
 class Delegate(Strict, frozen=True):
-    """The VirtualService, without hosts, whose routes replace this one. The default `namespace` is that of the root."""
+    """A reference to the VirtualService, which has no hosts, whose routes replace this route.
+
+    `namespace` defaults to that of the root VirtualService.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -82,7 +85,8 @@ class TCPRoute(Strict, frozen=True):
 
 
 class HTTPMatchRequest(Strict, frozen=True):
-    """A match. All of its conditions must hold. An empty StringMatch in `headers` matches if the header is present."""
+    """A match condition. All of its fields must match. An empty StringMatch in `headers` matches if the header is
+    present."""
 
     name: str = ""
     uri: StringMatch | None = None
@@ -132,8 +136,8 @@ class TLSMatchAttributes(Strict, frozen=True):
 class HTTPRedirect(OneOf, frozen=True):
     """A redirect.
 
-    `port` and `derive_port` are mutually exclusive. A `redirect_code` of 0 means 301. A `uri` with "%PREFIX()%" keeps
-    the rest of the path.
+    `port` and `derive_port` are mutually exclusive. A `redirect_code` of 0 means 301. "%PREFIX()%" at the end of `uri`
+    keeps the rest of the path.
     """
 
     groups: ClassVar = (("port", "derive_port"),)
@@ -171,7 +175,7 @@ class RegexRewrite(Strict, frozen=True):
 
 
 class StringMatch(OneOf, frozen=True):
-    """A match of a string by one of three methods."""
+    """Matches a string exactly, by prefix or by regular expression."""
 
     groups: ClassVar = (("exact", "prefix", "regex"),)
 
@@ -181,7 +185,7 @@ class StringMatch(OneOf, frozen=True):
 
 
 class HTTPRetry(Strict, frozen=True):
-    """A retry policy. `attempts` 0 disables retries."""
+    """A retry policy. If `attempts` is 0, there are no retries."""
 
     attempts: Int32 = 0
     per_try_timeout: Duration | None = None
@@ -203,7 +207,8 @@ class CorsPolicy(Strict, frozen=True):
 
 
 class Delay(OneOf, frozen=True):
-    """A delay. It applies to `percentage`, else to `percent`, else to all requests."""
+    """A delay. It applies to `percentage` of the requests if set, otherwise to `percent` if set, otherwise to all
+    requests."""
 
     groups: ClassVar = (("fixed_delay", "exponential_delay"),)
 

@@ -27,12 +27,12 @@ class EntryCondition(Lenient, frozen=True):
 
 
 class EntryStatus(Lenient, frozen=True):
-    """The status. The condition of type Healthy comes from the health checks of the workload's proxy."""
+    """The status of a WorkloadEntry. The Healthy condition is the result of the health checks of the workload's proxy."""
 
     conditions: tuple[EntryCondition, ...] = ()
 
 
 class WorkloadEntryObject(WorkloadEntry, frozen=True):
-    """A WorkloadEntry object, with its status."""
+    """A WorkloadEntry object, including its status."""
 
     status: EntryStatus = EntryStatus()

@@ -14,7 +14,7 @@ class ObjectMeta(Strict, frozen=True):
 
 
 class WorkloadGroup(Strict, frozen=True):
-    """The template of WorkloadEntries that are registered automatically."""
+    """A template for WorkloadEntries that are registered automatically."""
 
     metadata: ObjectMeta | None = None
     template: WorkloadEntry | None = None

@@ -17,7 +17,7 @@ _TRUE, _FALSE = (
 
 
 class AuthorizationPolicy(Strict, frozen=True):
-    """Defines which requests and connections workloads accept."""
+    """Specifies which requests and connections workloads accept."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None
@@ -32,7 +32,7 @@ class ExtensionProviderReference(Strict, frozen=True):
 
 
 class Rule(Strict, frozen=True):
-    """A rule. It matches if one of `from_`, one of `to` and all of `when` match; an empty list matches everything."""
+    """A rule. It matches if one of `from_`, one of `to` and all of `when` match. An empty list matches everything."""
 
     from_: tuple[From, ...] = ()
     to: tuple[To, ...] = ()
@@ -82,7 +82,7 @@ class Condition(Strict, frozen=True):
 
 
 def dry_run(annotations: Mapping[str, str]) -> bool | None:
-    """Return whether the annotations enable dry-run mode, or None if their value is not a Boolean."""
+    """Return whether the annotations enable dry-run mode, or None if the annotation is not a Boolean."""
     annotation = annotations.get(DRY_RUN)
     if annotation is None or annotation in _FALSE:
         return False

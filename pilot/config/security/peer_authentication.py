@@ -15,7 +15,7 @@ class MutualTLS(Strict, frozen=True):
 
 
 class PeerAuthentication(Strict, frozen=True):
-    """Defines whether workloads accept mutual TLS, plaintext or both."""
+    """Specifies whether workloads accept mutual TLS, plaintext or both."""
 
     selector: WorkloadSelector | None = None
     mtls: MutualTLS | None = None

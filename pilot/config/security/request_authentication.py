@@ -13,7 +13,7 @@ from pilot.lib.duration import Duration
 
 
 class RequestAuthentication(Strict, frozen=True):
-    """Defines which JSON Web Tokens workloads accept."""
+    """Specifies which JSON Web Tokens workloads accept."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None
@@ -50,7 +50,7 @@ DEFAULT_TIMEOUT = Duration.of(5)
 
 
 class JwksKey(NamedTuple):
-    """The name of a key set: its URL, or the issuer whose OpenID configuration has the URL if `uri` is ""."""
+    """The key of a key set: its URL or, if `uri` is "", the issuer whose OpenID configuration contains the URL."""
 
     issuer: str
     uri: str
@@ -67,7 +67,8 @@ class JwksSource(NamedTuple):
 
 
 def jwks_source(rule: JWTRule) -> JwksSource | None:
-    """Return the source of a rule's keys, or None if the rule contains its keys."""
+    """Return the key set to fetch for a rule. Return None if the rule contains its keys, or has neither a jwksUri nor
+    an issuer."""
     if rule.jwks or not (rule.jwks_uri or rule.issuer):
         return None
     key = JwksKey("", rule.jwks_uri) if rule.jwks_uri else JwksKey(rule.issuer, "")

@@ -1,5 +1,5 @@
-"""Validation of decoded objects beyond their types, equivalent to Istio's webhook.
+"""Validation of decoded objects beyond their types, equivalent to that of Istio's webhook.
 
-Each `validate_<kind>` yields problems with paths relative to the object. Problems that the webhook denies are errors.
-Problems that it only warns of, and values that a stock Envoy would reject, are warnings.
+Each `validate_<kind>` yields problems with paths relative to the object. Errors are problems for which the webhook
+denies the object. Warnings are problems that the webhook only warns about, and values that a stock Envoy would reject.
 """

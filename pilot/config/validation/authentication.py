@@ -72,7 +72,7 @@ def _check_url(path: str, url: str) -> rules.Findings:
 
 
 def _check_keys(text: str) -> Problems:
-    """Yield the problems of a JSON Web Key or a set of them. Private keys work, but cause a warning.
+    """Yield the problems of a JSON Web Key or key set. A private key is accepted with a warning.
 
     https://www.rfc-editor.org/rfc/rfc7517
     """

@@ -113,7 +113,8 @@ def _validate_to(item: To) -> Iterable[Problem]:
 
 
 def _check_custom(rule: Rule) -> Problems:
-    """Yield an error for each field that is unknown when an external authorizer is called, before the token is read."""
+    """Yield an error for each field whose value is unknown when the external authorizer is called. This happens before
+    the token is read."""
     for index, item in enumerate(rule.from_):
         for field in _UNKNOWN_TO_CUSTOM:
             if item.source is not None and getattr(item.source, field):
@@ -126,7 +127,7 @@ def _check_custom(rule: Rule) -> Problems:
 
 
 def _warn_of_tcp(rule: Rule) -> Problems:
-    """Yield a warning if a DENY rule has only HTTP attributes, so that it denies all TCP connections."""
+    """Yield a warning if a DENY rule denies all TCP connections because it has only HTTP attributes."""
     sources = [item.source for item in rule.from_ if item.source is not None]
     operations = [item.operation for item in rule.to if item.operation is not None]
     knows_source = any(getattr(source, field) for source in sources for field in _TCP_SOURCES)

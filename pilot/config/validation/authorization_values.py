@@ -11,7 +11,7 @@ from pilot.lib.path_template import find_template_fault
 from pilot.lib.regex import MAX_LENGTH
 
 Check = Callable[[str], str]
-"""A function that returns what is wrong with a value, or ""."""
+"""A function that returns what is wrong with a value, or "" if it is valid."""
 _MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
 # Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
 MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH
@@ -99,7 +99,7 @@ def check_values(values: Sequence[str], check: Check) -> Problems:
 
 
 def check_condition(condition: Condition) -> Problems:
-    """Yield the problems of a rule's condition."""
+    """Yield the problems of a condition."""
     key = condition.key
     check = _any if key.startswith(_WITH_NAME) else _BY_KEY.get(key)
     if not key:

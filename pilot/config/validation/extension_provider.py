@@ -45,7 +45,7 @@ _WITHOUT_QUERY = "%REQ_WITHOUT_QUERY("
 
 
 def validate_provider(provider: ExtensionProvider) -> Problems:
-    """Yield the problems of a provider, all of them warnings. External authorizers are validated elsewhere."""
+    """Yield the problems of a provider, all of which are warnings. External authorizers are validated elsewhere."""
     if not provider.name:
         yield warning("missing-field", "name", "a name is required, because Telemetries refer to providers by name")
     for field in (*_WITH_SERVICE, "envoy_file_access_log"):
@@ -57,7 +57,7 @@ def validate_provider(provider: ExtensionProvider) -> Problems:
 
 
 def find_fault(provider: ExtensionProvider) -> str:
-    """Return the first problem of a provider as text, or ""."""
+    """Return the first problem of a provider as a string, or "" if there is none."""
     return next((f"{p.path}: {p.message}" for p in validate_provider(provider)), "")
 
 
@@ -139,13 +139,13 @@ def _check_dynatrace(api: DynatraceApi) -> Problems:
 
 
 def check_log_format(path: str, text: str) -> Problems:
-    """Yield a warning if an access log format is not valid in Envoy."""
+    """Yield a warning if Envoy cannot parse an access log format."""
     for problem in check_format(path, text.replace(_WITHOUT_QUERY, "%REQ(")):
         yield warning(problem.code, path, problem.message)
 
 
 def check_log_fields(path: str, fields: Mapping[str, Any]) -> Problems:
-    """Yield a warning for each value, also in nested maps and lists, that is not a valid access log format."""
+    """Yield a warning for each value that is not a valid access log format, including values in nested maps and lists."""
     for name, value in fields.items():
         yield from _check_value(f"{path}[{name}]", value)
 
@@ -161,7 +161,7 @@ def _check_value(path: str, value: Any) -> Problems:
 
 
 def decode_log_fields(text: str) -> dict[str, Any] | None:
-    """Return the fields of an access log format that is a JSON object, or None for other text."""
+    """Return the fields of an access log format, or None if the format is not a JSON object."""
     try:
         fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

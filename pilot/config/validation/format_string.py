@@ -78,7 +78,7 @@ _STATE = re.compile("[^:]+(?::(?:PLAIN|TYPED|FIELD:.+))?", re.DOTALL)
 
 
 def is_known(variable: str) -> bool:
-    """Return whether the text between two percent signs is a command operator with valid arguments."""
+    """Return whether the string between two percent signs is a command operator with valid arguments."""
     command = _COMMAND.fullmatch(variable)
     if command is None:
         return False

@@ -1,7 +1,7 @@
-"""Validation of certificates, keys and roots, so that values which Envoy would reject are not sent.
+"""Validation of certificates, keys and roots. Values that Envoy would reject are not sent.
 
-Expiry is not checked. The cryptography library reports invalid input by many types of exceptions, which may change
-between versions. All of them are treated alike.
+Expiry is not checked. The cryptography library reports invalid input with many types of exceptions, which may change
+between versions, so every exception is handled in the same way.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.D
 
 
 def find_flaw(material: KeyPair | Roots) -> Flaw | None:
-    """Return why Envoy would reject a key pair or roots, or None. The reason contains no part of the key."""
+    """Return why Envoy would reject a key pair or roots, or None if it accepts them. The reason never quotes the key."""
     return _flaw_of_pair(material) if isinstance(material, KeyPair) else _flaw_of_roots(material)
 
 
 def usable_staple(pair: KeyPair) -> Value | None:
-    """Return the OCSP response of a key pair, or None if there is none or Envoy would reject it."""
+    """Return the OCSP response of a key pair. Return None if there is none, or if Envoy would reject it."""
     return None if pair.staple is None or find_staple_flaw(pair) else pair.staple
 
 
 def find_staple_flaw(pair: KeyPair) -> Flaw | None:
-    """Return why an OCSP response cannot be used with its certificate, or None if it can or does not exist."""
+    """Return why the OCSP response of a key pair cannot be used. Return None if it can be used, or if there is none."""
     if pair.staple is None:
         return None
     try:
@@ -48,7 +48,7 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
 
 
 def find_authority_flaw(pem: str) -> str | None:
-    """Return why a bundle cannot verify workloads of the mesh, or None if it consists of CA certificates."""
+    """Return why a bundle cannot be used to verify workloads, or None if it consists of CA certificates."""
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
     except Exception:
@@ -72,7 +72,7 @@ def _flaw(value: Value, reason: str) -> Flaw:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    """Return the certificates in a bundle. Names and times are accessed too, because the library parses them lazily."""
+    """Return the certificates in a bundle. Names and times are accessed because the library parses them lazily."""
     certificates = x509.load_pem_x509_certificates(_whole(value))
     for certificate in certificates:
         _ = certificate.subject, certificate.issuer, certificate.not_valid_before_utc, certificate.not_valid_after_utc
@@ -80,7 +80,7 @@ def _load_certificates(value: Value) -> list[x509.Certificate]:
 
 
 def _check_lists(value: Value) -> int:
-    """Return the number of certificate revocation lists. Raises if one is invalid."""
+    """Return the number of certificate revocation lists. Raise an exception if one is invalid."""
     lists = _CRL.findall(_whole(value))
     for pem in lists:
         revoked = x509.load_pem_x509_crl(pem)
@@ -89,9 +89,9 @@ def _check_lists(value: Value) -> int:
 
 
 def _whole(value: Value) -> bytes:
-    """Return PEM after a check that each block starts a line and is closed.
+    """Return the PEM content if each block is closed and starts at the beginning of a line.
 
-    Raises ValueError otherwise, because Envoy rejects such PEM although some libraries accept it.
+    Otherwise raise ValueError, because Envoy rejects such content although some libraries accept it.
     """
     if value.content.count(b"-----BEGIN ") != len(_BLOCK.findall(value.content)):
         raise ValueError("a block is not closed, or is indented")
@@ -118,7 +118,7 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
 
 
 def _unsupported(key: object) -> str:
-    """Return why Envoy does not support a public key, or ""."""
+    """Return why Envoy does not support a public key, or "" if it does."""
     match key:
         case rsa.RSAPublicKey():
             return (

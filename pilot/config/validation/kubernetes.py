@@ -1,6 +1,6 @@
 """Validation of the fields of Kubernetes objects that a mesh reads.
 
-In files they have not been validated by an API server.
+No API server has validated objects that are read from files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Validation of MeshConfig and MeshNetworks.
 
-A single error rejects the object; its last valid version stays in force.
+A single error rejects the object, and its last valid version stays in force.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def validate_proxy_config(proxy: ProxyConfig) -> Problems:
 
 
 def _check_endpoint(path: str, address: str) -> rules.Findings:
-    """Return an error if an address is not host:port."""
+    """Return an error unless an address is host:port."""
     host, _, port = address.replace(_HOST_IP, "127.0.0.1", 1).rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):

@@ -1,4 +1,4 @@
-"""Validation of the selectors and targets of policies."""
+"""Validation of the selectors and target references of policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TARGETS = frozenset(
 def check_attachment(
     selector: WorkloadSelector | None, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
 ) -> Problems:
-    """Yield the problems of a policy's selector and targets, of which at most one may be set."""
+    """Yield the problems of a policy's selector and target references. At most one of these fields may be set."""
     if (selector is not None) + (target is not None) + bool(targets) > 1:
         yield error("exclusive-fields", "", "only one of selector, targetRef and targetRefs may be set")
     if selector is not None:
@@ -31,7 +31,7 @@ def check_attachment(
 
 
 def check_targets(targets: tuple[PolicyTargetReference, ...]) -> Problems:
-    """Yield the problems of a policy's targets."""
+    """Yield the problems of a policy's target references."""
     yield from each("targetRefs", targets, _check_target)
 
 

@@ -1,6 +1,6 @@
 """Validation rules that several kinds share.
 
-Each function returns the problems of one value, which is at `path`.
+Each function returns the problems of one value. `path` is the path of the value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
 _SHORT_LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
 _PLAIN_NAME = re.compile(rf"(?:{_SHORT_LABEL}\.)*(?![0-9]+\Z){_SHORT_LABEL}", re.ASCII)
-"""Matches most hostnames, without wildcards or a trailing dot."""
+"""Matches most hostnames that have neither wildcards nor a trailing dot."""
 _WILDCARD_LABEL = re.compile(rf"\*|(?:\*-?)?{_LABEL}", re.ASCII)
 _QUALIFIED = "(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?P<name>{_QUALIFIED})", re.ASCII)
@@ -67,7 +67,7 @@ def check_protocol(path: str, protocol: str) -> Findings:
 
 
 def check_duration(path: str, duration: Duration | None) -> Findings:
-    """Return an error unless a duration is None or whole milliseconds, at least 1 ms."""
+    """Return an error unless a duration is None, or a whole number of milliseconds that is at least 1 ms."""
     if duration is None or (duration >= MILLISECOND and duration % MILLISECOND == 0):
         return ()
     return (error("bad-duration", path, f"{duration}: must be whole milliseconds, at least 1ms"),)
@@ -90,7 +90,7 @@ def check_name(path: str, name: str) -> Findings:
 
 
 def check_host(path: str, host: str) -> Findings:
-    """Return an error unless a host is a domain name. Its first label may be, or start with, a wildcard."""
+    """Return an error unless a host is a domain name. Its first label may be a wildcard or start with one."""
     if len(host) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(host):
         return ()
     if problems := _check_length(path, host):
@@ -120,7 +120,7 @@ def _check_labels_of(path: str, host: str, name: str) -> Findings:
 
 
 def check_server_name(path: str, name: str) -> Findings:
-    """Return a warning if TLS connections cannot be matched by a name."""
+    """Return a warning if a name cannot match the SNI of TLS connections."""
     if is_server_name(name):
         return ()
     return (
@@ -135,8 +135,7 @@ def check_server_name(path: str, name: str) -> Findings:
 def check_scoped_host(path: str, text: str, gateway: bool) -> Findings:
     """Yield an error unless a string is `namespace/host`.
 
-    The namespaces `*` and `.` are valid. `~` is valid for a Sidecar only; the namespace may be missing for a Gateway
-    only.
+    The namespaces `*` and `.` are valid. For a Sidecar, `~` is valid too. For a Gateway, the namespace may be omitted.
     """
     namespace, slash, host = text.partition("/")
     if not slash:
@@ -180,7 +179,7 @@ def check_subnet(path: str, subnet: str) -> Findings:
 
 
 def check_unix(path: str, address: str) -> Findings:
-    """Return an error unless a Unix socket has a valid address (unix(7)).
+    """Return an error unless the address of a Unix socket is valid (see unix(7)).
 
     `address`, without `unix://`, must be an absolute path or an abstract name.
     """
@@ -192,7 +191,7 @@ def check_unix(path: str, address: str) -> Findings:
 
 
 def check_labels(path: str, labels: Mapping[str, str]) -> Findings:
-    """Yield an error for each invalid key or value.
+    """Yield an error for each label key or value that is invalid.
 
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
     """
@@ -205,9 +204,9 @@ def check_labels(path: str, labels: Mapping[str, str]) -> Findings:
 
 
 def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Findings:
-    """Yield the problems of a selector, or none if `labels` is None.
+    """Yield the problems of a selector. `labels` is None if there is no selector, which is valid.
 
-    An empty selector selects all, which causes a warning.
+    A selector without labels selects all workloads, which causes a warning.
     """
     if labels is None:
         return
@@ -228,7 +227,7 @@ def check_regex(path: str, pattern: str) -> Findings:
 
 
 def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Findings:
-    """Yield the problems of an exportTo. With `nobody`, "~" is allowed as the only value."""
+    """Yield the problems of an exportTo field. With `nobody`, "~" is allowed as the only value."""
     exports: set[str] = set()
     for index, name in enumerate(names):
         place = f"{path}[{index}]"

@@ -1,4 +1,4 @@
-"""Validation of Telemetries."""
+"""Validation of Telemetry objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pilot.lib import cel
 
 
 def validate_telemetry(o: Object[Telemetry]) -> Problems:
-    """Yield the problems of a Telemetry that do not depend on other objects."""
+    """Yield the problems of a Telemetry object that do not depend on other objects."""
     yield from below("spec", _validate(o.spec))
 
 

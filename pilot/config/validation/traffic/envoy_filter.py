@@ -23,7 +23,8 @@ from pilot.lib.protobuf.fault import shown
 
 HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
 LONGEST_VERSION = 1024
-"""The length of version expressions, in characters. A longer expression is not compiled and matches no proxy."""
+"""The maximum length of version expressions, in characters. A longer expression is not compiled and matches no proxy.
+"""
 _INSERTS = frozenset(("INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST"))
 _FILTERS = frozenset(("NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"))
 _LISTENERS = _FILTERS | {"LISTENER", "FILTER_CHAIN"}
@@ -37,7 +38,7 @@ _OPERATIONS: Mapping[str, frozenset[str]] = {
     "EXTENSION_CONFIG": _INSERTS | {"ADD"},
     "BOOTSTRAP": MERGES,
 }
-"""The operations with an effect, by applyTo. If order does not matter, an insertion is an addition."""
+"""The operations that have an effect, keyed by applyTo. Where order does not matter, the INSERT operations add."""
 _OLD_NAMES = {
     "envoy.http_connection_manager": HTTP_MANAGER,
     "envoy.tcp_proxy": "envoy.filters.network.tcp_proxy",

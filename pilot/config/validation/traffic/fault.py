@@ -25,7 +25,7 @@ GRPC_STATUS = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""Names of gRPC status codes, in the order of their numbers (https://grpc.io/docs/guides/status-codes/)."""
+"""Names of the gRPC status codes, in numerical order (https://grpc.io/docs/guides/status-codes/)."""
 
 
 def validate_fault(fault: HTTPFaultInjection) -> Problems:
@@ -59,7 +59,7 @@ def _validate_delay(delay: Delay) -> Problems:
 
 
 def _check_share(percentage: Percent | None) -> rules.Findings:
-    """Return an error unless a percentage is 0, or between a millionth, Envoy's smallest unit, and 100 %."""
+    """Return an error unless a percentage is 0, or between 0.0001, which is Envoy's smallest unit, and 100."""
     if percentage is None or percentage.value == 0 or 0.0001 <= percentage.value <= 100:
         return ()
     return (error("bad-percentage", "percentage.value", f"{percentage.value}: must be 0, or between 0.0001 and 100"),)

@@ -64,7 +64,7 @@ def _validate_port(port: Port, bind: str) -> Problems:
 
 
 def _check_tls_there(server: Server, protocol: Protocol) -> Problems:
-    """Yield an error if TLS settings are missing, or set for a protocol without TLS.
+    """Yield an error if TLS settings are missing, or if they are set for a protocol without TLS.
 
     HTTP servers may have TLS settings without certificates, for redirects to HTTPS.
     """

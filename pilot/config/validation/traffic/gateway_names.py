@@ -9,7 +9,8 @@ from pilot.config.validation import rules
 
 
 def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
-    """Yield a problem for each name that is not `namespace/name`, a name in the same namespace, or "mesh"."""
+    """Yield a problem for each reference that is not `namespace/name` or, in the same namespace, `name`. The name
+    "mesh" is valid too."""
     for index, text in enumerate(names):
         place = f"{path}[{index}]"
         namespace, slash, name = text.partition("/")

@@ -1,4 +1,4 @@
-"""Validation of names and values of HTTP headers."""
+"""Validation of the names and values of HTTP headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(
 def is_claim(name: str) -> bool:
     """Return whether a header match refers to a JWT claim.
 
-    Such a match is called `@request.auth.claims.NAME` or `@request.auth.claims[NAME][NAME]`.
+    The name of such a match is `@request.auth.claims.NAME` or `@request.auth.claims[NAME][NAME]`.
     """
     if not name.lower().startswith(CLAIM_PREFIX):
         return False
@@ -35,14 +35,14 @@ def is_claim(name: str) -> bool:
 
 
 def check_matched_name(path: str, name: str) -> Findings:
-    """Return an error unless a matched header is a token, a pseudo-header or a JWT claim."""
+    """Return an error unless the header name in a match is a token, a pseudo-header or a JWT claim."""
     if name in _PSEUDO or _TOKEN.fullmatch(name) or is_claim(name):
         return ()
     return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
 def check_cors_name(path: str, name: str) -> Findings:
-    """Return an error unless a header in a CORS policy is a token or `*`."""
+    """Return an error unless a header name in a CORS policy is a token, such as `*`."""
     return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
@@ -52,14 +52,15 @@ def check_strict_name(path: str, name: str) -> Findings:
 
 
 def check_value(path: str, value: str) -> Findings:
-    """Return an error if the value to set for a header has control characters or is not a valid format string."""
+    """Return an error if a value to set for a header contains control characters or is not a valid format string."""
     if _CONTROL.search(value):
         return (error("bad-header-value", path, "control characters are not allowed"),)
     return check_format(path, value, "bad-header-value")
 
 
 def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
-    """Return an error if Envoy cannot parse a format string in a header value, an access log or a span tag."""
+    """Return an error if Envoy cannot parse a format string. Header values, access logs and span tags have format
+    strings."""
     if "%" in _VARIABLE.sub("", text):
         return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
     for operator in _VARIABLE.findall(text):
@@ -69,7 +70,7 @@ def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
 
 
 def check_line(path: str, text: str) -> Findings:
-    """Return an error if a literal header value has line breaks."""
+    """Return an error if a literal header value contains line breaks."""
     return (error("bad-header-value", path, "line breaks are not allowed"),) if _LINE.search(text) else ()
 
 
@@ -94,7 +95,7 @@ def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Pro
 
 
 def _check_operated_name(path: str, name: str, authority: bool) -> Findings:
-    """Return an error if a header cannot be modified. `authority` is true if the Host header may be."""
+    """Return an error if a header cannot be modified. With `authority`, the Host header can be modified."""
     lower = name.lower()
     if not name or _LINE.search(name):
         return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)

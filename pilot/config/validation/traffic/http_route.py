@@ -1,4 +1,4 @@
-"""Validation of HTTP routes of VirtualServices."""
+"""Validation of the HTTP routes of VirtualServices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECOND = 1_000_000_000
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
     """Yield the problems of a route.
 
-    `delegated` is true if the VirtualService has no hosts, `gateway` if it applies to gateways only.
+    `delegated` is true if the VirtualService has no hosts. `gateway` is true if it applies to gateways only.
     """
     yield from _validate_action(route, delegated)
     for index, match in enumerate(route.match):
@@ -138,7 +138,7 @@ def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
 
 
 def check_weighted(destination: Destination | None, weight: int) -> Problems:
-    """Yield the problems of a required destination and its weight."""
+    """Yield the problems of a destination, which is required, and its weight."""
     if destination is None:
         yield error("missing-field", "destination", "a destination is required")
     else:
@@ -147,7 +147,8 @@ def check_weighted(destination: Destination | None, weight: int) -> Problems:
 
 
 def check_weights(path: str, weights: list[int]) -> rules.Findings:
-    """Return an error if the weights add up to 0, or to more than Envoy's 32 bits."""
+    """Return an error if the weights of several destinations add up to 0, or if the total exceeds the 32 bits that
+    Envoy supports."""
     total = sum(weights)
     if len(weights) > 1 and total == 0:
         return (error("bad-weights", path, "the weights add up to 0"),)

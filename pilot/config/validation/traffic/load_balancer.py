@@ -26,7 +26,7 @@ _MAX_RING = 8_388_608
 def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
     """Yield the problems of load balancer settings.
 
-    `outlier` tells whether outlier detection is configured too, which failover requires.
+    `outlier` tells whether outlier detection is configured, which failover requires.
     """
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
@@ -126,9 +126,9 @@ def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> 
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
-    """Yield an error for each locality that is invalid or that another one covers.
+    """Yield an error for each locality that is invalid or overlaps with an earlier one.
 
-    A locality is `region/zone/subzone`, with an optional `*` at the end.
+    A locality is `region/zone/subzone`, or a prefix of it, with an optional `*` at the end.
     """
     accepted: list[tuple[str, ...]] = []
     for locality in localities:
@@ -146,7 +146,7 @@ def _check_localities(path: str, localities: Iterable[str]) -> Problems:
 def _overlap(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
     """Return whether two localities overlap.
 
-    A wildcard after the localities that it covers means the rest, so it does not overlap.
+    A wildcard in `later` stands for the localities that are not listed before it, so it does not overlap with them.
     """
     for level, later_level in zip(earlier, later, strict=False):
         if level == "*":

@@ -1,4 +1,4 @@
-"""Validation of ServiceEntries, most of which depends on the resolution."""
+"""Validation of ServiceEntries. Most rules depend on the resolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of TLS settings of servers and clients."""
+"""Validation of the TLS settings of servers and clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONFIG_MAP = "configmap://"
 def is_cipher_suite(name: str) -> bool:
     """Return whether Envoy supports a cipher suite.
 
-    Expressions that start with `[`, `-` or the like are not checked.
+    Names that start with a symbol, such as `[` or `-`, are expressions. They are accepted without a check.
     """
     return name in ("", "ALL") or not name[0].isalnum() or name in CIPHER_SUITES
 
@@ -108,7 +108,7 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
     """Yield the problems of a client's TLS settings.
 
-    `namespace` is that of the object. A ConfigMap with roots must be in the same namespace.
+    `namespace` is the object's namespace. A ConfigMap that contains roots must be in the same namespace.
     """
     if tls.credential_name.startswith(CONFIG_MAP):
         place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")

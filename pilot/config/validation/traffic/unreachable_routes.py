@@ -1,4 +1,4 @@
-"""Warnings about routes of VirtualServices that are never reached, because earlier routes take their requests."""
+"""Warnings about routes of VirtualServices that are unreachable because earlier routes match all of their requests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _MAPS = ("headers", "query_params", "without_headers")
 
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
-    """Yield a warning for each route or match that is never reached.
+    """Yield a warning for each unreachable route or match.
 
-    These are routes after one without a match, repeated matches, and prefixes that an earlier, shorter prefix covers.
+    A route is unreachable after a route without a match. A match is unreachable if it repeats an earlier match, or if
+    its prefix starts with the prefix of an earlier match with the same or weaker conditions.
     """
     if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
@@ -49,9 +50,10 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
-    """Return whether `earlier` matches all requests of `later`, given that its path prefix covers that of `later`.
+    """Return whether `earlier` matches all requests that `later` matches, given that its path prefix covers that of
+    `later`.
 
-    Conditions are compared for equality only, so the result may be False even if it does.
+    Conditions are compared only for equality, so the result may be False although `earlier` covers `later`.
     """
     same = earlier.ignore_uri_case == later.ignore_uri_case and all(
         getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS

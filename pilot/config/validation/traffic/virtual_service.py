@@ -77,7 +77,7 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Finding
 def _check_distinct(hosts: tuple[str, ...]) -> Problems:
     """Yield an error for each host that overlaps with an earlier one.
 
-    Exact hosts are compared by a set, because there may be thousands.
+    Exact hosts are looked up in a dict, because there may be thousands.
     """
     indexes: dict[str, int] = {}
     wildcards: list[str] = []

@@ -1,4 +1,4 @@
-"""Names of operations, which spans report for a route."""
+"""Operation names, which appear in the spans of requests on a route."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pilot.lib.hosts import with_port
 
 
 def operation_name(route: route_components_pb2.Route, virtual_service: str, port: int) -> str:
-    """Return the operation of a route: its cluster's host and port, else the VirtualService and listener port."""
+    """Return the operation name of a route.
+
+    It contains the host and port of the cluster, or the VirtualService and listener port if there is no single cluster.
+    """
     cluster = parse_cluster(route.route.cluster) if route.route.cluster else None
     path = _path(route.match)
     return f"{cluster.host}:{cluster.port}{path}" if cluster is not None else f"{virtual_service}:{port}{path}"
 
 
 def service_operation_name(hostname: str, port: int) -> str:
-    """Return the operation of the default route to a service."""
+    """Return the operation name of the default route to a service."""
     return with_port(hostname, port) + "/*"
 
 

@@ -1,4 +1,7 @@
-"""Builds the routes of a sidecar's inbound listeners, which forward everything to the workload. They are not in RDS."""
+"""Builds the routes of a sidecar's inbound listeners, which forward everything to the workload.
+
+These routes are part of the listener and not of RDS.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 def build_inbound_routes(
     cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None
 ) -> route_pb2.RouteConfiguration:
-    """Return the routes to a cluster, for a port of the service `hostname` ("" without a service).
+    """Return the routes to a cluster, for a port of the service `hostname`. `hostname` is "" if there is no service.
 
     The client's sidecar enforces timeouts. `retries` is the mesh's default for inbound requests, or None for the
-    built-in policy. gRPC is not retried, because the conditions have a different meaning for an open stream.
+    built-in policy. gRPC requests are not retried, because the retry conditions have a different meaning for an open
+    stream.
     """
     retry = build_inbound_retry(retries) if protocol not in _GRPC else None
     route = route_components_pb2.Route(

@@ -1,6 +1,7 @@
 """Assembles route configurations from serialized virtual hosts.
 
-A protobuf repeated field may be split into pieces: https://protobuf.dev/programming-guides/encoding/
+The items of a protobuf repeated field may be encoded in separate pieces:
+https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _FALSE = wrappers_pb2.BoolValue()
 
 
 def virtual_host_field(virtual_host: bytes) -> bytes:
-    """Return a serialized virtual host as a field of its configuration."""
+    """Return a serialized virtual host, encoded as a field of its route configuration."""
     return length_delimited(_VIRTUAL_HOSTS, virtual_host)
 
 
 def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:
-    """Return the configuration with these virtual hosts, given as fields.
+    """Return the route configuration with these virtual hosts, which are given as encoded fields.
 
     Envoy ignores the port when it matches the host, and accepts routes to clusters that arrive later.
     """

@@ -1,4 +1,4 @@
-"""Context for the routes of a VirtualService."""
+"""The context for the routes of a VirtualService."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pilot.mesh.tables.mesh_config import mesh_config
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     """Properties of the proxy and listener that the routes of a VirtualService depend on.
 
-    - `port`: the listener port, or 0 for a listener that serves all ports (an HTTP proxy, a Unix socket).
-    - `gateways`: the names that matches may select, which is {"mesh"} for a sidecar.
-    - `namespace`, `labels`: of the proxy.
-    - `destinations`: visible services by host.
-    - `consistent_hashes`: hash settings by destination.
+    - `port`: the listener port, or 0 for a listener that serves all ports (an HTTP proxy or a Unix socket).
+    - `gateways`: the gateway names that matches may select. For a sidecar it is {"mesh"}.
+    - `namespace`, `labels`: properties of the proxy.
+    - `destinations`: visible services, keyed by host.
+    - `consistent_hashes`: hash settings, keyed by destination.
     - `retries`: the mesh's default policy.
     - `forwarded_host`: set X-Forwarded-Host if the host is rewritten.
     - `tls`: the listener terminates TLS.

@@ -1,4 +1,4 @@
-"""Properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share the routes."""
+"""The properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share the routes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """Dependencies of routes.
+    """The dependencies of routes.
 
-    - `conditional`: for some ports or sources, there may be no route.
-    - `source_namespace`, `source_labels`: properties of the source that matches evaluate.
+    - `conditional`: there may be no route for some ports or sources.
+    - `source_namespace`: whether matches evaluate the namespace of the source.
+    - `source_labels`: labels of the source that matches evaluate.
     - `hosts`: hosts of destinations.
-    - `hash_candidates`: destinations that a DestinationRule may configure consistent hashing for.
+    - `hash_candidates`: destinations for which a DestinationRule may configure consistent hashing.
     """
 
     conditional: bool = False
@@ -39,7 +40,7 @@ class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
         return not (self.source_namespace or self.source_labels or self.hash_candidates)
 
     def relevant_source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
-        """Return the namespace and labels of a source that the routes depend on."""
+        """Return the parts of the source's namespace and labels that the routes depend on."""
         return namespace if self.source_namespace else "", frozenset(
             item for item in labels if item[0] in self.source_labels
         ) if self.source_labels else frozenset()

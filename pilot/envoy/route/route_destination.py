@@ -15,9 +15,9 @@ UNKNOWN_SERVICE = "UnknownService"
 
 
 class DestinationService(NamedTuple):
-    """A service that destinations name. `ports` are those that the listener can see.
+    """A service that destinations refer to. `ports` are the ports that the listener can see.
 
-    `vip_protocols` has the protocol of each port if the routes belong to the service's waypoint, else None.
+    If the routes belong to the service's waypoint, `vip_protocols` has the protocol of each port. Otherwise it is None.
     """
 
     ports: tuple[int, ...] = ()
@@ -27,7 +27,8 @@ class DestinationService(NamedTuple):
 
 
 def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
-    """Return a service as routes see it from a listener port, or 0 for all ports. Not memoised."""
+    """Return the service with the properties that routes on a listener port use. Port 0 stands for all ports. Not
+    memoised."""
     row = service(db, ref)
     if row is None:
         return DestinationService()
@@ -38,7 +39,7 @@ def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> Destin
 
 
 class DestinationKey(NamedTuple):
-    """A destination as DestinationRules distinguish it. `port` is 0 if it names none."""
+    """The parts of a destination that DestinationRules distinguish. `port` is 0 if the destination has no port."""
 
     host: str
     subset: str
@@ -56,9 +57,9 @@ def destination_cluster(
 ) -> str:
     """Return the name of the destination's cluster.
 
-    Without its own port, the destination uses the only port of its service, else the listener's. `target` is None if no
-    visible service has the host, which may then be a cluster of the proxy's bootstrap. `waypoint` is set for routes at
-    a waypoint.
+    If the destination has no port, the cluster has the only port of the service, or else the listener's port. `target`
+    is None if no visible service has the host, which may then be a cluster in the proxy's bootstrap. `waypoint` is set
+    for routes at a waypoint.
     """
     if destination is None or not destination.host:
         return UNKNOWN_SERVICE

@@ -1,7 +1,7 @@
 """Route matches: converts HTTPMatchRequest to RouteMatch.
 
 Conditions on the source (labels, namespace, gateway) and on the port are evaluated here, for the proxy and listener of
-the route. Envoy does not see them.
+the route. Envoy does not receive them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MATCH_ALL = route_components_pb2.RouteMatch(prefix="/")
 def matches_proxy(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
     """Return whether the match applies to this listener port and to a proxy with these gateways, namespace and labels.
 
-    If a match names gateways, it ignores the other conditions on the source.
+    If a match lists gateways, its other conditions on the source are ignored.
     """
     if match.port and match.port != port:
         return False
@@ -33,9 +33,9 @@ def matches_proxy(match: HTTPMatchRequest, port: int, gateways: frozenset[str], 
 
 
 def build_match(match: HTTPMatchRequest | None, by_segment: bool = False) -> route_components_pb2.RouteMatch:
-    """Return the conditions on the request. Without a match, every request meets them.
+    """Return the conditions on the request. If there is no match, every request meets them.
 
-    If `by_segment`, prefixes match whole path segments.
+    If `by_segment` is set, prefixes match whole path segments.
     """
     if match is None:
         return route_components_pb2.RouteMatch(prefix="/")
@@ -78,7 +78,7 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
 
 
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
-    """Return the conditions on headers by name, without those on JWT claims."""
+    """Return the conditions on headers, sorted by name. Conditions on JWT claims and pseudo-headers are excluded."""
     matchers = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
     matchers += [
         _header(name, m, invert=True) for name, m in match.without_headers.items() if _claim_path(name) is None
@@ -95,7 +95,7 @@ def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.He
 def _header(name: str, match: StringMatch, invert: bool = False) -> route_components_pb2.HeaderMatcher:
     """Return a condition on a header.
 
-    An inverted match also holds without the header, unless it only tests for presence.
+    An inverted match also holds if the header is missing.
     """
     if is_presence_match(match):
         return route_components_pb2.HeaderMatcher(name=name, present_match=True, invert_match=invert)
@@ -126,7 +126,7 @@ def _claim_matchers(headers: Mapping[str, StringMatch], invert: bool) -> Iterabl
 
 
 def _claim_path(name: str) -> list[str] | None:
-    """Return the path of a claim, outermost first, or None for a header.
+    """Return the path of a claim, outermost name first, or None if the header name does not refer to a claim.
 
     The syntax is `@request.auth.claims.group.id` or `@request.auth.claims[group][id]`.
     https://istio.io/latest/docs/tasks/security/authentication/jwt-route/
@@ -142,7 +142,7 @@ def _claim_path(name: str) -> list[str] | None:
 
 
 def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.MetadataMatcher:
-    """Return the condition that the claim is the text, is a list with the text, or is present."""
+    """Return the condition on a claim. It holds if the claim is a matching string, or a list that contains one."""
     return metadata_pb2.MetadataMatcher(
         filter=JWT_AUTHN_FILTER,
         path=[metadata_pb2.MetadataMatcher.PathSegment(key=key) for key in (JWT_PAYLOAD, *path)],
@@ -163,7 +163,7 @@ ANYTHING = "*"  # matches any value, although it is not a valid regular expressi
 
 
 def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
-    """Return the matcher, or None for an empty match.
+    """Return the string matcher, or None if the match is empty.
 
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
     """
@@ -177,10 +177,10 @@ def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
 
 
 def build_regex(regex: str) -> regex_pb2.RegexMatcher:
-    """Return the matcher for a regular expression (RE2) that must match the whole text."""
+    """Return the matcher for a regular expression (RE2), which must match the whole string."""
     return regex_pb2.RegexMatcher(regex=regex)
 
 
 def is_presence_match(match: StringMatch) -> bool:
-    """Return whether a match only tests for presence: it is empty, or the regular expression `*`."""
+    """Return whether a match only tests for presence. Such a match is empty or has the regular expression `*`."""
     return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)

@@ -1,4 +1,4 @@
-"""Sticky sessions of services whose labels request them, by the stateful session filter.
+"""Sticky sessions, which a service's labels request and the stateful session filter implements.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/stateful_session_filter
 """
@@ -19,14 +19,17 @@ from pilot.mesh.model.service import Service
 
 
 class StickySession(NamedTuple):
-    """A sticky session, by a cookie ("name" or "name:path") or by a header."""
+    """A sticky session that is identified by a cookie ("name" or "name:path") or by a header."""
 
     cookie: str = ""
     header: str = ""
 
 
 def find_sticky_session(service: Service) -> StickySession | None:
-    """Return the session that a service's labels request, or None. A cookie takes precedence over a header."""
+    """Return the session that a service's labels request, or None if they request none.
+
+    A cookie takes precedence over a header.
+    """
     return (
         StickySession(service.session_label, service.session_header_label)
         if service.session_label or service.session_header_label
@@ -35,7 +38,7 @@ def find_sticky_session(service: Service) -> StickySession | None:
 
 
 def build_sticky_session(session: StickySession) -> any_pb2.Any:
-    """Return the configuration of the filter for a route or virtual host."""
+    """Return the filter's configuration for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")
         cookie = http_cookie_pb2.Cookie(

@@ -28,7 +28,7 @@ ALT_SVC_SECONDS = 86_400
 
 
 def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
-    """Return one route per match, in order of evaluation, up to the first that matches every request.
+    """Return one route for each match, in order of evaluation, up to the first route that matches every request.
 
     The list is empty if no rule applies to the proxy and port of the context.
     """
@@ -70,7 +70,10 @@ def build_route(
     context: RouteContext,
     metadata: base_pb2.Metadata,
 ) -> route_components_pb2.Route | None:
-    """Return the route of a rule for one match, or None if the match does not apply or the rule has no destination."""
+    """Return the route of a rule for one match.
+
+    Return None if the match does not apply to the proxy, or if the rule has no valid action.
+    """
     if match is not None and not matches_proxy(
         match, context.port, context.gateways, context.namespace, context.labels
     ):
@@ -99,7 +102,7 @@ def build_route(
 
 
 def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext, authority: str) -> bool:
-    """Set the action of the route. Return False if there is none."""
+    """Set the action of the route. Return False if the rule has no valid action."""
     if rule.redirect is not None:
         redirect = build_redirect(rule.redirect, context.port, context.tls)
         if redirect is None:
@@ -118,9 +121,9 @@ def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: Rou
 
 
 def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
-    """Add the headers of a single destination, which has no weighted cluster.
+    """Add the headers of a single destination to the route, because there is no weighted cluster that could have them.
 
-    The host of the rule takes precedence over the destination's.
+    The host that the rule sets takes precedence over the destination's.
     """
     mutations = build_header_mutations(rule.route[0].headers)
     for name, values in mutations.fields().items():
@@ -145,9 +148,9 @@ def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None
 
 
 def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
-    """Return the first of two consecutive sessions of the destinations.
+    """Return the session of the first destination that is followed by another destination with a session.
 
-    A destination without a session resets the result.
+    If there is no such pair, return the session of the last destination, or None if it has none.
     """
     sticky_session: StickySession | None = None
     for destination in destinations(rule):
@@ -168,8 +171,8 @@ _REST_OF_PATH = r"/\2"
 def apply_gateway_api_semantics(route: route_components_pb2.Route) -> None:
     """Apply the semantics of the Gateway API to a route with destinations.
 
-    A missing backend responds with 500. A prefix that is replaced with "/" is removed, and the rest starts with one
-    slash.
+    Requests to a missing backend fail with 500. If a prefix is replaced with "/", the rest of the path starts with
+    exactly one slash.
     """
     action = route.route
     action.cluster_not_found_response_code = route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR

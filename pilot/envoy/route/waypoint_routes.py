@@ -1,8 +1,8 @@
-"""Derives the routes for the services behind a waypoint, one configuration for each port of a service.
+"""Derives the routes for the services behind a waypoint. There is one route configuration for each port of a service.
 
-They are part of the waypoint's listener. The destination address of a connection identifies the service, so the host of
-a request is ignored. The VirtualServices in the namespaces of the waypoint and of the service are merged, as for
-gateways. Destinations behind the same waypoint are reached directly, others as from a sidecar.
+The routes are part of the waypoint's listener. The destination address of a connection identifies the service, so the
+host of a request is ignored. VirtualServices in the waypoint's namespace and in the service's namespace are merged, as
+for gateways. Destinations behind the same waypoint are reached directly, and others are reached as from a sidecar.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def vip_routes(db: Mesh, ref: ServiceRef, port: int, serving: ServingKey) -> rou
 
 
 def waypoint_virtual_services(db: Mesh, ref: ServiceRef, namespace: str) -> Iterator[Object[VirtualService]]:
-    """Yield the VirtualServices that a waypoint in a namespace applies to a service, in order of evaluation."""
+    """Yield the VirtualServices that a waypoint applies to a service, in order of evaluation.
+
+    `namespace` is the namespace of the waypoint.
+    """
     for key in virtual_services_at_waypoint(db, ref.hostname, ref.namespace, namespace):
         if (row := virtual_service(db, key)) is not None:
             yield row
@@ -72,7 +75,7 @@ def waypoint_virtual_services(db: Mesh, ref: ServiceRef, namespace: str) -> Iter
 def build_vip_configuration(
     name: str, port: int, domains: Sequence[str], routes: Sequence[route_components_pb2.Route]
 ) -> route_pb2.RouteConfiguration:
-    """Return a configuration with one virtual host."""
+    """Return a route configuration with one virtual host."""
     host = route_components_pb2.VirtualHost(name=f"inbound|http|{port}", domains=domains, routes=routes)
     return route_pb2.RouteConfiguration(name=name, virtual_hosts=[host], validate_clusters=_FALSE)
 
@@ -80,7 +83,7 @@ def build_vip_configuration(
 def build_default_vip_configuration(
     name: str, port: int, operation: str, domains: Sequence[str], action: route_components_pb2.RouteAction
 ) -> route_pb2.RouteConfiguration:
-    """Return the configuration for a port without VirtualServices."""
+    """Return the route configuration for a port to which no VirtualService applies."""
     decorator = route_components_pb2.Decorator(operation=operation)
     route = route_components_pb2.Route(name="default", match=MATCH_ALL, route=action, decorator=decorator)
     configuration = build_vip_configuration(name, port, domains, [route])
@@ -140,14 +143,15 @@ def find_destination_ref(db: Mesh, host: str, owner: str, serving: ServingKey) -
 
 
 def find_waypoint_destination(db: Mesh, host: str, owner: str, serving: ServingKey) -> DestinationService | None:
-    """Return the service for a host, as routes depend on it. Not memoised."""
+    """Return the properties of the service for a host that routes depend on, or None if there is no such service. Not
+    memoised."""
     ref = find_destination_ref(db, host, owner, serving)
     return waypoint_destination(db, ref, serving.waypoint) if ref is not None else None
 
 
 @derived
 def waypoint_destination(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> DestinationService:
-    """Return a service, as routes at a waypoint depend on it."""
+    """Return the properties of a service that routes at a waypoint depend on."""
     destination, row = find_destination_service(db, ref), service(db, ref)
     if row is None or not is_served(db, waypoint, ref):
         return destination
@@ -155,7 +159,7 @@ def waypoint_destination(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> Dest
 
 
 def _vip_protocols(service: Service) -> tuple[tuple[int, str], ...]:
-    """Return the protocol that routes use for each port. HTTP takes precedence if it is possible."""
+    """Return the protocol that routes use for each port. It is HTTP if the port may carry HTTP."""
     return tuple(
         (p.number, possible_protocols(p.protocol)[-1]) for p in service.ports if p.protocol is not Protocol.UDP
     )

@@ -13,7 +13,7 @@ HUNDRED_PERCENT = base_pb2.RuntimeFractionalPercent(
 
 
 def build_fractional_percent(percent: Percent) -> percent_pb2.FractionalPercent:
-    """Return the fraction for a percentage, truncated to four decimals."""
+    """Return the fraction for a percentage, truncated to four decimal places."""
     return percent_pb2.FractionalPercent(
         numerator=int(percent.value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION
     )

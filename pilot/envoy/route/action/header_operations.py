@@ -1,6 +1,6 @@
-"""Header operations, and rewrites of the host.
+"""Header operations and host rewrites.
 
-`set` replaces, `add` appends. The host cannot be changed as a header, so it becomes a host rewrite.
+`set` replaces a header and `add` appends to it. The host cannot be changed as a header, so it becomes a host rewrite.
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Headers
 """
 
@@ -18,7 +18,10 @@ _OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
 class HeaderMutations(NamedTuple):
-    """Header mutations as routes, virtual hosts and weighted clusters have them. `authority` is "" if unchanged."""
+    """Header mutations in the form that routes, virtual hosts and weighted clusters use.
+
+    `authority` is the new host, or "" if the host is unchanged.
+    """
 
     request_add: list[base_pb2.HeaderValueOption]
     request_remove: list[str]
@@ -27,7 +30,7 @@ class HeaderMutations(NamedTuple):
     authority: str = ""
 
     def fields(self) -> dict[str, list[base_pb2.HeaderValueOption] | list[str]]:
-        """Return the mutations by Envoy's field names."""
+        """Return the mutations, keyed by Envoy's field names."""
         return {
             "request_headers_to_add": self.request_add,
             "request_headers_to_remove": self.request_remove,
@@ -75,5 +78,5 @@ def _authority(headers: Mapping[str, str]) -> str:
 
 
 def _is_internal(name: str) -> bool:
-    """Return whether Envoy rejects changes of a header."""
+    """Return whether Envoy rejects changes to a header."""
     return name.startswith(":") or name.lower() == "host"

@@ -1,4 +1,4 @@
-"""Actions without an upstream: redirects and direct responses.
+"""Actions that need no upstream: redirects and direct responses.
 
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
 """
@@ -23,7 +23,7 @@ _IMPLIED_PORTS = {"http": 80, "https": 443}
 
 
 def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_components_pb2.RedirectAction | None:
-    """Return the redirect for requests on a listener port, or None if Envoy does not support the code."""
+    """Return the redirect for requests to a listener port, or None if Envoy does not support the status code."""
     code = _CODES.get(redirect.redirect_code)
     if code is None:
         return None
@@ -38,9 +38,9 @@ def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_compon
 
 
 def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
-    """Return the port of the redirect, or 0 for the default port of the scheme.
+    """Return the port of the redirect, or 0 if it is the scheme's default port.
 
-    Envoy cannot use the port of the request, but the listener's port is the same.
+    Envoy cannot copy the port from the request, so the listener's port is used, which is the same.
     """
     port = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
     scheme = redirect.scheme or ("https" if tls else "http")
@@ -48,7 +48,7 @@ def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
 
 
 def build_direct_response(response: HTTPDirectResponse) -> route_components_pb2.DirectResponseAction:
-    """Return the status, and the body if there is one."""
+    """Return the direct response with its status and, if there is one, its body."""
     out = route_components_pb2.DirectResponseAction(status=response.status)
     if response.body is not None:
         if response.body.string is not None:

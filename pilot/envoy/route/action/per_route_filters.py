@@ -42,7 +42,7 @@ _GRPC_CODES = {
 def build_fault(fault: HTTPFaultInjection) -> fault_pb2.HTTPFault:
     """Return the configuration of the fault filter.
 
-    It omits faults that Envoy cannot inject: exponential delays and HTTP/2 errors.
+    Faults that Envoy cannot inject are omitted: exponential delays and HTTP/2 errors.
     https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
     """
     return fault_pb2.HTTPFault(delay=_delay(fault.delay), abort=_abort(fault.abort))
@@ -60,7 +60,7 @@ def _delay(delay: Delay | None) -> delay_pb2.FaultDelay | None:
 
 
 def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
-    """Return the abort. Without a percentage, Envoy aborts no requests."""
+    """Return the abort, or None if it has no status. If it has no percentage, Envoy aborts no requests."""
     if abort is None or (abort.http_status is None and abort.grpc_status is None):
         return None
     percentage = build_fractional_percent(abort.percentage) if abort.percentage is not None else None
@@ -72,7 +72,8 @@ def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
 def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
     """Return the CORS policy.
 
-    Preflight requests from other origins are forwarded to the service, unless they are ignored.
+    Preflight requests from origins that are not allowed are forwarded to the service, unless `unmatchedPreflights` is
+    IGNORE.
     https://istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
     """
     origins = policy.allow_origins or tuple(StringMatch(exact=origin) for origin in policy.allow_origin)

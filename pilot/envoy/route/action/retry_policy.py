@@ -1,7 +1,8 @@
 """Retry policies.
 
-By default, there are two retries of requests that were certainly not processed. They avoid hosts that were already
-tried, unless a consistent hash selects the host. https://istio.io/latest/docs/concepts/traffic-management/#retries
+By default, a request that was certainly not processed is retried twice. Retries avoid hosts that were already tried,
+unless a consistent hash selects the host.
+https://istio.io/latest/docs/concepts/traffic-management/#retries
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OTHER_PRIORITIES = _Policy.RetryPriority(
 def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_components_pb2.RetryPolicy | None:
     """Return the retry policy of an outbound route, or None if the user disabled retries.
 
-    `hashed` is set if a consistent hash selects the host, so that the same host is retried.
+    `hashed` is set if a consistent hash selects the host. By default, the same host is then tried again.
     """
     if policy is None:
         return _HASHED_DEFAULT if hashed else _DEFAULT
@@ -56,9 +57,9 @@ def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_compone
 
 
 def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryPolicy | None:
-    """Return the retry policy of a route to the workload itself.
+    """Return the retry policy of a route to the workload itself, or None if the user disabled retries.
 
-    There is one host, so by default a request that it may have processed is not retried.
+    There is only one host. By default, a request is not retried if the host may have processed it.
     """
     if policy is None:
         return _INBOUND_DEFAULT
@@ -70,7 +71,7 @@ def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryP
 
 
 def _set_conditions(out: route_components_pb2.RetryPolicy, policy: HTTPRetry, default: str) -> None:
-    """Set conditions, status codes and backoff. Users write both codes and conditions into `retryOn`."""
+    """Set the retry conditions, status codes and backoff. `retryOn` may contain both conditions and status codes."""
     out.retry_on = default
     if policy.retry_on:
         parts = [part for p in policy.retry_on.split(",") if (part := p.strip())]

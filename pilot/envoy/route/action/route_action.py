@@ -26,10 +26,10 @@ from pilot.envoy.well_known_types import ZERO_DURATION, build_duration
 
 
 def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> route_components_pb2.RouteAction | None:
-    """Return the action, or None if no destination has any weight.
+    """Return the action, or None if no destination has a weight.
 
-    `authority` is the host that the rule's headers set, or "". The headers of a single destination are added by
-    `build_route`.
+    `authority` is the host that the rule's headers set, or "". If there is a single destination, `build_route` adds its
+    headers.
     """
     action = route_components_pb2.RouteAction(
         timeout=ZERO_DURATION,
@@ -57,7 +57,7 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
 
 
 def destinations(rule: HTTPRoute) -> Sequence[HTTPRouteDestination]:
-    """Return the destinations that receive requests: a single one in any case, else those with a weight."""
+    """Return the destinations that receive requests: a single destination, or else all destinations that have a weight."""
     return rule.route if len(rule.route) == 1 else [d for d in rule.route if d.weight]
 
 
@@ -94,7 +94,7 @@ def _weighted_cluster(
 def build_mirrors(
     rule: HTTPRoute, context: RouteContext
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
-    """Yield a policy for `mirror`, and for each of `mirrors`, unless its percentage is 0.
+    """Yield a policy for `mirror` and for each of `mirrors`. A mirror with a percentage of 0 is omitted.
 
     https://istio.io/latest/docs/tasks/traffic-management/mirroring/
     """
@@ -120,7 +120,7 @@ def _mirror(
 
 
 def _mirror_percent(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
-    """Return the percentage to mirror: all requests by default, or None for 0."""
+    """Return the percentage of requests to mirror, or None if it is 0. The default is 100."""
     if percentage is not None:
         return build_runtime_percent(build_fractional_percent(percentage)) if percentage.value > 0 else None
     if whole is not None:
@@ -131,7 +131,7 @@ def _mirror_percent(percentage: Percent | None, whole: int | None) -> base_pb2.R
 def set_path_rewrite(action: route_components_pb2.RouteAction, rewrite: HTTPRewrite) -> None:
     """Set the path rewrite. A regular expression takes precedence over a prefix.
 
-    A prefix rewrite replaces the part of the path that the route matches.
+    A prefix rewrite replaces the part of the path that the route's match covers.
     """
     if rewrite.uri_regex_rewrite is not None:
         pattern = build_regex(rewrite.uri_regex_rewrite.match)
@@ -148,7 +148,7 @@ _HashPolicy = route_components_pb2.RouteAction.HashPolicy
 def build_hash_policy(settings: ConsistentHashLB | None) -> route_components_pb2.RouteAction.HashPolicy | None:
     """Return the hash policy, or None if the settings have no key.
 
-    The load balancer is configured on the cluster, the hash key on the routes to it.
+    A cluster configures the load balancer, and the routes to the cluster configure the hash key.
     """
     if settings is None:
         return None

@@ -1,7 +1,7 @@
-"""Plans the virtual hosts in a gateway's route configuration, and the VirtualServices that each takes routes from.
+"""Plans the virtual hosts of a gateway's route configuration, and the VirtualServices that provide each host's routes.
 
-Plans consist of names only. The routes for a `RouteSourceKey` are built once, and shared by the virtual hosts that name
-it.
+A plan consists only of names. The routes for a `RouteSourceKey` are built once, and shared by all virtual hosts that
+name the key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pilot.lib import hosts
 
 
 class RouteSourceKey(NamedTuple):
-    """Routes of a VirtualService for a server of a Gateway, which has a port and may terminate TLS."""
+    """The key of a VirtualService's routes for a Gateway server. The server has a port and may terminate TLS."""
 
     gateway: ObjectKey
     virtual_service: ObjectKey
@@ -23,9 +23,9 @@ class RouteSourceKey(NamedTuple):
 
 
 class ServerHosts(NamedTuple):
-    """Properties of a server that its routes depend on.
+    """The properties of a server that its routes depend on.
 
-    `hosts` may be "namespace/host". `redirects` is set if plaintext HTTP is redirected to HTTPS.
+    A host may have the form "namespace/host". `redirects` is set if plaintext HTTP is redirected to HTTPS.
     """
 
     gateway: ObjectKey
@@ -36,7 +36,7 @@ class ServerHosts(NamedTuple):
 
 
 class BoundVirtualService(NamedTuple):
-    """A VirtualService bound to a Gateway. `ports` are those of the Gateway's servers that it has routes for."""
+    """A VirtualService bound to a Gateway. `ports` are the ports of the Gateway's servers for which it has routes."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
@@ -46,7 +46,7 @@ class BoundVirtualService(NamedTuple):
 class GatewayHostKey(NamedTuple):
     """A planned virtual host.
 
-    It is named after the first domain. `sources` is in the order of their routes. `redirects` is set if TLS is
+    It is named after its first domain. `sources` are in the order of their routes. `redirects` is set if TLS is
     required.
     """
 
@@ -64,10 +64,11 @@ class _Host:
 def plan_hosts(
     servers: Sequence[ServerHosts], virtual_services: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
 ) -> tuple[GatewayHostKey, ...]:
-    """Return the virtual hosts for servers that share a route configuration, by name.
+    """Return the virtual hosts for servers that share a route configuration, sorted by name.
 
-    `virtual_services` are by Gateway, in order of precedence. If `collapse`, hosts with the same routes become domains
-    of one virtual host. Without any hosts, one virtual host answers all requests with 404.
+    `virtual_services` maps each Gateway to its VirtualServices in order of precedence. If `collapse` is set, hosts with
+    the same routes become domains of one virtual host. If there are no hosts, the result is one virtual host that
+    responds to all requests with 404.
     """
     by_name: dict[str, _Host] = {}
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey] = {}
@@ -92,10 +93,10 @@ def _add_routes(
     server: ServerHosts,
     virtual_service: BoundVirtualService,
 ) -> None:
-    """Add the routes of a VirtualService to the hosts that a server shares with it.
+    """Add the routes of a VirtualService to the hosts that the VirtualService and a server have in common.
 
-    They are built for the port of the Gateway's first server that has routes. Other servers in the same route
-    configuration share them.
+    The routes are built for the port of the Gateway's first server that has routes. The Gateway's other servers in the
+    same route configuration share them.
     """
     shared = intersect_hosts(hosts_for_namespace(server.hosts, virtual_service.key.namespace), virtual_service.hosts)
     if not shared:
@@ -112,7 +113,7 @@ def _add_routes(
 
 
 def _collapse(keys: list[GatewayHostKey]) -> list[GatewayHostKey]:
-    """Merge hosts with the same routes into the most specific of them."""
+    """Merge hosts with the same routes into the most specific host."""
     merged: dict[str, GatewayHostKey] = {}
     names_by_sources: dict[tuple[RouteSourceKey, ...], str] = {}
     for host in sorted(keys, key=lambda h: hosts.specificity(h.domains[0])):
@@ -126,13 +127,13 @@ def _collapse(keys: list[GatewayHostKey]) -> list[GatewayHostKey]:
 
 
 def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
-    """Return the hosts that VirtualServices in a namespace may use, without their namespaces."""
+    """Return the server hosts that VirtualServices in a namespace may use, without the "namespace/" prefix."""
     parts = (h.rpartition("/") for h in server_hosts)
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 
 
 def intersect_hosts(first: Iterable[str], second: Sequence[str]) -> list[str]:
-    """Return the narrower host of each pair where one covers the other, without duplicates."""
+    """Return the narrower host of each pair in which one host covers the other. Duplicates are removed."""
     out: dict[str, None] = {}
     for a in first:
         for b in second:

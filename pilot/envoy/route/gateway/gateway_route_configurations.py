@@ -1,7 +1,8 @@
-"""Derives the route configurations of gateways: one per port for plaintext HTTP servers, and one per HTTPS server.
+"""Derives the route configurations of gateways. Plaintext HTTP servers share one per port, and each HTTPS server has
+its own.
 
 Each virtual host is assembled from the serialized routes of its VirtualServices, and each configuration from its
-serialized virtual hosts. An edit of one VirtualService only rebuilds its own routes and virtual hosts.
+serialized virtual hosts. After an edit to one VirtualService, only its own routes and virtual hosts are rebuilt.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 BLOCK = 64
-"""Number of virtual hosts in one piece of a route configuration."""
+"""Number of virtual hosts in one block of a route configuration."""
 
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
@@ -79,7 +80,7 @@ def _bound_keys(
 def _bound_virtual_service(
     db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet
 ) -> BoundVirtualService | None:
-    """Return a VirtualService if it has routes for one of the ports, else None."""
+    """Return a VirtualService that is bound to a Gateway, or None if it has no routes for any of the ports."""
     row = virtual_service(db, key)
     if row is None:
         return None
@@ -95,7 +96,7 @@ _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFace
 
 @hub
 def gateway_host_keys(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
-    """Return the virtual hosts in a route configuration, by name."""
+    """Return the virtual hosts in a route configuration, sorted by name."""
     servers = _servers(db, key, routing)
     if not servers:
         return ()
@@ -122,7 +123,7 @@ def _advertises_http3(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFace
 def _virtual_host(
     db: Mesh, host_key: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet
 ) -> bytes | None:
-    """Return one virtual host as a field of its configuration."""
+    """Return one virtual host, encoded as a field of its route configuration."""
     router = RouterContextKey(
         routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises_http3(db, key, routing)
     )
@@ -136,7 +137,7 @@ def build_gateway_host(
 ) -> bytes:
     """Return the serialized virtual host.
 
-    Routes that match every request are last, because they hide the routes after them.
+    Routes that match every request come last, because they hide the routes after them.
     """
     host = route_components_pb2.VirtualHost(
         name=host_key.name,
@@ -171,7 +172,7 @@ _virtual_hosts: Gather[GatewayHostKey, [int, GatewayRouteKey, GatewayRoutesFacet
 
 @derived
 def _block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
-    """Return adjacent virtual hosts in one piece, so that an edit only assembles one of many pieces again."""
+    """Return a block of adjacent virtual hosts, so that an edit reassembles only one of many blocks."""
     return b"".join(_virtual_hosts(db, number, key, routing).values())
 
 

@@ -1,4 +1,4 @@
-"""Derives the routes of VirtualServices for servers of Gateways, serialized once for all virtual hosts."""
+"""Derives the routes of VirtualServices for Gateway servers. They are serialized once for all virtual hosts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 class RouteBytes(NamedTuple):
-    """A serialized route. `catch_all` is set if it matches every request."""
+    """A serialized route. `catch_all` is set if the route matches every request."""
 
     route: bytes
     catch_all: bool
 
 
 class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Properties of a router that its routes depend on.
+    """The properties of a router that its routes depend on.
 
-    `alt_svc` advertises HTTP/3. For the other fields, see `GatewayRoutesFacet`.
+    If `alt_svc` is set, responses advertise HTTP/3. For the other fields, see `GatewayRoutesFacet`.
     """
 
     scope: ScopeFacet
@@ -85,13 +85,13 @@ def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) ->
 
 @derived
 def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
-    """Return a service, as routes to it depend on it."""
+    """Return the properties of a service that routes to it depend on."""
     return find_destination_service(db, ref)
 
 
 @derived
 def host_session(db: Mesh, host: str, source: RouteSourceKey, router: RouterContextKey) -> StickySession | None:
-    """Return the sticky session of a virtual host, if its VirtualService routes to the service with that name."""
+    """Return the sticky session of a virtual host, or None if its VirtualService does not route to the service `host`."""
     dependencies = route_dependencies(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if dependencies is None or host not in dependencies.hosts:
         return None

@@ -1,1 +1,4 @@
-"""Outbound route configurations of sidecars, by segment: the virtual hosts of one namespace's services."""
+"""Outbound route configurations of sidecars.
+
+They consist of segments. A segment has the virtual hosts for the services in one namespace.
+"""

@@ -18,7 +18,7 @@ def build_catch_all(
 ) -> route_components_pb2.VirtualHost:
     """Return the virtual host.
 
-    Requests are forwarded to their original destination or to the egress proxy of the Sidecar, or rejected.
+    Requests are forwarded to their original destination or to the Sidecar's egress proxy, or they are rejected.
     """
     name, cluster = _cluster(policy)
     route = route_components_pb2.Route(name=name, match=route_components_pb2.RouteMatch(prefix="/"))

@@ -1,7 +1,7 @@
 """Domains of virtual hosts: every form of a service's name in a Host header, and conflicts between virtual hosts.
 
-Clients in Kubernetes omit the parts that their resolver's search list adds. For a pod in namespace `prod`, `reviews`
-and `reviews.prod` mean `reviews.prod.svc.cluster.local`. For other pods, only `reviews.prod` does.
+Clients in Kubernetes omit the parts of a name that their resolver's search list adds. For a Pod in namespace `prod`,
+both `reviews` and `reviews.prod` mean `reviews.prod.svc.cluster.local`. For other Pods, only `reviews.prod` does.
 https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
 """
 
@@ -19,9 +19,9 @@ _SVC_MARK = ".svc."
 
 
 class Domains(NamedTuple):
-    """Domains of a virtual host, in order.
+    """The domains of a virtual host, in order.
 
-    `short` has the derived names, which yield to the names of other services.
+    `short` has the derived names. They give way to the names of other services.
     """
 
     names: tuple[str, ...]
@@ -36,9 +36,9 @@ def build_domains(
     absolute: bool,
     port: int = 0,
 ) -> Domains:
-    """Return the names of a service for clients in a DNS domain.
+    """Return the domains of a service for clients in a DNS domain.
 
-    If `absolute`, names with a trailing dot are included. If `port` is not 0, each name is also included as
+    If `absolute` is set, names with a trailing dot are included. If `port` is not 0, each name is also included as
     "name:port".
     """
     names: list[str] = []
@@ -57,7 +57,10 @@ def build_domains(
 
 
 def absolute_names(hostname: str, enabled: bool) -> tuple[str, ...]:
-    """Return the name with a trailing dot, if `enabled`. Resolvers do not apply their search list to it."""
+    """Return the name with a trailing dot, or () if `enabled` is not set or the name is an IP address.
+
+    Resolvers do not apply their search list to absolute names.
+    """
     return (f"{hostname}.",) if enabled and not is_ip(hostname) else ()
 
 
@@ -79,7 +82,11 @@ def short_names(hostname: str, dns_domain: str) -> tuple[str, ...]:
 
 
 def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
-    """Return, for clients outside Kubernetes, the name without the shared suffix, and with one more part."""
+    """Return the short forms of a name for clients outside Kubernetes.
+
+    They are the name without the suffix that it shares with the DNS domain and, if two parts remain, these parts
+    followed by the first part of the suffix.
+    """
     parts, others = hostname.split("."), dns_domain.split(".")
     shared = 0
     while shared < min(len(parts), len(others)) and parts[-1 - shared] == others[-1 - shared]:
@@ -92,7 +99,7 @@ def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
 
 
 def kubernetes_namespace(hostname: str) -> str:
-    """Return the namespace in the name of a Kubernetes service, or "" for other names."""
+    """Return the namespace in the host name of a Kubernetes service, or "" for other host names."""
     name, mark, _ = hostname.partition(_SVC_MARK)
     return name.partition(".")[2] if mark else ""
 
@@ -104,9 +111,9 @@ def without_namespace(dns_domain: str) -> str:
 
 
 def relevant_dns_domain(dns_domain: str, hostname: str) -> str:
-    """Return the part of the DNS domain that the names of a host depend on.
+    """Return the part of the DNS domain that the domains of a host depend on.
 
-    Clients in other namespaces than the service's are alike.
+    All clients outside the service's namespace use the same names.
     """
     client_namespace = dns_domain.partition(_SVC_MARK)[0]
     return dns_domain if kubernetes_namespace(hostname) == client_namespace else without_namespace(dns_domain)
@@ -117,9 +124,10 @@ NAMESPACE_MARK = "@"  # precedes the only namespace whose clients may use a shor
 
 
 class DomainClaim(NamedTuple):
-    """Claim of a virtual host to its domains.
+    """A virtual host's claim to its domains.
 
-    `service` is set if it is a service, whose name no other host may use as a short name.
+    `service` is set if the virtual host belongs to a service. No other virtual host may use the service's name as a
+    short name.
     """
 
     key: tuple[str, int]
@@ -132,9 +140,9 @@ def resolve_conflicts(
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     """Return the domains that each claim loses. Envoy rejects a configuration with duplicate domains.
 
-    The first claim to a domain wins, but a short name yields to the service with that name. `contested` has the domains
-    to resolve, in lower case. None resolves all domains of a listener for all ports, where names without a port belong
-    to port 80.
+    The first claim to a domain wins, but a short name gives way to the service with that name. `contested` has the
+    domains to resolve, in lower case. If it is None, all domains are resolved for a listener for all ports, where names
+    without a port belong to port 80.
     """
     all_claims = list(claims)
     service_names = {name for c in all_claims if c.service for name in (c.key[0], f"{c.key[0]}:{c.key[1]}")}

@@ -1,7 +1,8 @@
-"""Derives the layout of a route configuration: the services on a port, by namespace, and hosts without a service.
+"""Derives the layout of a route configuration: the services on a port, grouped by namespace, and hosts without a
+service.
 
-Proxies with the same view share a layout. Differences between them (short names, sources, hashing) are applied when
-segments are built.
+Proxies with the same view share a layout. Differences between these proxies (short names, sources, hashing) are applied
+when segments are built.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from pilot.mesh.traffic.virtual_services import Binding, ViewerKey, egress_bindi
 
 
 class RouteLayoutKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """View of a route configuration.
+    """A proxy's view of a route configuration.
 
-    `refs` are the visible services that have the port, by age. `port` is 0 for all ports, which Host headers then
-    distinguish. `dns_domain` omits the client's namespace if possible.
+    `refs` are the visible services that have the port, in order of precedence. `port` is 0 for all ports, which are
+    then distinguished by the Host header. `dns_domain` omits the client's namespace if possible.
     """
 
     refs: tuple[ServiceRef, ...]
@@ -50,11 +51,11 @@ class RouteLayoutKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class RouteLayout(NamedTuple):
-    """Virtual hosts of a route configuration.
+    """The virtual hosts of a route configuration.
 
     - `virtual_service_hosts`: hosts that only VirtualServices declare.
-    - `dropped_domains`: domains that a host loses to another one, by host and port.
-    - `destinations`: visible services that need more than the name for routes to them.
+    - `dropped_domains`: domains that a host loses to another host, keyed by host and port.
+    - `destinations`: visible services that routes cannot refer to by name alone.
     - `dotless_hostnames`: host names that may equal the short name of another service.
     """
 
@@ -68,7 +69,7 @@ class RouteLayout(NamedTuple):
 
 @derived
 def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
-    """Return the services that have a port, by age. The key 0 has all services."""
+    """Return a mapping from each port to the services that have it, in the order of `imports`. Key 0 has all services."""
     by_port: dict[int, list[ServiceRef]] = {0: []}
     for item in imports:
         row = service(db, item.ref)
@@ -80,7 +81,7 @@ def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple
 
 @derived
 def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
-    """Return the virtual hosts of a route configuration."""
+    """Return the layout of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
         by_namespace.setdefault(ref.namespace, []).append(ref)
@@ -104,9 +105,9 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
 def _virtual_service_hosts(
     db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]
 ) -> tuple[HostKey, ...]:
-    """Return the hosts without a service.
+    """Return the virtual hosts that do not belong to a service.
 
-    They use the ports of the services that the same VirtualService routes, or port 80 if there are none.
+    Each has the ports of the services that its VirtualService routes, or port 80 if there are no such services.
     """
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
     by_rule: dict[ObjectKey, set[int]] = {}
@@ -132,7 +133,8 @@ def _virtual_service_hosts(
 
 
 def _hosts_without_service(hosts: Iterable[str], services: Mapping[str, list[int]]) -> list[str]:
-    """Return the hosts without a service, exact ones first. A wildcard that matches any service is omitted."""
+    """Return the hosts that do not belong to a service, exact hosts first. A wildcard that matches any service is
+    omitted."""
     names = [h.lower() for h in hosts]
     exact = [h for h in names if not is_wildcard(h) and h not in services]
     return exact + [h for h in names if is_wildcard(h) and not any(matches(s, h) for s in services)]
@@ -172,7 +174,7 @@ def _dropped_domains(
 def _claimed_domains(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
     """Return the domains that a host claims.
 
-    Its short names are marked with the namespace, because they only conflict with hosts in the same namespace.
+    Its short names are marked with its namespace, because they conflict only with hosts in the same namespace.
     """
     names, short = host_domains(db, host, key.dns_domain, key.families, key.port)
     if key.port:
@@ -203,8 +205,8 @@ def _sort_key(
 ) -> tuple[int, bool, int, bool, int]:
     """Return the sort key of a host.
 
-    Hosts with a VirtualService come first, in the order of the VirtualServices, and among those, port 80 comes before
-    others. The ports of a service without a VirtualService keep their order.
+    Hosts with a VirtualService come first, in the order of the VirtualServices. Among the ports of such a service, port
+    80 comes first. The ports of a service without a VirtualService keep their order.
     """
     age = ages[host.ref] if host.ref is not None else 0
     if not host.rules:
@@ -217,7 +219,8 @@ def _sort_key(
 
 @hub
 def _special_hostnames(db: Mesh) -> frozenset[str]:
-    """Return the host names of services that need special routes: aliases, and services with sticky sessions."""
+    """Return the host names of services whose routes need details: ExternalName aliases and services with sticky
+    sessions."""
     refs: Iterable[ServiceRef] = ()
     if db.settings.listeners.persistent_sessions:
         refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and find_sticky_session(s) is not None)
@@ -225,9 +228,9 @@ def _special_hostnames(db: Mesh) -> frozenset[str]:
 
 
 def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationService]:
-    """Return the services that routes need details of.
+    """Return the services whose details routes need.
 
-    On a listener for all ports, these are all services, because the port may have to be inferred.
+    On a listener for all ports, these are all services, because the destination's port may have to be inferred.
     """
     special = _special_hostnames(db)
     if key.port and not special:

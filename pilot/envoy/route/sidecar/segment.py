@@ -1,7 +1,7 @@
-"""Derives the virtual hosts of one namespace's services on one port.
+"""Derives the virtual hosts for the services of one namespace on one port.
 
-Proxies share them if they see the same services in the namespace, through the same VirtualServices. Only clients in the
-services' own DNS domain have different ones, with short names.
+Proxies share them if they see the same services of the namespace through the same VirtualServices. Only clients in the
+DNS domain of the services have different virtual hosts, with short names.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
 
 
 class HostKey(NamedTuple):
-    """A planned virtual host for a service or, if `ref` is None, only for VirtualServices.
+    """A planned virtual host. It belongs to a service or, if `ref` is None, only to VirtualServices.
 
-    `host` is in lower case. `rules` are the VirtualServices that may route it, in order of evaluation. The first with a
-    route for the proxy wins.
+    `host` is in lower case. `rules` are the VirtualServices that may route the host, in order of evaluation. The first
+    VirtualService that has a route for the proxy wins.
     """
 
     host: str
@@ -45,7 +45,7 @@ class HostKey(NamedTuple):
 
 
 class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Visible services in one namespace, by age, that have the port (0 for any port)."""
+    """The visible services in one namespace that have the port, in order of precedence. `port` is 0 for any port."""
 
     refs: tuple[ServiceRef, ...]
     port: int
@@ -54,9 +54,9 @@ class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
-    """Return the virtual hosts of a segment: one per service and HTTP port.
+    """Return the virtual hosts of a segment: one for each HTTP port of each service.
 
-    An alias only has one if a VirtualService applies to it.
+    An alias has virtual hosts only if a VirtualService applies to it.
     """
     hosts: list[HostKey] = []
     for ref in key.refs:
@@ -71,13 +71,14 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
 
 
 def http_ports(service: Service, number: int) -> list[Port]:
-    """Return the ports of a service that may carry HTTP, with a number or (0) all of them."""
+    """Return the ports of a service that may carry HTTP and have the number. If `number` is 0, any port number is
+    included."""
     ports = service.ports if not number else tuple(p for p in (service.port(number),) if p is not None)
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
 def candidate_virtual_services(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Return the VirtualServices that may route a service, up to the first that always does."""
+    """Return the VirtualServices that may route a service, up to the first that routes it unconditionally."""
     out: list[ObjectKey] = []
     for key in virtual_services_of(db, ref.hostname, ref.namespace, viewer):
         dependencies = route_dependencies(db, key)
@@ -105,7 +106,7 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
 
 
 class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """Properties of a proxy that the hosts of a segment depend on.
+    """The properties of a proxy that the hosts of a segment depend on.
 
     Clients in `namespaces` use short names for the hosts.
     """
@@ -116,7 +117,7 @@ class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
-    """Return the dependencies of all hosts of a segment."""
+    """Return the combined dependencies of all hosts of a segment."""
     hosts = segment_hosts(db, key)
     return SegmentDependencies(
         merge_dependencies(host_dependencies(db, host) for host in hosts),
@@ -126,7 +127,10 @@ def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
 
 @derived
 def host_dependencies(db: Mesh, host: HostKey) -> RouteDependencies:
-    """Return the dependencies of one host's routes, including its default route if VirtualServices may have none."""
+    """Return the dependencies of one host's routes.
+
+    They include those of its default route, unless a VirtualService always has a route.
+    """
     dependencies_by_rule = [
         dependencies for rule in host.rules if (dependencies := route_dependencies(db, rule)) is not None
     ]
@@ -150,7 +154,7 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
     """Return the domains of a virtual host before conflicts are resolved.
 
-    `listener` is 0 for all ports, where domains include the port.
+    If `listener` is 0, the listener serves all ports, and the domains include the port.
     """
     row = service(db, host.ref) if host.ref is not None else None
     if row is None:
@@ -161,7 +165,7 @@ def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFami
 
 
 class SegmentDomains(NamedTuple):
-    """Domains of a segment, in lower case. `repeated` are those of more than one host."""
+    """The domains of a segment, in lower case. `repeated` are the domains that more than one of its hosts has."""
 
     domains: frozenset[str]
     repeated: frozenset[str]
@@ -169,7 +173,7 @@ class SegmentDomains(NamedTuple):
 
 @derived
 def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> SegmentDomains:
-    """Return the domains of all virtual hosts of a segment, before conflicts are resolved."""
+    """Return the domains of all virtual hosts of a segment before conflicts are resolved."""
     claimed_domains: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):

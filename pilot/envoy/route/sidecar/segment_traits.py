@@ -29,7 +29,7 @@ DroppedDomains = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
 
 
 class SegmentTraitsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Fields of `VirtualHostKey` for all hosts of a segment. `dropped_domains` is by host and port."""
+    """The fields of `VirtualHostKey` for all hosts of a segment. `dropped_domains` is keyed by host and port."""
 
     dns_domain: str
     families: AddressFamiliesFacet
@@ -51,7 +51,7 @@ def segment_traits(
 ) -> SegmentTraitsKey:
     """Return the traits of a segment.
 
-    `shared_traits` caches the traits by DNS domain for segments that depend on nothing else.
+    `shared_traits` caches the traits of segments that depend only on the DNS domain, keyed by that domain.
     """
     dependencies = segment_dependencies(db, segment)
     domain = segment_dns_domain(routing.dns_domain, dependencies) if segment.port else routing.dns_domain
@@ -94,7 +94,7 @@ def build_segment_traits(
 
 
 def _dropped_domains(hosts: tuple[HostKey, ...], layout: RouteLayout, domain: str) -> DroppedDomains:
-    """Return the dropped domains of the layout, and short names that are names of other services."""
+    """Return the dropped domains of the layout, and the short names that equal the names of other services."""
     dropped = {(h.host, h.port): layout.dropped_domains.get((h.host, h.port), ()) for h in hosts}
     if layout.dotless_hostnames:
         dropped = {
@@ -116,7 +116,7 @@ def _consistent_hash(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet)
 def virtual_host_key(
     host: HostKey, dependencies: RouteDependencies, listener: int, traits: SegmentTraitsKey
 ) -> VirtualHostKey:
-    """Return the key of one host, with the traits that it depends on."""
+    """Return the key of one host's virtual host. It has only the traits that the host depends on."""
     namespace, labels = dependencies.relevant_source(traits.namespace, traits.labels)
     names = (host.host, *host.aliases)
     return VirtualHostKey(

@@ -1,7 +1,8 @@
 """Derives the outbound route configurations of sidecars.
 
-A configuration is a concatenation of segments, and a segment one of virtual hosts. An edit of one VirtualService builds
-one virtual host and joins its segment and configuration again. Nothing else is parsed, built or compared.
+A configuration is a concatenation of segments, and a segment is a concatenation of virtual hosts. After an edit to one
+VirtualService, one virtual host is built, and its segment and configuration are joined again. Nothing else is parsed,
+built or compared.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ UNIX = "unix://"
 
 
 def parse_route_name(name: str) -> tuple[str, int] | None:
-    """Return the host and port in a route name, or None if it has neither.
+    """Return the host and port in the name of a route configuration, or None if the name has another form.
 
-    `80` has no host. `host:80` are the routes of one service with protocol detection. The port is 0 for `http_proxy`
-    and Unix sockets.
+    The name `80` has no host. The name `host:80` stands for the routes of one service with protocol detection. The port
+    is 0 for `http_proxy` and Unix sockets.
     """
     if name == HTTP_PROXY or name.startswith(UNIX):
         return "", 0
@@ -51,9 +52,9 @@ def parse_route_name(name: str) -> tuple[str, int] | None:
 
 
 def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
-    """Return the index of the egress listener for a route name.
+    """Return the index of the egress listener for a route configuration, or None if there is none.
 
-    The first listener with that port or socket, or for all ports, wins.
+    It is the first listener that either has the port or socket, or serves all ports.
     """
     for index, listener in enumerate(listeners):
         if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
@@ -66,7 +67,7 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Return the route configuration with a name, or None if no listener has the name."""
+    """Return the route configuration with a name, or None if the name is not that of a route configuration."""
     host_and_port = parse_route_name(name)
     if host_and_port is None:
         return None
@@ -117,7 +118,7 @@ def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -
 
 @derived
 def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
-    """Return the virtual hosts of a segment, as fields."""
+    """Return the virtual hosts of a segment, encoded as fields of a route configuration."""
     return b"".join(
         [
             virtual_host(db, virtual_host_key(h, host_dependencies(db, h), segment.port, traits))
@@ -127,7 +128,10 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> by
 
 
 def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    """Return the virtual host of one service for any domain, because the listener only has the service's addresses."""
+    """Return the virtual host of one service, which matches any domain.
+
+    The listener has only the addresses of this service, so the Host header need not be checked.
+    """
     layout = route_layout(db, key)
     segment = layout.by_hostname.get(hostname)
     if segment is None:
@@ -147,7 +151,7 @@ def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: S
 
 @derived
 def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
-    """Return the virtual host for unknown hosts, as a field."""
+    """Return the virtual host for unknown hosts, encoded as a field of a route configuration."""
     policy = outbound_traffic_policy(db, routing.scope)
     return virtual_host_field(
         build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""Derives the virtual hosts of sidecars, serialized. Proxies share those that are equal."""
+"""Derives the serialized virtual hosts of sidecars. Proxies share equal virtual hosts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MESH_GATEWAYS = frozenset(("mesh",))
 
 
 class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """A virtual host, with all properties that it depends on besides configuration objects.
+    """The key of a virtual host, with all properties that it depends on except configuration objects.
 
     - `listener`: the port of the listener, or 0 for all ports.
-    - `dns_domain`, `namespace`, `labels`: of the proxy, as far as the host depends on them.
+    - `dns_domain`, `namespace`, `labels`: the parts of the proxy's properties that the host depends on.
     - `destinations`, `consistent_hashes`: as in `RouteContext`.
-    - `dropped_domains`: domains that other hosts have.
-    - `any_domain`: the only host of its configuration, for any domain.
+    - `dropped_domains`: domains that belong to other hosts.
+    - `any_domain`: whether this is the only host of its configuration and matches any domain.
     """
 
     host: HostKey
@@ -60,7 +60,7 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 @derived
 def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
-    """Return the virtual host as a field of its configuration, or b"" without routes or domains."""
+    """Return the virtual host, encoded as a field of its configuration, or b"" if it has no routes or no domains."""
     rule = _rule(db, key)
     if rule is None and key.host.ref is None:
         return b""
@@ -79,7 +79,7 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
 
 
 def _rule(db: Mesh, key: VirtualHostKey) -> Object[VirtualService] | None:
-    """Return the first VirtualService with a route for the proxy."""
+    """Return the first VirtualService that has a route for the proxy, or None."""
     for rule in key.host.rules:
         row = virtual_service(db, rule)
         if row is not None and has_routes(row.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels):
@@ -144,7 +144,7 @@ def build_virtual_host(
 ) -> route_components_pb2.VirtualHost:
     """Return the virtual host.
 
-    If `attempt_count`, upstreams receive the number of attempts of the request.
+    If `attempt_count` is set, upstreams receive the number of attempts in a request header.
     """
     out = route_components_pb2.VirtualHost(
         name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count

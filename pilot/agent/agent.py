@@ -1,4 +1,4 @@
-"""The agent of one proxy: composition, start and shutdown."""
+"""The agent of one proxy: composition, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from pilot.lib.start_error import StartError
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CA_HEADERS, XDS_HEADERS = "CA_HEADER_", "XDS_HEADER_"
 RELEASE_SECONDS = (0.5, 1.5, 10.0, 60.0, 600.0)
-"""Intervals between releases of memory. The last one repeats."""
+"""Intervals in seconds at which the agent releases memory. The last one repeats."""
 _log = scope("default")
 
 
 def run(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) -> int:
-    """Run the agent of a proxy until a signal or until Envoy exits. Returns the exit status. Raises StartError."""
+    """Run the agent of a proxy until it receives a signal or Envoy exits. Returns the exit status. Raises StartError."""
     try:
         proxy = read_proxy_context(proxy_type, settings, environ)
     except ValueError as error:
@@ -68,9 +68,9 @@ class Agent:
     """The agent of one proxy. Bound to one event loop."""
 
     def __init__(self, proxy: ProxyContext, settings: AgentSettings, environ: Mapping[str, str]) -> None:
-        """Create the parts of the agent.
+        """Create the components of the agent.
 
-        Raises ValueError, with a message for the user, for an invalid setting, and StartError for a port in use.
+        Raises ValueError, with a message for the user, if a setting is invalid. Raises StartError if a port is in use.
         """
         self._proxy, self._settings, self._config = proxy, settings, proxy.config
         self._loopback = "::1" if ":" in proxy.addresses[0] else "127.0.0.1"
@@ -96,7 +96,7 @@ class Agent:
     async def run(self, stack: contextlib.AsyncExitStack) -> int:
         """Run until shutdown or until Envoy exits. Returns the exit status. Raises StartError.
 
-        Everything that is started is stopped by `stack`.
+        Closing `stack` stops everything that was started.
         """
         for number in SIGNALS:
             self._loop.add_signal_handler(number, self._shutdown.set)
@@ -129,7 +129,7 @@ class Agent:
         return server
 
     async def _supervise(self, envoy: EnvoyProcess) -> int:
-        """Wait until Envoy exits, or drain and stop it on shutdown. Returns the exit status."""
+        """Wait until Envoy exits. On shutdown, drain and stop it. Returns the exit status."""
         exited, shutdown = asyncio.ensure_future(envoy.wait()), asyncio.ensure_future(self._shutdown.wait())
         await asyncio.wait((exited, shutdown), return_when=asyncio.FIRST_COMPLETED)
         if exited.done():
@@ -161,9 +161,9 @@ class Agent:
         )
 
     def _status_pages(self) -> StatusPages:
-        """Return the content of the status port.
+        """Return the content that the status port serves.
 
-        Raises ValueError, with a message for the user, for an invalid setting.
+        Raises ValueError, with a message for the user, if a setting is invalid.
         """
         status, port = self._settings.status, self._config.status_port
         envoy = (
@@ -210,5 +210,5 @@ def _log_bug(task: asyncio.Future[None]) -> None:
 
 
 def _headers(environ: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the headers that environment variables with a prefix declare."""
+    """Return the headers in environment variables whose names are the prefix followed by the header's name."""
     return {name.removeprefix(prefix): value for name, value in environ.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""The agent's own metrics. Names are those of Istio's agent."""
+"""The agent's own metrics, with the names that Istio's agent uses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AgentMetrics:
             self._startup.set(self._clock() - self._start_time)
 
     def certificate_updated(self, not_after: datetime.datetime) -> None:
-        """Record the expiry of the certificate in use."""
+        """Record when the certificate in use expires."""
         expiry = not_after.timestamp()
         self._expiry.labels("default").set_function(lambda: expiry - self._wall())
 
@@ -75,7 +75,7 @@ class AgentMetrics:
         self._counters["wasm_cache_lookup_count"].labels("true" if hit else "false").inc()
 
     def module_fetched(self, result: str) -> None:
-        """Count a fetch of a module, successful or not."""
+        """Count an attempt to fetch a module, with its result."""
         self._counters["wasm_remote_fetch_count"].labels(result).inc()
 
     def modules_cached(self, count: int) -> None:
@@ -95,7 +95,7 @@ class AgentMetrics:
         self._counters["scrapes_total"].inc()
 
     def scrape_failed(self, source: str) -> None:
-        """Count a failed scrape of a source of the merged metrics: envoy or application."""
+        """Count a failed scrape. `source` is envoy or application."""
         self._counters["scrape_failures_total"].labels(source).inc()
 
     def request_forwarded(self) -> None:

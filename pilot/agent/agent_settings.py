@@ -1,6 +1,6 @@
 """The settings of the agent: flags, environment variables, defaults and descriptions.
 
-Names are those of Istio's agent.
+The flags and variables have the same names as in Istio's agent.
 """
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)
@@ -51,7 +51,7 @@ class PodSettings:
 
 @dataclasses.dataclass(frozen=True)
 class EnvoySettings:
-    """Starting, checking and draining Envoy."""
+    """Startup, health and draining of Envoy."""
 
     service_cluster: str = setting(
         "istio-proxy", "Cluster name of the node in Envoy's bootstrap.", flag="serviceCluster"

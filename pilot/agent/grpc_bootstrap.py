@@ -23,7 +23,7 @@ REFRESH_INTERVAL = "900s"
 
 
 def grpc_bootstrap_path(proxy: ProxyContext, settings: AgentSettings) -> str:
-    """Return the path of the bootstrap, or "" if none is to be written."""
+    """Return the path of the bootstrap file, or "" if the agent is not to write one."""
     if settings.grpc.bootstrap_file:
         return settings.grpc.bootstrap_file
     return f"{proxy.config.config_path}/grpc-bootstrap.json" if proxy.metadata.get("GENERATOR") == "grpc" else ""
@@ -32,8 +32,8 @@ def grpc_bootstrap_path(proxy: ProxyContext, settings: AgentSettings) -> str:
 def build_grpc_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
     """Return the bootstrap as JSON data.
 
-    The client gets its configuration through the agent and its certificates from the directory to which the agent
-    writes them, if any.
+    The client receives its configuration through the agent. If the agent writes certificates to a directory, the client
+    reads them from there.
     """
     node = build_node(build_agent_node(proxy, settings))
     node["metadata"]["GENERATOR"] = "grpc"
@@ -65,7 +65,7 @@ def _file_watcher_config(directory: str) -> dict[str, str]:
 
 
 def write_grpc_bootstrap(path: str, bootstrap: dict[str, Any]) -> None:
-    """Write the bootstrap atomically, creating its directory if necessary. Raises StartError."""
+    """Write the bootstrap atomically. Create its directory if necessary. Raises StartError."""
     directory, name = os.path.split(os.path.abspath(path))
     temporary = pathlib.Path(directory, f".{name}.new")
     try:

@@ -1,7 +1,7 @@
-"""Reduction of the agent's resident memory after startup, because one agent runs next to every Envoy.
+"""Reduces the agent's resident memory after startup, because one agent runs next to every Envoy.
 
-Most of the memory is file-backed pages of libraries that are hardly used after startup. The kernel shares these pages
-between all agents of a machine and loads them again on access.
+Most of the memory is file-backed pages of libraries that are rarely used after startup. The kernel shares these pages
+between all agents on a machine and loads them again on access.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SMAPS = pathlib.Path("/proc/self/smaps")
 MADV_DONTNEED = 4
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
 MMAP_THRESHOLD = 128 * 1024
-"""Size in bytes from which an allocation gets its own mapping, which is unmapped when it is freed."""
+"""Minimum size in bytes of an allocation that gets its own mapping. Freeing the allocation unmaps it."""
 MIN_RESIDENT_KB = 256
 """Minimum resident size in kB of a mapping to release."""
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)", re.M)
@@ -25,7 +25,7 @@ _LIBC = ctypes.CDLL(None)
 def configure_malloc() -> None:
     """Configure glibc's malloc to use one arena and to map large allocations separately.
 
-    Does nothing with other C libraries.
+    Do nothing with other C libraries.
     """
     if (mallopt := getattr(_LIBC, "mallopt", None)) is not None:
         mallopt(M_ARENA_MAX, 1)
@@ -45,7 +45,7 @@ def release_memory() -> None:
 
 
 def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Yield the address and size in bytes of the read-only file mappings whose pages are unmodified."""
+    """Yield the address and the size in bytes of each read-only file mapping without modified pages."""
     headers = list(_MAPPING.finditer(smaps))
     for index, header in enumerate(headers):
         details = smaps[header.end() : headers[index + 1].start() if index + 1 < len(headers) else len(smaps)]
@@ -61,9 +61,9 @@ def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
 
 
 def _kilobytes(details: str, field: str) -> int:
-    """Return a field of a mapping.
+    """Return the value in kB of a field of a mapping.
 
-    A field that the kernel does not report is 1, so that the mapping is not considered clean.
+    Return 1 if the kernel does not report the field, so that the mapping is not considered clean.
     """
     match = re.search(rf"^{field}:\s+(\d+) kB", details, re.M)
     return int(match[1]) if match else 1

@@ -14,19 +14,19 @@ from pilot.lib.start_error import StartError
 XDS_SOCKET = "XDS"
 SDS_DIRECTORY = "./var/run/secrets/workload-spiffe-uds"
 EOF = aio.EOF  # type: ignore[attr-defined]
-"""The value that reading from a gRPC stream returns at its end. The stubs of grpcio do not declare it."""
+"""The value that a read from a gRPC stream returns at the end of the stream. grpcio's type stubs do not declare it."""
 MAX_PATH_BYTES = 107
-"""Maximum length of the path of a Unix socket on Linux."""
+"""Maximum length in bytes of the path of a Unix socket on Linux."""
 CONNECT_SECONDS = 1.0
 
 
 def xds_socket(config: ProxyConfig) -> str:
-    """Return the path of the socket for configuration."""
+    """Return the path of the Unix socket for xDS."""
     return f"{config.config_path}/{XDS_SOCKET}"
 
 
 def sds_socket(settings: AgentSettings) -> str:
-    """Return the path of the socket for secrets."""
+    """Return the path of the Unix socket for SDS."""
     return f"{SDS_DIRECTORY}/{settings.certificate.socket}"
 
 
@@ -42,7 +42,7 @@ def is_listening(path: str) -> bool:
 
 
 def prepare_path(path: str) -> None:
-    """Create the directory of a socket and remove a stale socket. Raises StartError."""
+    """Create the directory of a Unix socket and remove a stale socket. Raises StartError."""
     if len(path.encode()) > MAX_PATH_BYTES:
         raise StartError(f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes")
     try:
@@ -53,7 +53,7 @@ def prepare_path(path: str) -> None:
 
 
 def build_server() -> aio.Server:
-    """Return a gRPC server for Envoy without a limit on message sizes."""
+    """Return a gRPC server for Envoy. It does not limit the size of messages."""
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     return aio.server(
         options=[

@@ -1,6 +1,6 @@
 """Connections to the control plane and the certificate authority.
 
-Certificates and tokens are read for each connection, because they are rotated.
+Certificates and tokens are read again for each connection, because they are rotated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pilot.agent.envoy.envoy_bootstrap import parse_address
 CONFIG_MAP_ROOT = "./var/run/secrets/istio/root-cert.pem"
 MOUNTED_ROOT = "./etc/certs/root-cert.pem"
 SYSTEM = "SYSTEM"
-"""Value in place of a file that selects the system's root certificates."""
+"""Value that selects the system's root certificates instead of a file."""
 CLIENT_KEY, CLIENT_CHAIN, CLIENT_ROOT = "TLS_CLIENT_KEY", "TLS_CLIENT_CERT_CHAIN", "TLS_CLIENT_ROOT_CERT"
 LOOPBACK_SERVER_NAME = "istiod.istio-system.svc"
-"""Name to expect in the control plane's certificate if its address is on this machine, for example a forwarded port."""
+"""Name expected in the control plane's certificate if its address is a loopback address, for example a forwarded port.
+"""
 
 
 class UpstreamConfigError(Exception):
@@ -29,7 +30,7 @@ class UpstreamConfigError(Exception):
 
 
 class ClientCertificate(NamedTuple):
-    """The files of a certificate that authenticates the client in place of a token."""
+    """The files of a certificate that authenticates the client instead of a token."""
 
     key: str
     chain: str
@@ -38,7 +39,7 @@ class ClientCertificate(NamedTuple):
 class UpstreamServer(NamedTuple):
     """A server and the credentials to connect to it.
 
-    `address` is host:port. `root` is the file of the root certificates, `SYSTEM` for the system's, or None for
+    `address` is host:port. `root` is the file with the root certificates, `SYSTEM` for the system's, or None for
     plaintext. Without a `client_certificate`, only a token authenticates the client.
     """
 
@@ -55,7 +56,7 @@ class UpstreamServer(NamedTuple):
         return self._open(aio)
 
     def blocking_channel(self) -> Any:
-        """Return a new channel for threads, as `channel` does."""
+        """Return a new blocking channel that uses the current certificates. Raises UpstreamConfigError."""
         return self._open(grpc)
 
     def _open(self, library: Any) -> Any:
@@ -79,7 +80,7 @@ class UpstreamServer(NamedTuple):
         )
 
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """Return the headers of a call: the cluster, the user's headers and the token, if any.
+        """Return the headers of a call: the cluster ID, the user's headers, and the token if there is one.
 
         Raises UpstreamConfigError if there is neither a token nor a client certificate.
         """
@@ -97,7 +98,7 @@ class UpstreamServer(NamedTuple):
         return [*metadata, ("authorization", f"Bearer {token}")] if token else metadata
 
     def _read_client_certificate(self) -> tuple[bytes | None, bytes | None]:
-        """Return the client's private key and chain, or None for both while the key file does not exist."""
+        """Return the client's private key and certificate chain. Both are None while the key file does not exist."""
         if self.client_certificate is None or not pathlib.Path(self.client_certificate.key).exists():
             return None, None
         return _read(self.client_certificate.key, "client private key"), _read(
@@ -114,8 +115,8 @@ def xds_upstream(
 ) -> UpstreamServer:
     """Return the xDS server.
 
-    `metadata` is the node's metadata if the certificate comes from mounted files; it may name a client certificate.
-    Raises ValueError for an invalid address.
+    `metadata` is the node's metadata if the workload's certificate comes from mounted files. It may contain the path of
+    a client certificate. Raises ValueError if an address is invalid.
     """
     certificate, root = None, settings.xds_root
     if metadata and (metadata.get(CLIENT_KEY) and metadata.get(CLIENT_CHAIN)):
@@ -165,7 +166,11 @@ def _upstream(
 
 
 def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) -> str:
-    """Return the file of roots: as configured, or else mounted, from PROV_CERT, or from the mesh's ConfigMap."""
+    """Return the file with the root certificates.
+
+    It is the configured file, or else the first of these that is available: the mounted file, the one in the directory
+    PROV_CERT, and the one from the mesh's ConfigMap.
+    """
     if configured:
         return configured
     if mounted and pathlib.Path(mounted).exists():

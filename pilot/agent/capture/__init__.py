@@ -1,1 +1,1 @@
-"""Traffic capture: the rules that redirect a pod's traffic to its Envoy, and their application to the kernel."""
+"""Traffic capture: builds the rules that redirect a pod's traffic to its Envoy, and applies them to the kernel."""

@@ -1,4 +1,4 @@
-"""The validation of traffic capture: a connection from the proxy to its own pod must arrive at the proxy."""
+"""Validation of traffic capture: a connection from the proxy to its own pod must arrive at the proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DESTINATION_BYTES = 28
 
 
 class CaptureCheckError(Exception):
-    """Connections do not reach the proxy. The message describes the attempt."""
+    """A test connection did not reach the proxy. The message describes the attempt."""
 
 
 def check_capture(address: Address, port: int, inbound_port: int, user: int, timeout: float) -> None:
@@ -46,7 +46,7 @@ def check_capture(address: Address, port: int, inbound_port: int, user: int, tim
 
 
 def _create_socket(user: int, family: int) -> socket.socket:
-    """Return a socket whose packets belong to a user. Only root can do this for another user."""
+    """Return a socket whose packets belong to a user. Unless this process is root, they belong to its own user."""
     current_user = os.geteuid()
     if current_user != 0:
         return socket.socket(family)

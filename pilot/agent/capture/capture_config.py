@@ -21,14 +21,14 @@ INTERFACE = re.compile(r"[^\s/\"'+!]{1,15}\+?")
 
 
 class Ports(NamedTuple):
-    """All ports if `all`, or else only these."""
+    """A selection of ports: every port if `all`, or else those in `numbers`."""
 
     all: bool
     numbers: tuple[int, ...]
 
 
 class Networks(NamedTuple):
-    """All addresses if `all`, or else only those in these networks."""
+    """A selection of addresses: every address if `all`, or else those in `networks`."""
 
     all: bool
     networks: tuple[Network, ...]
@@ -46,7 +46,7 @@ class Tproxy(NamedTuple):
 
 
 class OwnerGroups(NamedTuple):
-    """Groups of applications: the only ones to capture if `include`, or else those to exclude."""
+    """IDs of application groups. If `include`, only these groups are captured, or else all others."""
 
     include: bool
     groups: tuple[int, ...]
@@ -55,8 +55,8 @@ class OwnerGroups(NamedTuple):
 class CaptureConfig(NamedTuple):
     """The traffic to capture.
 
-    `tproxy` is None in REDIRECT mode. `name_servers` are the servers whose queries go to the agent, or None to capture
-    no DNS.
+    `tproxy` is None in REDIRECT mode. `name_servers` are the DNS servers whose queries are redirected to the agent, or
+    None to capture no DNS.
     """
 
     outbound_port: int
@@ -79,12 +79,12 @@ class CaptureConfig(NamedTuple):
     drop_invalid: bool
 
     def loopback(self, family: Family) -> Network:
-        """Return the loopback network of a family."""
+        """Return the loopback network of an IP family."""
         return self.loopback_ipv4 if family is Family.V4 else ipaddress.IPv6Network("::1/128")
 
 
 def parse_capture_config(settings: CaptureSettings, name_servers: Callable[[], Sequence[str]]) -> CaptureConfig:
-    """Return the configuration. `name_servers` returns the addresses of the pod's servers. Raises FlagError."""
+    """Return the configuration. `name_servers` returns the addresses of the pod's DNS servers. Raises FlagError."""
     proxy, inbound, outbound, pod = settings.proxy, settings.inbound, settings.outbound, settings.pod
     if inbound.mode and inbound.mode not in MODES:
         raise FlagError(
@@ -124,7 +124,7 @@ def _tproxy(inbound: InboundSettings) -> Tproxy:
 
 
 def _name_servers(capture_all: bool, name_servers: Callable[[], Sequence[str]]) -> Networks | None:
-    """Return the servers whose queries are captured, or None if there are none."""
+    """Return the DNS servers whose queries are captured, or None if there are none."""
     networks = () if capture_all else tuple(ipaddress.ip_network(address) for address in name_servers())
     return Networks(capture_all, networks) if capture_all or networks else None
 
@@ -168,7 +168,7 @@ def _ids(names: Sequence[str], setting: str, find_id: Callable[[str], int]) -> t
 
 
 def _uint32(number: int, setting: str) -> int:
-    """Return a number that fits into 32 bits. Raises FlagError for others."""
+    """Return the number. Raises FlagError if it does not fit into 32 unsigned bits."""
     if not 0 <= number < 2**32:
         raise FlagError(f"invalid argument for {setting}: {number} is not between 0 and {2**32 - 1}")
     return number

@@ -15,14 +15,14 @@ class RulesError(Exception):
 
 
 class Family(enum.IntEnum):
-    """An IP family, by its version number."""
+    """An IP family. Its value is the IP version."""
 
     V4 = 4
     V6 = 6
 
 
 class CaptureTable(enum.Enum):
-    """A table of iptables, which determines when its chains are traversed."""
+    """An iptables table. It determines when its chains are traversed."""
 
     RAW = "raw"
     MANGLE = "mangle"
@@ -30,7 +30,7 @@ class CaptureTable(enum.Enum):
 
 
 class Hook(enum.Enum):
-    """A point in the path of packets: those that arrive, and those that processes of the pod send."""
+    """A point on the path of packets: PREROUTING for incoming packets, OUTPUT for those that local processes send."""
 
     PREROUTING = "PREROUTING"
     OUTPUT = "OUTPUT"
@@ -39,7 +39,8 @@ class Hook(enum.Enum):
 class CaptureField(enum.Enum):
     """A property of a packet.
 
-    Ports are those of the rule's protocol, interfaces may end in +, states are conntrack's.
+    The values of a port field are ports of the rule's protocol. An interface name may end in + as a wildcard. A state
+    is a connection state of conntrack.
     """
 
     SOURCE = "source"
@@ -56,7 +57,7 @@ class CaptureField(enum.Enum):
 
 
 class Match(NamedTuple):
-    """Matches if the field has one of the values, or if `negated`, none of them."""
+    """Matches if the field has one of the values. If `negated`, matches if it has none of them."""
 
     field: CaptureField
     values: tuple[Value, ...]
@@ -64,7 +65,7 @@ class Match(NamedTuple):
 
 
 class Verb(enum.Enum):
-    """The verdict on a packet. After the three mark verbs and ZONE, evaluation continues with the next rule."""
+    """The operation on a packet. After the three mark operations and ZONE, evaluation continues with the next rule."""
 
     JUMP = "jump"
     RETURN = "return"
@@ -81,8 +82,8 @@ class Verb(enum.Enum):
 class CaptureAction(NamedTuple):
     """A verb with its argument.
 
-    `argument` is the chain of JUMP, the port of REDIRECT and TPROXY, or the number of MARK and ZONE. `mark` is for
-    TPROXY.
+    `argument` is the chain for JUMP, the port for REDIRECT and TPROXY, or the number for MARK and ZONE. Only TPROXY
+    uses `mark`.
     """
 
     verb: Verb
@@ -91,7 +92,7 @@ class CaptureAction(NamedTuple):
 
 
 class CaptureRule(NamedTuple):
-    """A rule. `protocol` is tcp or udp, or "" for any."""
+    """A rule. `protocol` is "tcp" or "udp", or "" for any protocol."""
 
     action: CaptureAction
     matches: tuple[Match, ...] = ()
@@ -99,7 +100,7 @@ class CaptureRule(NamedTuple):
 
 
 class CaptureChain(NamedTuple):
-    """An ordered list of rules. A chain with a `hook` is a base chain; others are only jumped to."""
+    """An ordered list of rules. A chain with a `hook` is a base chain. Any other chain is reached only by a jump."""
 
     table: CaptureTable
     name: str

@@ -1,6 +1,6 @@
 """The settings of `istio-iptables`.
 
-Names are those of Istio's agent, because injection templates use them.
+They have the same names as in Istio's agent, because injection templates use them.
 """
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)

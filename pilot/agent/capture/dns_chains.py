@@ -1,6 +1,6 @@
-"""Capture of DNS: queries of applications go to the agent.
+"""Capture of DNS: queries of applications are redirected to the agent.
 
-Conntrack zones keep the connections of applications apart from those of the agent.
+Conntrack zones separate the connections of applications from those of the agent.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pilot.agent.capture.owner_matches import proxy_owners
 PORT, AGENT_PORT = 53, 15053
 OUTPUT_CHAIN, ANSWER_CHAIN = "ISTIO_OUTPUT_DNS", "ISTIO_PRERT_DNS"
 UPSTREAM_ZONE, APPLICATION_ZONE = CaptureAction(Verb.ZONE, 1), CaptureAction(Verb.ZONE, 2)
-"""Without zones, a query of the agent to the application's server from the same source port would be the same
-connection."""
+"""Without zones, conntrack would confuse a query of the agent with a query of the application that has the same source
+port and server."""
 
 
 def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    """Yield the chains for queries and answers, if there are servers of this family."""
+    """Yield the chains for queries and answers. Yield nothing if no server has this family."""
     servers = list(_server_matches(config, family, CaptureField.DESTINATION))
     if not servers:
         return
@@ -65,13 +65,13 @@ def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain
 
 
 def jump_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    """Yield the rule that jumps to the chain for queries, if there is one."""
+    """Yield the rule that jumps to the chain for queries. Yield nothing if there is no such chain."""
     if any(True for _ in _server_matches(config, family, CaptureField.DESTINATION)):
         yield CaptureRule(jump(OUTPUT_CHAIN))
 
 
 def _server_matches(config: CaptureConfig, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
-    """Yield the matches for each server."""
+    """Yield the matches for each server, or one empty tuple if the queries to all servers are captured."""
     servers = config.name_servers
     if servers is not None and servers.all:
         yield ()

@@ -1,4 +1,4 @@
-"""Capture of inbound traffic: TCP goes to Envoy.
+"""Capture of inbound traffic: TCP connections are redirected to Envoy.
 
 In TPROXY mode, Envoy sees the client's address, and the application's answers return through Envoy.
 """
@@ -29,11 +29,11 @@ from pilot.agent.capture.owner_matches import VIA_LOOPBACK, inbound_passthrough_
 
 INBOUND_CHAIN, DIVERT_CHAIN, TPROXY_CHAIN = "ISTIO_INBOUND", "ISTIO_DIVERT", "ISTIO_TPROXY"
 OUTBOUND_MARK = 1338
-"""Marks packets from Envoy to its own pod, so that they are captured like those of other clients."""
+"""Mark for packets from Envoy to its own pod, which are captured in the same way as packets from other clients."""
 
 
 def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    """Yield the chains for inbound traffic, and in TPROXY mode those for answers. Jump targets come first."""
+    """Yield the chains for inbound traffic. In TPROXY mode, yield also those for answers. Jump targets come first."""
     yield CaptureChain(
         CaptureTable.NAT,
         outbound_chains.INBOUND_REDIRECT,
@@ -70,7 +70,7 @@ def _excluded_interface_rules(config: CaptureConfig) -> Iterator[CaptureRule]:
 
 
 def _by_port(config: CaptureConfig, rules: tuple[CaptureRule, ...]) -> Iterator[CaptureRule]:
-    """Yield rules, restricted to the ports to capture."""
+    """Yield the rules, restricted to the ports to capture."""
     ports = config.inbound
     for port in (config.tunnel_port, *(config.excluded_inbound_ports if ports.all else ())):
         yield CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), "tcp")
@@ -93,10 +93,10 @@ def _mangle_rules(config: CaptureConfig, tproxy: Tproxy | None) -> Iterator[Capt
 
 
 def _tproxy_chains(config: CaptureConfig, tproxy: Tproxy, family: Family) -> Iterator[CaptureChain]:
-    """Yield the chains that deliver packets unmodified to Envoy's socket.
+    """Yield the chains that deliver packets to Envoy's socket without modifying them.
 
-    Packets of existing connections are marked, which routes them to this machine. A new connection is assigned to
-    Envoy's socket, or dropped if Envoy does not listen.
+    Packets of existing connections are marked, and the mark routes them to this machine. A new connection is assigned
+    to Envoy's socket, or dropped if Envoy does not listen.
     """
     not_loopback = unless(CaptureField.DESTINATION, config.loopback(family))
     assign = CaptureAction(Verb.TPROXY, config.inbound_port, tproxy.mark)

@@ -1,4 +1,4 @@
-"""Application of rules with the iptables programs, if they are installed."""
+"""Applies rules with the iptables programs, if they are installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_installed(family: Family = Family.V4) -> bool:
 
 
 def restore_input(family: Family, chains: Sequence[CaptureChain]) -> str:
-    """Return the input for iptables-restore that replaces all chains of the mesh, or "" if nothing is to be done.
+    """Return the input for iptables-restore that replaces all chains of the mesh, or "" if there is nothing to do.
 
     Raises RulesError if the existing rules cannot be read.
     """
@@ -36,7 +36,7 @@ def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
 
 
 def _run(command: list[str], stdin: str = "") -> str:
-    """Return the output of a program. Raises RulesError if it is missing or fails."""
+    """Return the standard output of a program. Raises RulesError if the program is missing or fails."""
     try:
         process = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Rules in the format of iptables-restore, including the removal of earlier ones."""
+"""Rules in the format of iptables-restore, and the removal of existing rules."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MULTIPORT = "-m multiport {}--dports"
 
 
 def build_restore_input(chains: Iterable[CaptureChain], saved: str) -> str:
-    """Return the input for iptables-restore --noflush that replaces all chains of the mesh by `chains`.
+    """Return the input for `iptables-restore --noflush` that replaces all chains of the mesh with `chains`.
 
     `saved` is the output of iptables-save. Each table is replaced atomically.
     """
@@ -57,7 +57,7 @@ def build_restore_input(chains: Iterable[CaptureChain], saved: str) -> str:
 
 
 def parse_saved(saved: str) -> dict[str, tuple[list[str], list[str]]]:
-    """Return for each table the existing chains of the mesh, and the rules of other chains that jump to them."""
+    """Return the existing chains of the mesh and the rules of other chains that jump to them, keyed by table."""
     tables: dict[str, tuple[list[str], list[str]]] = {}
     table = ""
     for line in saved.splitlines():
@@ -91,7 +91,7 @@ def _table_lines(table: str, chains: list[CaptureChain], existing: Iterable[str]
 
 
 def format_rule(rule: CaptureRule) -> str:
-    """Return the text of a rule, without its chain."""
+    """Return a rule as iptables options, without its chain."""
     return " ".join(_words(rule))
 
 

@@ -17,7 +17,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.logging import log
 
 NOT_CAPTURED = 126
-"""Exit status that tells a CNI plugin to set the pod up again."""
+"""Exit status that tells a CNI plugin to set up the pod again."""
 _log = log.scope("default")
 Chains = Mapping[Family, Sequence[CaptureChain]]
 

@@ -35,7 +35,7 @@ INTERFACE_BYTES = 16
 
 
 def build_expressions(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterator[Expression]:
-    """Yield the expressions of a rule, which the kernel evaluates until a comparison fails."""
+    """Yield the expressions of a rule. The kernel evaluates them in order until a comparison fails."""
     if rule.protocol:
         yield _expression("meta", {"key": META_L4PROTO, "dreg": REGISTER})
         yield _compare(bytes([PROTOCOLS[rule.protocol]]))
@@ -45,9 +45,9 @@ def build_expressions(rule: CaptureRule, table: CaptureTable, family: Family) ->
 
 
 def _match(match: Match) -> Iterator[Expression]:
-    """Yield the comparisons of a field.
+    """Yield the comparisons for a match.
 
-    A field can have several values only if it is negated or a state, whose values are bits.
+    Only a negated match or a match on the connection state can have several values. The values of a state are bits.
     """
     if match.field is CaptureField.STATE:
         bits = sum(STATES[str(state)] for state in match.values)

@@ -1,4 +1,4 @@
-"""Application of rules to the kernel's nftables over netlink, in one transaction and without external programs."""
+"""Applies rules to the kernel's nftables over netlink, in one transaction and without external programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECEIVE_BYTES, TIMEOUT_SECONDS = 65536, 10.0
 def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
     """Replace all chains of the mesh in the network namespace of the calling thread.
 
-    Raises RulesError if the kernel rejects the transaction, which leaves the rules unchanged.
+    Raises RulesError if the kernel rejects the transaction. The rules are then unchanged.
     """
     begin, commit = (_build_message(nfgen_msg, kind, 0, 0, ()) for kind in (BEGIN, COMMIT))
     for message in (begin, commit):

@@ -1,4 +1,4 @@
-"""Rules as an nft script, with one table per IP family that is replaced as a whole."""
+"""Rules as an nft script. Each IP family has one table, which is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ BASE_CHAINS = {
 
 
 def chain_name(table: CaptureTable, name: str) -> str:
-    """Return the unique name of a chain in the mesh's table. Chains of different iptables tables can share a name."""
+    """Return the unique name of a chain in the mesh's nftables table. Chains of different iptables tables can share a
+    name."""
     return f"{table.value}_{name}"
 
 
@@ -94,7 +95,7 @@ def _chain_lines(chain: CaptureChain, family: Family) -> Iterator[str]:
 
 
 def format_rule(rule: CaptureRule, table: CaptureTable, family: Family) -> str:
-    """Return the text of a rule."""
+    """Return a rule in nft syntax."""
     return " ".join(_words(rule, table, family))
 
 

@@ -1,4 +1,7 @@
-"""Capture of outbound traffic of the pod and of its virtual machines: TCP goes to Envoy, except Envoy's own."""
+"""Capture of the outbound traffic of a pod and its virtual machines.
+
+TCP connections are redirected to Envoy, except Envoy's own.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def other_owners(config: CaptureConfig) -> tuple[Match, ...]:
 
 
 def excluded_group_rules(config: CaptureConfig) -> Iterator[CaptureRule]:
-    """Yield the rules that exclude applications from capture by their group."""
+    """Yield the rules that exclude applications from capture because of their group."""
     include, groups = config.owner_groups
     if include:
         yield CaptureRule(RETURN, tuple(unless(CaptureField.GROUP, group) for group in groups))
@@ -32,5 +32,5 @@ def excluded_group_rules(config: CaptureConfig) -> Iterator[CaptureRule]:
 
 
 def inbound_passthrough_source(family: Family) -> Network:
-    """Return the source address of Envoy's connections to the application on behalf of inbound clients."""
+    """Return the source address of connections from Envoy to the application on behalf of inbound clients."""
     return ipaddress.ip_network("127.0.0.6/32" if family is Family.V4 else "::6/128")

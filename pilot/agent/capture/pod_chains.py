@@ -1,4 +1,4 @@
-"""All chains of a pod, for one IP family. They have the names of Istio's chains, which operators know."""
+"""All chains of a pod for one IP family. They have the same names as Istio's chains, which operators know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.agent.capture.capture_rules import CaptureChain, Family
 
 
 def build_pod_chains(config: CaptureConfig, family: Family) -> tuple[CaptureChain, ...]:
-    """Return all chains that have rules. A chain follows those that it jumps to."""
+    """Return all chains that have rules. A chain comes after those that it jumps to."""
     return tuple(chain for chain in _chains(config, family) if chain.rules)
 
 

@@ -22,7 +22,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def pod_addresses() -> list[Address]:
-    """Return the addresses that are reachable from other machines, in the order of the interfaces."""
+    """Return the addresses that are reachable from other machines, in the order of the network interfaces."""
     with IPRoute() as route:
         addresses = [ipaddress.ip_address(message.get("address")) for message in route.get_addr()]
     return [address for address in addresses if not (address.is_loopback or address.is_link_local)]
@@ -31,14 +31,14 @@ def pod_addresses() -> list[Address]:
 def captured_families(addresses: Sequence[Address], dual_stack: bool) -> tuple[Family, ...]:
     """Return the IP families to capture.
 
-    IPv6 is included if the first address is an IPv6 address, or in dual-stack mode, if any address is.
+    IPv6 is captured if the first address is an IPv6 address. In dual-stack mode, any IPv6 address is sufficient.
     """
     candidates = addresses if dual_stack else addresses[:1]
     return (Family.V4, Family.V6) if any(address.version == 6 for address in candidates) else (Family.V4,)
 
 
 def read_name_servers(path: pathlib.Path) -> list[str]:
-    """Return the addresses of the DNS servers in a resolv.conf. Raises OSError."""
+    """Return the addresses of the DNS servers in a resolv.conf file. Raises OSError."""
     lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return [words[1].partition("%")[0] for words in lines if len(words) > 1 and words[0] == "nameserver"]
 

@@ -1,1 +1,1 @@
-"""The workload's certificate: its key, its issue and renewal, and its delivery to Envoy over SDS."""
+"""The workload's certificate: its private key, its issuance and renewal, and its delivery to Envoy over SDS."""

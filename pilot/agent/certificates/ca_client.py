@@ -28,7 +28,7 @@ class CaClientError(Exception):
 async def fetch_certificate(
     upstream: UpstreamServer, settings: CertificateSettings, identity: str, extra_roots: bytes = b""
 ) -> WorkloadCertificate:
-    """Return a certificate for a new key, with `extra_roots` appended to the authority's roots.
+    """Return a certificate for a new key. Its roots are those of the authority, followed by `extra_roots`.
 
     Raises CaClientError.
     """

@@ -1,6 +1,6 @@
 """Renewal of the workload's certificate.
 
-The current certificate stays in use until its successor has been issued.
+The current certificate stays in use until a new one has been issued.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.logging.log import scope
 
 MAX_SLEEP_SECONDS = 60.0
-"""Maximum time between two checks of the clock, because a machine can be suspended or have its clock set."""
+"""Maximum time between two checks of the clock. A machine can be suspended, and its clock can be set."""
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 10.0
-"""Delay after the first failure, and its upper bound."""
+"""Delay after the first failure, and the maximum delay."""
 BACKDATING = datetime.timedelta(minutes=2)
-"""Amount by which authorities backdate certificates, to tolerate slow clocks."""
+"""Amount by which authorities backdate certificates, so that clients whose clocks are slow accept them."""
 _log = scope("secretcache")
 
 
 class CertificateRenewer:
     """Requests certificates and renews them before they expire.
 
-    `fetch` requests a certificate or raises CaClientError, `on_certificate` receives each new certificate,
-    and `on_failure` is called for each failed request.
+    `fetch` requests a certificate or raises CaClientError. `on_certificate` is called with each new certificate, and
+    `on_failure` is called for each failed request.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class CertificateRenewer:
                 await self._sleep(min(remaining, MAX_SLEEP_SECONDS))
 
     def _seconds_until_renewal(self, certificate: WorkloadCertificate) -> float:
-        """Return the seconds until renewal.
+        """Return the seconds until the certificate is to be renewed.
 
-        The result is never 0, so an authority that issues certificates close to their expiry does not cause a busy
+        The result is never 0. Otherwise, an authority that issues certificates close to their expiry would cause a busy
         loop.
         """
         ratio, jitter = self._settings.grace_ratio, self._settings.grace_jitter
@@ -90,9 +90,8 @@ def seconds_until_renewal(
 ) -> float:
     """Return the seconds until `ratio` of the certificate's lifetime remains, or 0 if that time has passed.
 
-    `random` returns numbers from 0 to 1, which change the ratio by at most `jitter`; the result is clamped to the
-    lifetime. Time by which the authority backdated the certificate is
-    not part of the lifetime.
+    `random` returns a number from 0 to 1, which changes the ratio by at most `jitter`. The changed ratio is clamped to
+    the range from 0 to 1. Time by which the authority backdated the certificate is not part of the lifetime.
     """
     lifetime = (not_after - max(not_before, min(not_before + BACKDATING, now))).total_seconds()
     remaining_ratio = min(1.0, max(0.0, ratio + jitter * (2 * random() - 1)))
@@ -100,7 +99,7 @@ def seconds_until_renewal(
 
 
 def seconds_until_retry(failures: int, random: Callable[[], float]) -> float:
-    """Return the delay after consecutive failures.
+    """Return the delay in seconds after a number of consecutive failures.
 
     The delay doubles with each failure, up to `MAX_RETRY_SECONDS`. Up to half of it is subtracted at random, so that
     the proxies of a mesh do not retry at the same time.

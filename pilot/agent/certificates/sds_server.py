@@ -34,7 +34,7 @@ class SecretStream:
     def receive(self, request: discovery_pb2.DiscoveryRequest) -> None:
         """Process a request: the first one, an ACK, a NACK or a change of names.
 
-        Raises ValueError for too many names.
+        Raises ValueError if it has too many names.
         """
         if request.response_nonce and request.response_nonce != str(self._nonce):
             return  # stale: refers to an older response
@@ -53,7 +53,8 @@ class SecretStream:
         return self._names
 
     def next_response(self) -> bytes | None:
-        """Return a response with all available requested secrets, or None if nothing changed since the last one."""
+        """Return a response with all requested secrets that are available, or None if nothing changed since the last
+        response."""
         secrets = {name: secret for name in self._names if (secret := self._secrets.get(name)) is not None}
         versions = {name: secret.version for name, secret in secrets.items()}
         if versions == self._sent_versions or not secrets:

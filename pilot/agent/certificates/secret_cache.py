@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 
 WORKLOAD, ROOTS = "default", "ROOTCA"
-"""Names of the secrets with the workload's certificate and with the mesh's roots."""
+"""Names of the secrets with the workload's certificate and with the mesh's root certificates."""
 
 
 class CachedSecret(NamedTuple):
@@ -21,7 +21,7 @@ class CachedSecret(NamedTuple):
 
 
 class SecretCache:
-    """All secrets of one agent, by name. Bound to one event loop."""
+    """All secrets of one agent, keyed by name. Bound to one event loop."""
 
     def __init__(self) -> None:
         self._secrets: dict[str, CachedSecret] = {}
@@ -51,7 +51,7 @@ class SecretCache:
         self.put(build_certificate_secret(WORKLOAD, certificate.chain, certificate.key))
 
     def watch(self) -> asyncio.Event:
-        """Return an event that every change sets, until it is passed to `unwatch`."""
+        """Return an event that is set by every change, until it is passed to `unwatch`."""
         event = asyncio.Event()
         self._watchers.add(event)
         return event
@@ -61,14 +61,14 @@ class SecretCache:
 
 
 def build_certificate_secret(name: str, chain: bytes, key: bytes) -> secret_pb2.Secret:
-    """Return the secret for a certificate chain and its private key, given as PEM."""
+    """Return the secret for a certificate chain and its private key. Both are PEM."""
     return secret_pb2.Secret(
         name=name, tls_certificate={"certificate_chain": {"inline_bytes": chain}, "private_key": {"inline_bytes": key}}
     )
 
 
 def build_root_secret(name: str, roots: bytes, crl: bytes = b"") -> secret_pb2.Secret:
-    """Return the secret for the roots that verify peers and an optional certificate revocation list, given as PEM."""
+    """Return the secret for the roots that verify peers and an optional certificate revocation list. Both are PEM."""
     secret = secret_pb2.Secret(name=name, validation_context={"trusted_ca": {"inline_bytes": roots}})
     if crl:
         secret.validation_context.crl.inline_bytes = crl

@@ -1,4 +1,4 @@
-"""Secrets from files: the certificate mounted for the workload, and files that configuration refers to."""
+"""Secrets in files: the workload's mounted certificate, and the files that configuration refers to."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SYSTEM_BUNDLES = (
     "/etc/ssl/cert.pem",
 )
 POLL_SECONDS = 1.0
-"""Interval between checks for changed files. Kubernetes itself updates mounted files only about once a minute."""
+"""Interval in seconds between checks for changed files. Kubernetes updates mounted files only about once a minute."""
 _log = scope("secretcache")
 
 
 class SecretFileSource(NamedTuple):
-    """The files of a secret: roots, or a certificate chain and its key."""
+    """The files of a secret: either root certificates, or a certificate chain and its key."""
 
     chain: str = ""
     key: str = ""
@@ -44,7 +44,10 @@ class SecretFileSource(NamedTuple):
 
 
 def parse_secret_name(name: str) -> SecretFileSource | None:
-    """Return the files in a secret name such as file-cert:CHAIN~KEY or file-root:ROOTS, or None for any other name."""
+    """Return the files that a secret name refers to, or None if it refers to none.
+
+    The names of secrets in files are file-cert:CHAIN~KEY and file-root:ROOTS.
+    """
     if name == SYSTEM_ROOT:
         return SecretFileSource(
             roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0])
@@ -56,9 +59,9 @@ def parse_secret_name(name: str) -> SecretFileSource | None:
 
 
 class SecretFileWatcher:
-    """Loads files into secrets and reloads them when they change.
+    """Loads secrets from files and reloads them when the files change.
 
-    If files are unreadable or do not match each other, the last valid secret stays in use.
+    If files are unreadable or inconsistent, the last valid secret stays in use.
     """
 
     def __init__(self, secrets: SecretCache) -> None:
@@ -70,7 +73,7 @@ class SecretFileWatcher:
         self._add(ROOTS, SecretFileSource(roots=ROOT))
 
     def watch(self, name: str) -> None:
-        """Start watching the files that the name of a secret refers to, if any."""
+        """Start watching the files that the name of a secret refers to. Do nothing if it refers to none."""
         if name not in self._sources and (source := parse_secret_name(name)) is not None:
             self._add(name, source)
 

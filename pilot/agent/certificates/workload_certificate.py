@@ -17,7 +17,10 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
 class WorkloadCertificate(NamedTuple):
-    """A certificate chain (leaf first), its private key and the mesh's roots as PEM, and the validity of the leaf."""
+    """A certificate chain with the leaf first, its private key, the mesh's roots, and the validity period of the leaf.
+
+    The chain, the key and the roots are PEM.
+    """
 
     chain: bytes
     key: bytes
@@ -51,13 +54,13 @@ def generate_key(settings: CertificateSettings) -> PrivateKey:
 
 
 def key_pem(key: PrivateKey, pkcs8: bool) -> bytes:
-    """Return a private key as PEM, in PKCS #8 or in the traditional format of its algorithm."""
+    """Return a private key as PEM, either in PKCS #8 format or in the traditional format of its algorithm."""
     encoding = serialization.PrivateFormat.PKCS8 if pkcs8 else serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(serialization.Encoding.PEM, encoding, serialization.NoEncryption())
 
 
 def build_csr(key: PrivateKey, identity: str) -> bytes:
-    """Return a certificate signing request for a SPIFFE identity, as PEM.
+    """Return a certificate signing request in PEM for a SPIFFE identity.
 
     The authority takes the identity from the caller's credentials and ignores the one in the request.
     """
@@ -70,9 +73,9 @@ def build_csr(key: PrivateKey, identity: str) -> bytes:
 
 
 def load_certificate(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
-    """Return the certificate in PEM strings.
+    """Parse a certificate from PEM.
 
-    Raises ValueError if the chain or the roots contain no certificate, or if the key does not belong to the leaf.
+    Raises ValueError if the chain or the roots contain no certificate, or if the key does not match the leaf.
     """
     leaf = _first_certificate("the certificate chain", chain)
     _first_certificate("the root bundle", roots)

@@ -46,7 +46,7 @@ class WorkloadIdentity:
     async def start(self) -> tuple[aio.Server | None, list[Coroutine[Any, Any, None]]]:
         """Start serving. Returns the server and the coroutines to run in the background.
 
-        If another process already serves the socket, returns no server. Raises StartError.
+        Returns None as the server if another process already serves the socket. Raises StartError.
         """
         if is_listening(self._socket):
             _log.info("another process serves certificates on %s; using it", self._socket)

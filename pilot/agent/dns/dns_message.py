@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 A, AAAA, OPT, INTERNET = 1, 28, 41, 1
 TTL = 30
-"""Time to live of records in seconds. Short, because services change."""
+"""Time to live of records in seconds. It is short because services change."""
 MIN_UDP_BYTES, MAX_BYTES = 512, 65535
 _HEADER = struct.Struct(">HHHHHH")
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE, _OPCODE = (
@@ -28,8 +28,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 class DnsQuestion(NamedTuple):
     """The question of a query.
 
-    `name` is in lower case and ends with a dot, `raw` is the question section, and `max_size` the largest UDP response
-    that the client accepts.
+    `name` is in lower case and ends with a dot. `raw` is the question section. `max_size` is the size in bytes of the
+    largest UDP response that the client accepts.
     """
 
     id: int
@@ -60,8 +60,8 @@ def parse_query(message: bytes) -> DnsQuestion:
 def build_answer(question: DnsQuestion, addresses: Sequence[Address], limit: int) -> bytes:
     """Return an authoritative response with the addresses of the requested type.
 
-    Records beyond `limit` bytes are omitted and the response is marked as truncated. A response without addresses means
-    that the name exists but has none of this type.
+    Records that do not fit into `limit` bytes are omitted, and the response is marked as truncated. A response without
+    addresses means that the name exists but has no address of this type.
     """
     records = [address.packed for address in addresses if (address.version == 4) == (question.type == A)]
     record_size = len(_POINTER_TO_QUESTION) + 10 + (4 if question.type == A else 16)
@@ -78,12 +78,12 @@ def build_answer(question: DnsQuestion, addresses: Sequence[Address], limit: int
 
 
 def build_error(message: bytes, code: int) -> bytes:
-    """Return an error response to a message, or an empty one if the message has no ID."""
+    """Return an error response to a message, or b"" if the message has no ID."""
     return message[:2] + struct.pack(">HHHHH", _RESPONSE | code, 0, 0, 0, 0) if len(message) >= 2 else b""
 
 
 def truncate(response: bytes, limit: int) -> bytes:
-    """Return a response for UDP. If it exceeds `limit`, only its header and question remain, marked as truncated."""
+    """Return a response for UDP. If it exceeds `limit` bytes, only its header and question remain, marked as truncated."""
     if len(response) <= limit:
         return response
     query_id, flags, questions, *_ = _HEADER.unpack_from(response)
@@ -97,7 +97,7 @@ def truncate(response: bytes, limit: int) -> bytes:
 def _name(message: bytes, offset: int) -> tuple[str, int]:
     """Return a name in lower case with a trailing dot, and the offset after it.
 
-    Raises IndexError for a truncated name and ValueError for a compressed one, which a question never has.
+    Raises IndexError for a truncated name. Raises ValueError for a compressed name, which a question never contains.
     """
     labels = []
     while length := message[offset]:

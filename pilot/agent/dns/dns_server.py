@@ -30,7 +30,7 @@ RESOLV_CONF = "/etc/resolv.conf"
 PORT = 53
 IDLE_SECONDS = 10.0
 MAX_CONCURRENT = 1000
-"""Maximum number of concurrent queries. Further UDP queries are dropped, as an overloaded resolver does."""
+"""Maximum number of concurrent queries. UDP queries in excess of it are dropped, as an overloaded resolver does."""
 _log = scope("dns")
 
 
@@ -50,7 +50,7 @@ class Resolvers(NamedTuple):
 
 
 def parse_resolv_conf(text: str) -> Resolvers:
-    """Return the servers and suffixes of a resolv.conf. The last search line wins."""
+    """Return the servers and search suffixes in a resolv.conf file. The last search line wins."""
     servers, search = list[tuple[str, int]](), tuple[str, ...]()
     for line in text.splitlines():
         keyword, *values = line.split() or [""]
@@ -62,7 +62,7 @@ def parse_resolv_conf(text: str) -> Resolvers:
 
 
 def read_resolvers(path: str = RESOLV_CONF) -> Resolvers:
-    """Return the servers and suffixes of the pod's resolv.conf, or none if it cannot be read."""
+    """Return the servers and search suffixes in the pod's resolv.conf, or empty ones if the file cannot be read."""
     try:
         return parse_resolv_conf(pathlib.Path(path).read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -70,7 +70,7 @@ def read_resolvers(path: str = RESOLV_CONF) -> Resolvers:
 
 
 class DnsServer:
-    """A server on UDP and TCP. Until the lookup table is populated, it forwards all queries."""
+    """A DNS server on UDP and TCP. It forwards all queries until the lookup table is populated."""
 
     def __init__(
         self, table: LookupTable, servers: Sequence[tuple[str, int]], forward_timeout: float, observer: DnsObserver
@@ -102,7 +102,7 @@ class DnsServer:
         await self._stack.aclose()
 
     async def respond(self, message: bytes, udp: bool) -> bytes:
-        """Return the response to a message, or an empty one if no response is possible."""
+        """Return the response to a message, or b"" if no response is possible."""
         self._observer.dns_query_received()
         try:
             question = parse_query(message)
@@ -116,7 +116,7 @@ class DnsServer:
 
     @contextlib.contextmanager
     def track(self) -> Iterator[None]:
-        """Count a query as active during the context."""
+        """Count a query as active while the context is open."""
         self._active += 1
         try:
             yield
@@ -128,7 +128,7 @@ class DnsServer:
         return self._active >= MAX_CONCURRENT
 
     async def _forward(self, message: bytes, udp: bool) -> bytes:
-        """Return the response of the first server that sends one, or an empty one if none does."""
+        """Return the response of the first server that sends one, or b"" if none does."""
         self._observer.dns_query_forwarded()
         for server in self._servers:
             try:

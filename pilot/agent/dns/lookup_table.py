@@ -15,9 +15,9 @@ KUBERNETES = "Kubernetes"
 
 
 class LookupTable:
-    """Addresses by name, for a proxy in `namespace` with the DNS suffix `domain`.
+    """Addresses keyed by name, for a proxy in `namespace` with the DNS suffix `domain`.
 
-    `search` are the search suffixes of the application's resolver.
+    `search` is the list of search suffixes of the application's resolver.
     """
 
     def __init__(self, namespace: str, domain: str, search: Sequence[str] = ()) -> None:
@@ -33,7 +33,7 @@ class LookupTable:
     def update(self, resources: list[bytes]) -> None:
         """Replace the table with the one in a response.
 
-        A response without resources changes nothing. Raises ValueError.
+        A response without resources changes nothing. Raises ValueError if the table is malformed.
         """
         if not resources:
             return
@@ -51,8 +51,8 @@ class LookupTable:
     def find(self, name: str) -> tuple[Address, ...] | None:
         """Return the addresses of a name in lower case with a trailing dot, or None if it is not in the mesh.
 
-        Resolvers first try names with their search suffixes. Those are resolved too, which saves a futile upstream
-        query.
+        Resolvers try a name with their search suffixes first. Such names are resolved too, which avoids a futile query
+        to the upstream servers.
         """
         if self._addresses is None:
             return None
@@ -67,7 +67,7 @@ class LookupTable:
         return None
 
     def _lookup(self, table: dict[str, tuple[Address, ...]], name: str) -> tuple[Address, ...] | None:
-        """Return the addresses of a name, or of the longest wildcard that matches it."""
+        """Return the addresses of a name, or those of the longest wildcard that matches it."""
         addresses, parent = table.get(name), name
         while addresses is None and (parent := parent.partition(".")[2]):
             addresses = table.get(f"*.{parent}")
@@ -76,7 +76,8 @@ class LookupTable:
     def _names(self, host: str, info: nds_pb2.NameTable.NameInfo) -> list[str]:
         """Return all names of a host.
 
-        Kubernetes Services in the proxy's own domain also have the names NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc.
+        A Kubernetes Service in the proxy's own domain also has the names NAME.NAMESPACE and NAME.NAMESPACE.svc. In the
+        proxy's namespace, it has the name NAME too.
         """
         names = [f"{host}."]
         suffix = self._domain.removeprefix(f"{self._namespace}.")  # svc.cluster.local
@@ -91,7 +92,7 @@ class LookupTable:
 
 
 def _parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Return the valid addresses among the strings."""
+    """Return the addresses, without those that are invalid."""
     addresses = []
     for text in texts:
         try:

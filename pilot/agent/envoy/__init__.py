@@ -1,1 +1,1 @@
-"""The Envoy process: its bootstrap, command line, admin API and drain."""
+"""The Envoy process: its bootstrap, command line, admin API and draining."""

@@ -19,7 +19,7 @@ class AdminError(Exception):
 
 
 class AdminClient:
-    """A blocking client, for threads."""
+    """A blocking client, to be used in threads."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
@@ -27,7 +27,7 @@ class AdminClient:
     def request(self, method: str, path: str, timeout: float = TIMEOUT_SECONDS) -> bytes:
         """Return the body of the response.
 
-        Raises AdminError if Envoy does not respond in time or with a status other than 200.
+        Raises AdminError if Envoy does not respond in time or responds with a status other than 200.
         """
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
@@ -46,7 +46,7 @@ class AdminClient:
         return body
 
     def stats(self, regex: str) -> dict[str, int]:
-        """Return the counters and gauges whose name matches. Raises AdminError."""
+        """Return the counters and gauges whose names match. Raises AdminError."""
         text = self.request("GET", f"stats?usedonly&filter={urllib.parse.quote(regex)}").decode(errors="replace")
         return {name: int(value) for name, value in _STAT.findall(text)}
 
@@ -62,5 +62,5 @@ class AsyncAdminClient:
         await asyncio.to_thread(self._client.request, "POST", path)
 
     async def stats(self, regex: str) -> dict[str, int]:
-        """Return the counters and gauges whose name matches. Raises AdminError."""
+        """Return the counters and gauges whose names match. Raises AdminError."""
         return await asyncio.to_thread(self._client.stats, regex)

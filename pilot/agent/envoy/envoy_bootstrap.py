@@ -23,8 +23,9 @@ _INTERNAL_LISTENER = "type.googleapis.com/envoy.extensions.bootstrap.internal_li
 class ProxyNode:
     """The identity of a proxy.
 
-    `type` is sidecar, router or waypoint, and `ip` its first address. `domain` is the DNS suffix of short host names;
-    it defaults to NAMESPACE.svc.cluster.local. `metadata` is merged over the metadata that the other fields imply.
+    `type` is sidecar, router or waypoint, and `ip` is the proxy's first address. `domain` is the DNS suffix of short
+    host names. It defaults to NAMESPACE.svc.cluster.local. `metadata` is merged over the metadata that the other fields
+    imply.
     """
 
     type: str
@@ -40,7 +41,7 @@ class ProxyNode:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return the host and port of "host:port", where an IPv6 host may be in brackets. Raises ValueError."""
+    """Return the host and port of "host:port". An IPv6 host may be in brackets. Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")
@@ -48,7 +49,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def parse_address(source: str, address: str) -> tuple[str, int]:
-    """Return the host and port of an address from a setting. Raises ValueError, naming the setting."""
+    """Return the host and port of the address in a setting. Raises ValueError with the name of the setting."""
     try:
         return split_address(address)
     except ValueError as error:
@@ -77,7 +78,8 @@ def build_node(node: ProxyNode) -> dict[str, Any]:
 
 
 def build_cluster(name: str, address: Mapping[str, Any], http2: bool) -> dict[str, Any]:
-    """Return a cluster with one address: STATIC for an IP address or a pipe, STRICT_DNS for a host name."""
+    """Return a cluster with one address. Its type is STATIC for an IP address or a pipe, and STRICT_DNS for a host
+    name."""
     host = address.get("socket_address", {}).get("address", "")
     discovery_type = "STRICT_DNS" if host and not _is_ip(host) else "STATIC"
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": dict(address)}}]}]
@@ -123,7 +125,7 @@ def build_bootstrap(
     """Return the bootstrap as JSON data.
 
     `xds`, `admin` and `agent` are addresses of the form "host:port" or "unix:PATH". `sds_socket` is the Unix socket
-    from which the cluster `sds-grpc` gets the workload's secrets, `default` and `ROOTCA`. Raises ValueError for an
+    that the cluster `sds-grpc` connects to for the workload's secrets, `default` and `ROOTCA`. Raises ValueError for an
     invalid address.
     """
     source = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}

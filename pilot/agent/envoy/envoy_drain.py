@@ -10,7 +10,7 @@ from pilot.lib.logging.log import scope
 
 POLL_SECONDS = 1.0
 MAX_FAILURES = 5
-"""Number of consecutive failed polls of the connections after which the drain ends."""
+"""Maximum number of consecutive failures to count the connections. The drain then ends."""
 _log = scope("envoy")
 
 
@@ -20,10 +20,10 @@ class DrainAdmin(Protocol):
 
 
 def drain_path(proxy_type: str) -> str:
-    """Return the admin path that starts the drain.
+    """Return the path of the admin API that starts the drain.
 
-    A sidecar drains only inbound listeners, so that the application can finish its own requests. Any other proxy drains
-    all listeners.
+    A sidecar drains only its inbound listeners, so that the application can finish its own requests. Any other proxy
+    drains all listeners.
     """
     return (
         "drain_listeners?graceful&skip_exit"
@@ -43,7 +43,7 @@ async def drain(
 ) -> None:
     """Start draining Envoy and wait until it can be stopped.
 
-    By default, this takes `duration` seconds. With `until_idle`, it takes until no connections remain, but at least
+    By default, wait for `duration` seconds. With `until_idle`, wait until no connections remain, but for at least
     `minimum` seconds. Connections to `ignored_ports` are not counted.
     """
     try:
@@ -74,8 +74,8 @@ async def drain(
 def count_connections(stats: dict[str, int], ignored_ports: Collection[int]) -> int:
     """Return the number of active downstream connections.
 
-    Excludes the admin listener, internal listeners, the ignored ports and the per-worker statistics, which repeat the
-    totals.
+    Connections to the admin listener, to internal listeners and to the ignored ports are not counted. The per-worker
+    statistics are ignored because they repeat the totals.
     """
     ignored = tuple(f"_{port}." for port in ignored_ports)
     return sum(

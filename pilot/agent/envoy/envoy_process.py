@@ -1,4 +1,4 @@
-"""The Envoy process: its command line, start and termination."""
+"""The Envoy process: its command line, startup and termination."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilot.lib.start_error import StartError
 
 BOOTSTRAP = "envoy-rev.json"
 KILL_SECONDS = 5.0
-"""Time between SIGTERM and SIGKILL."""
+"""Time in seconds between SIGTERM and SIGKILL."""
 _log = scope("envoy")
 
 
@@ -46,7 +46,7 @@ def build_arguments(proxy: ProxyContext, settings: AgentSettings) -> list[str]:
 
 
 def bootstrap_path(proxy: ProxyContext) -> str:
-    """Return the path of the bootstrap: the user's custom file, or the one that the agent writes."""
+    """Return the path of the bootstrap file: the user's custom file, or else the file that the agent writes."""
     return proxy.config.custom_config_file or f"{proxy.config.config_path}/{BOOTSTRAP}"
 
 
@@ -81,11 +81,11 @@ class EnvoyProcess:
         return cls(process)
 
     async def wait(self) -> int:
-        """Wait for the exit. Returns the exit status, or the negative signal number."""
+        """Wait until the process exits. Returns the exit status, or the negative signal number if a signal killed it."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Stop the process with SIGTERM, followed by SIGKILL if it does not exit in time."""
+        """Send SIGTERM to the process, and SIGKILL if it does not exit in time."""
         for number, timeout in ((signal.SIGTERM, KILL_SECONDS), (signal.SIGKILL, None)):
             if self._process.returncode is not None:
                 return
@@ -96,5 +96,5 @@ class EnvoyProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without the variables that are meant for the agent's Python and gRPC."""
+    """Return the environment variables, without those that configure the agent's Python and gRPC."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GRPC_"))}

@@ -1,4 +1,4 @@
-"""The bootstrap of the agent's Envoy: the general one, extended with settings from the ProxyConfig and the pod."""
+"""The bootstrap of the agent's Envoy: the general bootstrap, extended with settings from the ProxyConfig and the pod."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def build_agent_node(proxy: ProxyContext, settings: AgentSettings) -> ProxyNode:
 
 
 def build_locality(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the locality from a label with dots or slashes, such as region.zone.subzone, or an empty one."""
+    """Return the locality in the labels, or {} if there is none. Dots or slashes separate region, zone and subzone."""
     text = next((labels[name] for name in LOCALITY_LABELS if labels.get(name)), "")
     parts = text.split("/" if "/" in text else ".")
     return {key: part for key, part in zip(("region", "zone", "sub_zone"), parts, strict=False) if part}
@@ -110,7 +110,7 @@ def _node_cluster(proxy: ProxyContext, flag: str) -> str:
 
 
 def build_runtime(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Return Envoy's runtime values: the defaults with overrides. An empty override removes a default."""
+    """Return Envoy's runtime values: the defaults, changed by the overrides. An empty override removes a default."""
     values = {
         **RUNTIME,
         **{name: value == "true" if value in ("true", "false") else value for name, value in overrides.items()},
@@ -119,9 +119,9 @@ def build_runtime(overrides: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _service_clusters(config: ProxyConfig) -> list[dict[str, Any]]:
-    """Return the clusters of tracers, metrics services and access log services in a ProxyConfig.
+    """Return the clusters for the tracers, the metrics service and the access log service in a ProxyConfig.
 
-    Raises ValueError for an invalid address and for TLS, which is not supported.
+    Raises ValueError if an address is invalid or if TLS is configured, which is not supported.
     """
     tracing = config.tracing
     clusters = []
@@ -160,7 +160,7 @@ def _local_cluster() -> dict[str, Any]:
 
 
 def _parse_interval(annotation: str, text: str) -> str:
-    """Return a duration in Envoy's JSON format. Raises ValueError, naming the annotation."""
+    """Return a duration in Envoy's JSON format. Raises ValueError with the name of the annotation."""
     try:
         return str(parse_duration(text))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Static listeners of the bootstrap: readiness for the kubelet and statistics for Prometheus."""
+"""Static listeners in the bootstrap: one for the kubelet's readiness probes and one for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Rout
 def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False) -> dict[str, Any]:
     """Return the listener that forwards /healthz/ready to the agent.
 
-    A success therefore also shows that Envoy serves requests. With `proxy_protocol`, connections may start with a PROXY
-    protocol header. It is optional, because the kubelet sends none.
+    A successful probe therefore also shows that Envoy serves requests. With `proxy_protocol`, connections may start
+    with a PROXY protocol header. The header is optional, because the kubelet sends none.
     """
     listener = _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
     if proxy_protocol:
@@ -25,7 +25,7 @@ def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False)
 
 
 def build_stats_listener(host: str, port: int) -> dict[str, Any]:
-    """Return the listener that forwards /stats/prometheus, and no other path, to Envoy's admin port."""
+    """Return the listener that forwards /stats/prometheus to Envoy's admin port. It forwards no other path."""
     return _build_listener(host, port, "stats", {"prefix": "/stats/prometheus"}, "prometheus_stats")
 
 

@@ -1,7 +1,7 @@
 """Envoy's stats_config: the statistics to keep and the tags to extract from their names.
 
-The control plane terminates the names of clusters, listeners and filters with ";", so that a dot in a name does not end
-a tag.
+The control plane terminates the names of clusters, listeners and filters with ";", so that a dot in a name does not
+terminate a tag.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def build_stats_config(
 ) -> dict[str, Any]:
     """Return Envoy's stats_config.
 
-    It includes the statistics for readiness and for the mesh's metrics, and those that the annotations request, or else
-    those that the ProxyConfig requests. In a pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid
-    histogram buckets.
+    It includes the statistics for readiness, those for the mesh's metrics, and those that the user requests. An
+    annotation overrides the corresponding list of the ProxyConfig. In a pattern, `{pod_ip}` stands for each address.
+    Raises ValueError if the histogram buckets are invalid.
     """
     matcher = config.proxy_stats_matcher
     requested = {

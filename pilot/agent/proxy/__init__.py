@@ -1,1 +1,1 @@
-"""The proxy's context at startup: its pod, environment and ProxyConfig."""
+"""The properties of the proxy at startup, from its pod, its environment and its ProxyConfig."""

@@ -1,6 +1,6 @@
 """Labels and annotations of the pod, read from files of the Kubernetes downward API.
 
-Each line has the form key="value", where the value is quoted as a Go string literal.
+Each line has the form key="value". The value is a Go string literal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHORT_ESCAPES = {"a": "\a", "v": "\v", "'": "'"}
 def parse_downward_file(text: str) -> dict[str, str]:
     """Return the key-value pairs, ignoring lines without "=".
 
-    Raises ValueError, naming the key, for an unquoted value.
+    Raises ValueError with the key if its value is not quoted.
     """
     pairs = {}
     for line in text.splitlines():
@@ -27,7 +27,7 @@ def parse_downward_file(text: str) -> dict[str, str]:
 
 
 def read_downward_file(path: str) -> dict[str, str]:
-    """Return the key-value pairs of a file, or none if it does not exist. Raises ValueError, naming the file."""
+    """Return the key-value pairs in a file, or {} if it does not exist. Raises ValueError with the name of the file."""
     try:
         return parse_downward_file(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def read_downward_file(path: str) -> dict[str, str]:
 
 
 def _unquote(key: str, quoted: str) -> str:
-    """Return the value of a Go string literal. It differs from a JSON string only in a few escapes."""
+    """Return the string that a Go string literal denotes. Go's literals differ from JSON strings only in a few escapes."""
     try:
         value = json.loads(_GO_ESCAPE.sub(_to_json_escape, quoted))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and the pod's annotations."""
+"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and by the pod's annotations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ DISCOVERY_ADDRESS, STATUS_PORT = "sidecar.istio.io/discoveryAddress", "status.si
 
 
 class EffectiveConfig(NamedTuple):
-    """A ProxyConfig, and the fields that users set, by their JSON names, for the node's metadata."""
+    """A ProxyConfig, and the fields that users set.
+
+    `fields` are keyed by their JSON names and become part of the node's metadata.
+    """
 
     config: ProxyConfig
     fields: dict[str, Any]
 
 
 def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> EffectiveConfig:
-    """Merge sources, each a name and its fields, in ascending precedence.
+    """Merge sources in ascending precedence. Each source is a name and its fields.
 
-    Metadata and headers are merged by key; any other field is replaced. Raises ValueError, naming the source and the
-    path, for an unknown field or an invalid value.
+    Metadata and headers are merged by key. Any other field is replaced. If a field is unknown or has an invalid value,
+    raises ValueError with the source and the path of the field.
     """
     merged: dict[str, Any] = {}
     config = ProxyConfig()
@@ -42,7 +45,7 @@ def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> Effe
 def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the available sources in ascending precedence.
 
-    Raises ValueError, naming the source, if one is not an object.
+    Raises ValueError with the name of the source if one is unreadable or is not an object.
     """
     sources = []
     try:
@@ -65,9 +68,9 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
 
 
 def parse_object(source: str, text: str) -> dict[str, Any]:
-    """Return a JSON or YAML object, or an empty one for an empty text.
+    """Return a JSON or YAML object, or {} if the text is empty.
 
-    Raises ValueError, naming the source, otherwise.
+    Raises ValueError with the name of the source if the text is anything else.
     """
     try:
         value = json.loads(text)

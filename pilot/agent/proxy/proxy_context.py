@@ -1,4 +1,4 @@
-"""The proxy's properties from its environment, its pod and its ProxyConfig."""
+"""The proxy's properties, from its environment, its pod and its ProxyConfig."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HASH_LABEL = "pod-template-hash"
 class ProxyContext:
     """The properties of one proxy.
 
-    `addresses` is never empty. `metadata` holds additional node metadata from the environment. `config_fields` are the
-    fields of the ProxyConfig that users set, by their JSON names.
+    `addresses` is never empty. `metadata` is additional node metadata from the environment. `config_fields` are the
+    fields of the ProxyConfig that users set, keyed by their JSON names.
     """
 
     type: str
@@ -44,7 +44,7 @@ class ProxyContext:
 
 
 def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) -> ProxyContext:
-    """Return the properties of a proxy. Raises ValueError, with a message for the user, for an invalid source."""
+    """Return the properties of a proxy. Raises ValueError, with a message for the user, if a source is invalid."""
     if proxy_type not in TYPES:
         raise ValueError(f"unknown proxy type {proxy_type!r}; use {', '.join(TYPES)}")
     pod = settings.pod
@@ -73,10 +73,10 @@ def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mappin
 
 
 def build_metadata(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the node metadata that environment variables declare.
+    """Return the node metadata in environment variables.
 
-    ISTIO_META_X sets the string X, ISTIO_METAJSON_LABELS the labels, and any other ISTIO_METAJSON_X is an object that
-    is merged. Raises ValueError, naming the variable, if one is not an object.
+    ISTIO_META_X sets the string X. ISTIO_METAJSON_LABELS sets the labels. Any other ISTIO_METAJSON_X is an object that
+    is merged into the metadata. Raises ValueError with the name of the variable if its value is not an object.
     """
     metadata: dict[str, Any] = {
         name.removeprefix(META): value for name, value in environ.items() if name.startswith(META)
@@ -104,7 +104,7 @@ def _addresses(text: str) -> tuple[str, ...]:
 
 
 def _default_address() -> str:
-    """Return the source address of the default route. No packet is sent."""
+    """Return the source address of the default route, without sending a packet."""
     for family, destination in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as client:
@@ -117,7 +117,7 @@ def _default_address() -> str:
 
 
 def worker_threads(settings: AgentSettings, config_concurrency: int | None) -> int:
-    """Return Envoy's number of worker threads. 0 means Envoy's default, one per CPU."""
+    """Return the number of Envoy's worker threads. 0 selects Envoy's default, which is one per CPU."""
     if settings.envoy.concurrency:
         return settings.envoy.concurrency
     if config_concurrency is not None:

@@ -33,7 +33,7 @@ HOP_BY_HOP = frozenset(
     }
 )
 MAX_BODY_BYTES = 10 * 1024
-"""Maximum number of bytes of the application's response to forward. The kubelet reads no more."""
+"""Maximum number of bytes to forward of the application's response. The kubelet reads no more."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 MAX_SERVICE_BYTES = 127
 _SERVING = b"\x08\x01"
@@ -41,7 +41,7 @@ _SERVING = b"\x08\x01"
 
 
 class Probe(NamedTuple):
-    """A probe of the application. `kind` is http, https, tcp or grpc; `service` is for a gRPC health check."""
+    """A probe of the application. `kind` is http, https, tcp or grpc. `service` is the service of a gRPC health check."""
 
     kind: str
     port: int
@@ -60,7 +60,7 @@ class ProbeResponse(NamedTuple):
 
 
 def parse_probes(text: str) -> dict[str, Probe]:
-    """Return the probes by path. Raises ValueError, naming the path, for an invalid probe."""
+    """Return the probes, keyed by path. Raises ValueError with the path if a probe is invalid."""
     if not text:
         return {}
     try:
@@ -101,14 +101,14 @@ def _parse_probe(path: str, probe: Any) -> Probe:
 
 
 class Prober:
-    """Probes the application at the pod's address, from a source address that is excluded from traffic capture."""
+    """Probes the application at the pod's address. The source address is one that is excluded from traffic capture."""
 
     def __init__(self, probes: Mapping[str, Probe], address: str, status_port: int) -> None:
         self._probes, self._address, self._status_port = probes, address, status_port
         self._source = ("::6", 0) if ":" in address else ("127.0.0.6", 0)
 
     def probe(self, path: str, headers: Mapping[str, str]) -> ProbeResponse:
-        """Return the application's response to the probe of a path, or a 404 if there is no such probe."""
+        """Return the application's response to the probe with a path, or a 404 if there is no such probe."""
         probe = self._probes.get(path)
         if probe is None:
             return ProbeResponse(404, b"no such probe\n")
@@ -126,7 +126,10 @@ class Prober:
         )
 
     def _source_address(self) -> tuple[str, int] | None:
-        """Return the source address, or None if this machine lacks it. By default, the IPv6 loopback has only ::1."""
+        """Return the source address, or None if this machine lacks it.
+
+        By default, the loopback interface has only one IPv6 address, ::1.
+        """
         if self._source[0] == "127.0.0.6":
             return self._source
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as client:
@@ -154,7 +157,7 @@ class Prober:
     def _headers(self, probe: Probe, kubelet_headers: Mapping[str, str]) -> dict[str, str]:
         """Return the kubelet's headers, overridden by the probe's.
 
-        The port in the host is the application's, not the agent's.
+        The port in the Host header is the application's, not the agent's.
         """
         headers = {name.lower(): value for name, value in kubelet_headers.items() if name.lower() not in HOP_BY_HOP}
         host = (

@@ -15,7 +15,8 @@ ACCEPT = "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"
 DEFAULT_TIMEOUT = 10.0
 MAX_LINE_BYTES = 1 << 16
 EOF_MARKER = b"# EOF"
-"""The last line of OpenMetrics. Applications may send it regardless of the Accept header, and parsers stop there."""
+"""The last line of an OpenMetrics page. Applications may send it regardless of the Accept header, and parsers stop
+there."""
 RESERVED = frozenset({15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090})
 
 
@@ -29,9 +30,9 @@ class MetricsTarget(NamedTuple):
 
 
 def parse_targets(text: str, host: str, status_port: int) -> list[MetricsTarget]:
-    """Return the application's pages in the value of ISTIO_PROMETHEUS_ANNOTATIONS.
+    """Return the application's metrics pages according to the value of ISTIO_PROMETHEUS_ANNOTATIONS.
 
-    Raises ValueError if it is invalid.
+    Raises ValueError if the value is invalid.
     """
     variable = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
     if not text:
@@ -71,9 +72,9 @@ def merge_metrics(
     timeout: float,
     on_failure: Callable[[MetricsTarget, Exception], None],
 ) -> Iterator[bytes]:
-    """Yield the agent's metrics, followed by those of each target, line by line.
+    """Yield the lines of the agent's metrics, followed by those of each target.
 
-    `on_failure` is called for failed targets.
+    `on_failure` is called for each target that cannot be scraped.
     """
     yield agent_metrics
     for target in targets:

@@ -1,4 +1,5 @@
-"""Readiness of Envoy: it is live, its workers have started, and it has received clusters and listeners."""
+"""Readiness of Envoy. It is ready when it is live, its workers have started, and it has received clusters and
+listeners."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Readiness:
         self.draining = False
 
     def failure(self) -> str:
-        """Return the reason why the proxy is not ready, or "" if it is.
+        """Return the reason why the proxy is not ready, or "" if it is ready.
 
         After Envoy has been configured once, only its state is checked.
         """
@@ -51,7 +52,7 @@ class Readiness:
 
 
 def _missing_configuration(stats: Mapping[str, int]) -> str:
-    """Return a description of what Envoy has not received or started, or "". Rejected updates count as received."""
+    """Return the reason why Envoy is not configured, or "" if it is. Rejected updates count as received."""
     updates = {
         "clusters": stats.get("cluster_manager.cds.update_success", 0)
         + stats.get("cluster_manager.cds.update_rejected", 0),

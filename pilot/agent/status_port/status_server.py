@@ -29,7 +29,8 @@ _log = scope("status")
 class StatusPages(NamedTuple):
     """The content of the status port.
 
-    `targets` are merged into the metrics; `commands` run on a POST from this machine.
+    The pages of `targets` are merged into the metrics. `commands` are keyed by path and run on a POST from this
+    machine.
     """
 
     readiness: Readiness
@@ -40,7 +41,7 @@ class StatusPages(NamedTuple):
 
 
 class StatusServer:
-    """Serves in threads, so that a slow application delays neither readiness nor configuration."""
+    """Serves requests in threads, so that a slow application delays neither readiness nor configuration."""
 
     def __init__(self, port: int, pages: StatusPages) -> None:
         """Bind the port. Raises StartError."""
@@ -93,7 +94,7 @@ class _Server(http.server.ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore the error: usually, the client closed the connection."""
+        """Ignore the error. In most cases, the client closed the connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -152,7 +153,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         )
 
     def _scrape_timeout(self) -> float:
-        """Return the timeout that Prometheus sent, within limits."""
+        """Return the scrape timeout that Prometheus sent, restricted to a valid range."""
         try:
             return max(0.1, min(60.0, float(self.headers.get(TIMEOUT_HEADER, DEFAULT_TIMEOUT))))
         except ValueError:
@@ -165,7 +166,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Do not log requests."""
+        """Discard the message, because requests are not logged."""
 
 
 def _join_lines(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""Wasm modules: fetched from image registries and HTTP servers, and handed to Envoy as files."""
+"""Wasm modules: fetched from image registries and HTTP servers, and passed to Envoy as files."""

@@ -1,4 +1,4 @@
-"""Registry credentials in Docker's config.json format, which pull secrets use."""
+"""Registry credentials in the format of Docker's config.json, which pull secrets use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Login(NamedTuple):
 
     @property
     def basic_authorization(self) -> str:
-        """Return the Authorization header."""
+        """Return the value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
@@ -35,7 +35,7 @@ class _Config(msgspec.Struct):
 
 
 def find_login(secret: str, registry: str) -> Login | None:
-    """Return the login for a registry, or None if the configuration has none. Raises ValueError for invalid content."""
+    """Return the login for a registry, or None if `secret` has none. Raises ValueError if `secret` is malformed."""
     try:
         config = msgspec.json.decode(secret, type=_Config)
     except msgspec.MsgspecError as error:

@@ -1,9 +1,9 @@
-"""Rewriting of Wasm extension configurations for Envoy.
+"""Rewrites Wasm extension configurations for Envoy.
 
 Remote modules are replaced by local files, and environment variables for the agent are removed.
 
-If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to its failure
-policy.
+If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to the
+filter's failure policy.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class RewriteObserver(Protocol):
 class _PullSecretUnavailable(FetchError):
     """The pull secret does not exist or is withheld from this proxy.
 
-    Retrying is futile until the control plane sends an update.
+    Retries fail until the control plane sends an update.
     """
 
 
 class ExtensionRewriter:
-    """Rewrites extension configurations. Blocks while modules are fetched, so call it in a thread."""
+    """Rewrites extension configurations. It blocks while modules are fetched, so call it in a thread."""
 
     def __init__(self, modules: ModuleCache, observer: RewriteObserver) -> None:
         self._modules, self._observer = modules, observer
@@ -72,7 +72,8 @@ class ExtensionRewriter:
         return outcome
 
     def _localize_or_replace(self, name: str, filter_config: Any) -> tuple[Any, Outcome]:
-        """Return the filter with its code in a local file, or its replacement."""
+        """Return the filter with its code in a local file. If the code cannot be fetched, return a replacement for the
+        filter."""
         config = filter_config.config
         policy = config.failure_policy
         fails_open = policy == wasm_pb2.FAIL_OPEN or (policy == wasm_pb2.UNSPECIFIED and config.fail_open)
@@ -94,7 +95,7 @@ class ExtensionRewriter:
 
 
 def _find_wasm_filter(extension: extension_pb2.TypedExtensionConfig) -> Any:
-    """Return the Wasm filter of an extension, also if it is a TypedStruct, or None for any other extension."""
+    """Return the Wasm filter of an extension, or None if it is another extension. The filter may be in a TypedStruct."""
     typed_config = extension.typed_config
     for message in (http_wasm_pb2.Wasm, network_wasm_pb2.Wasm):
         filter_config: Any = message()
@@ -107,7 +108,7 @@ def _find_wasm_filter(extension: extension_pb2.TypedExtensionConfig) -> Any:
 
 
 def _localize(name: str, vm: wasm_pb2.VmConfig, modules: ModuleCache) -> None:
-    """Replace the remote source of a module with its file. Raises FetchError."""
+    """Replace the remote source of a module with a local file. Raises FetchError."""
     remote, variables = vm.code.remote, dict(vm.environment_variables.key_values)
     secret = variables.get(PULL_SECRET)
     for key in [key for key in variables if key.startswith(AGENT_PREFIX)]:
@@ -130,7 +131,7 @@ def _localize(name: str, vm: wasm_pb2.VmConfig, modules: ModuleCache) -> None:
 
 
 def _build_replacement(is_network_filter: bool, fails_open: bool) -> Any:
-    """Return an RBAC filter without rules, which allows all traffic, or with empty rules, which deny it."""
+    """Return an RBAC filter. If `fails_open`, it has no rules and allows all traffic, or else its empty rules deny it."""
     rules = None if fails_open else rules_pb2.RBAC()
     stat_prefix = _ALLOW_STAT_PREFIX if fails_open else _DENY_STAT_PREFIX
     if is_network_filter:

@@ -19,10 +19,10 @@ class Rewriter(Protocol):
 
 
 class ExtensionStream:
-    """Rewrites the extension configurations of one stream and retries the pending ones.
+    """Rewrites the extension configurations on one stream and retries the pending ones.
 
-    A replacement for an unavailable module is sent to Envoy immediately. The original resource is retried until its
-    module is available or the resource is updated. It is then sent with the version and nonce of the last response,
+    While a module is unavailable, Envoy receives a replacement, and the original resource is retried until its module
+    is available or the resource is updated. A successful retry is sent with the version and nonce of the last response,
     which Envoy knows.
 
     Methods block while modules are fetched, so call them in a thread.

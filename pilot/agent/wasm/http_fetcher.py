@@ -1,6 +1,6 @@
 """A blocking HTTP client with a deadline, a size limit and address rules.
 
-Rules apply to the address of each connection, so neither a redirect nor a DNS answer can lead to a blocked address.
+The rules are applied to the address of each connection, so neither a redirect nor a DNS answer can circumvent them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONNECT_SECONDS = 10.0
 class FetchError(Exception):
     """A fetch failed. The message is for the log and contains no secrets.
 
-    `result` is the label for metrics. `is_retryable` means that another attempt may succeed.
+    `result` is the value of the metric's label. `is_retryable` means that another attempt may succeed.
     """
 
     def __init__(self, text: str, result: str = "download_failure", is_retryable: bool = False) -> None:
@@ -32,7 +32,8 @@ class FetchError(Exception):
 
 
 class FetchedResponse(NamedTuple):
-    """A response that is not a redirect. `headers` have lower-case names; repeated ones are joined with commas."""
+    """A response that is not a redirect. The names of `headers` are in lower case, and repeated headers are joined with
+    commas."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +41,10 @@ class FetchedResponse(NamedTuple):
 
 
 class HttpFetcher:
-    """An HTTP client. `max_bytes` limits the body; `tls` and `unverified_tls` are for verified and insecure servers."""
+    """An HTTP client. `max_bytes` limits the body.
+
+    `tls` is the TLS context for servers that are verified, and `unverified_tls` the one for insecure servers.
+    """
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class HttpFetcher:
             connection.close()
 
     def _connect(self, host: str, port: int, tls: ssl.SSLContext | None, deadline: float) -> socket.socket:
-        """Return a connection to the first address of a host that is allowed and accepts connections."""
+        """Return a connection to a host. It uses the first address that is allowed and accepts connections."""
         failure: OSError = OSError("host not found")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, protocol)
@@ -145,6 +149,6 @@ class HttpFetcher:
 
 
 def _without_secrets(url: str) -> str:
-    """Return a URL without user information and query."""
+    """Return a URL without its user information and its query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

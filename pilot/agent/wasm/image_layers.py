@@ -26,7 +26,7 @@ _MODULES = ("application/vnd.module.wasm.content.layer.v1+wasm", "application/wa
 
 
 def find_module(manifest: Manifest, fetch_blob: Callable[[Descriptor], bytes], max_bytes: int) -> bytes:
-    """Return the module of an image. `max_bytes` limits the unpacked layer. Raises FetchError if there is no module."""
+    """Return the module in an image. `max_bytes` limits the unpacked layer. Raises FetchError if there is no module."""
     for layer in manifest.layers:
         if layer.media_type in _MODULES:
             return fetch_blob(layer)

@@ -28,7 +28,7 @@ _MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
 class ImageReference(NamedTuple):
-    """A reference to an image. `digest` is "sha256:…", or "" if only a tag selects the image."""
+    """A reference to an image. `digest` is "sha256:…", or "" if the reference has only a tag."""
 
     registry: str
     repository: str
@@ -42,12 +42,12 @@ class ImageReference(NamedTuple):
 
     @property
     def digest_or_tag(self) -> str:
-        """Return the reference to request the manifest by: the digest if there is one, or else the tag."""
+        """Return the digest if there is one, or else the tag. It identifies the manifest in requests."""
         return self.digest or self.tag
 
 
 def parse_image(text: str) -> ImageReference:
-    """Return the image of `registry/repository:tag@digest`.
+    """Parse a reference of the form `registry/repository:tag@digest`.
 
     As in Docker, the registry defaults to Docker Hub if the first part is not a host. Raises ValueError.
     """
@@ -74,7 +74,7 @@ class Platform(msgspec.Struct):
 
 
 class Descriptor(msgspec.Struct, rename="camel"):
-    """A reference from a manifest to a layer or to another manifest."""
+    """A reference in a manifest to a layer or to another manifest."""
 
     digest: str
     size: int = 0
@@ -83,7 +83,8 @@ class Descriptor(msgspec.Struct, rename="camel"):
 
 
 class Manifest(msgspec.Struct, rename="camel"):
-    """The manifest of an image (with `layers`) or of an index (with `manifests`). `digest` is not part of the JSON."""
+    """The manifest of an image, which has `layers`, or an index, which has `manifests`. `digest` is not part of the
+    JSON."""
 
     layers: list[Descriptor] = []
     manifests: list[Descriptor] = []
@@ -109,7 +110,8 @@ class RegistryClient:
         self._scheme, self._authorization = "https", ""
 
     def manifest(self) -> tuple[Manifest, frozenset[str]]:
-        """Return the manifest of the image and the digests that identify it: its own, and that of its index, if any.
+        """Return the manifest of the image, and the digests that identify the image: the manifest's and, if any, the
+        index's.
 
         Raises FetchError if a manifest is unavailable or does not match its digest.
         """
@@ -173,7 +175,8 @@ class RegistryClient:
         return self._request(path, headers)
 
     def _authorize(self, challenge: str) -> str:
-        """Return the Authorization header for a challenge: the login, or a token from the server that it names."""
+        """Return the Authorization header for a challenge: the login, or a token from the server that the challenge
+        names."""
         scheme, _, text = challenge.partition(" ")
         if scheme.lower() == "basic":
             if self._login is None:
@@ -211,7 +214,7 @@ class RegistryClient:
 
 
 def _select_platform(descriptors: list[Descriptor]) -> Descriptor:
-    """Return the manifest of an index to use.
+    """Return the manifest to use from an index.
 
     A module is the same for all platforms, but an index may list only some of them.
     """

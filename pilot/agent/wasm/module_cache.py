@@ -1,7 +1,7 @@
 """A cache of Wasm modules in files, from which Envoy loads them.
 
-The cache remembers the module behind each tag and URL. The pull policy decides when they are resolved again. Unused
-modules are removed.
+The cache stores which module each tag and URL referred to. The pull policy decides when a tag or URL is resolved again.
+Unused modules are removed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ModuleSource(NamedTuple):
     """The source of a module.
 
     `resource` and `version` identify the configuration that refers to the module. `checksum` is the SHA-256 of the
-    module for HTTP, or of the image's manifest for a registry, or "" to accept any. `pull_secret` is the content of the
-    Secret, or "".
+    module for HTTP, or of the image's manifest for a registry. If it is "", any module is accepted. `pull_secret` is
+    the content of the pull secret, or "" if there is none.
     """
 
     url: str
@@ -56,7 +56,7 @@ class ModuleSource(NamedTuple):
 
     @property
     def reuses_url(self) -> bool:
-        """Return whether a module that was fetched from the URL before may be used without resolving the URL again."""
+        """Return whether a module that was already fetched from the URL may be used without resolving the URL again."""
         if self.policy in (ALWAYS, IF_NOT_PRESENT):
             return self.policy == IF_NOT_PRESENT
         return not (
@@ -67,8 +67,8 @@ class ModuleSource(NamedTuple):
 class ModuleCache:
     """The modules in a directory. Thread-safe.
 
-    `insecure_hosts` are registries and servers that are not verified, with `*` for all. `docker_config` is the Docker
-    configuration for images without a pull secret; it is read for each fetch.
+    `insecure_hosts` are the registries and servers whose certificates are not verified, or `*` for all. `docker_config`
+    is the Docker configuration for images without a pull secret. It is read for each fetch.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ModuleCache:
         self._versions: dict[tuple[str, str], str] = {}
 
     def fetch(self, source: ModuleSource, timeout: float) -> pathlib.Path:
-        """Return the file of a module, downloading it if it is not cached. Raises FetchError."""
+        """Return the file of a module. Download the module if it is not cached. Raises FetchError."""
         try:
             path = self._find(source)
             self._observer.module_looked_up(path is not None)
@@ -114,7 +114,7 @@ class ModuleCache:
             self._observer.modules_cached(len(self._last_used))
 
     def _find(self, source: ModuleSource) -> pathlib.Path | None:
-        """Return the cached file, or None if there is none that the pull policy allows."""
+        """Return the cached file if the pull policy allows its use, or None if there is none."""
         with self._lock:
             digest = source.checksum or _digest_in(source.url)
             if not digest:
@@ -195,7 +195,7 @@ class ModuleCache:
         return path
 
     def _path(self, url: str, digest: str) -> pathlib.Path:
-        """Return the file of a module, in a directory per image or URL."""
+        """Return the file of a module. Each image or URL has its own directory."""
         name = parse_image(url.removeprefix("oci://")).name if url.startswith("oci://") else url
         return self._directory / hashlib.sha256(name.encode()).hexdigest() / f"{digest}.wasm"
 
@@ -206,7 +206,10 @@ def _digest_in(url: str) -> str:
 
 
 def _verify_checksum(source: ModuleSource, checksums: frozenset[str]) -> str:
-    """Return the checksum of a download: the expected one if there is one. Raises FetchError if it does not match."""
+    """Return the expected checksum, or else a checksum of the download.
+
+    Raises FetchError if the download does not have the expected checksum.
+    """
     expected = source.checksum or _digest_in(source.url)
     if expected and expected not in checksums:
         raise FetchError(f"the checksum of {source.url} is not {expected}", "checksum_mismatch")
@@ -214,9 +217,9 @@ def _verify_checksum(source: ModuleSource, checksums: frozenset[str]) -> str:
 
 
 def build_module_cache(settings: ModuleSettings, config_path: str, observer: CacheObserver) -> ModuleCache:
-    """Return the cache in a subdirectory of the proxy's configuration.
+    """Return a cache in a subdirectory of the proxy's configuration directory.
 
-    Raises ValueError, with a message for the user, for an invalid setting.
+    Raises ValueError, with a message for the user, if a setting is invalid.
     """
     try:
         rules = AddressRules(settings.allowed_cidrs, settings.blocked_cidrs)

@@ -1,4 +1,4 @@
-"""The agent's own subscriptions, which share the ADS stream with Envoy's."""
+"""The agent's own subscriptions, which share the ADS stream with Envoy's subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.rpc import status_pb2
 from pilot.agent.xds.response_type import read_type_url
 
 ResourceHandler = Callable[[list[bytes]], None]
-"""Receives the serialized resources of a response. Raises ValueError to reject them."""
+"""A function that receives the serialized resources of a response. It raises ValueError to reject them."""
 INVALID_ARGUMENT = 3
 
 
@@ -29,7 +29,7 @@ class AgentSubscriptions:
     def handle(self, raw: bytes, delta: bool) -> bytes | None:
         """Process a response of a subscribed type and return the ACK or NACK.
 
-        Returns None for a response that is for Envoy.
+        Return None if the response is for Envoy.
         """
         if not self._handlers or (handler := self._handlers.get(read_type_url(raw))) is None:
             return None

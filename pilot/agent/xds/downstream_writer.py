@@ -18,9 +18,8 @@ _log = scope("xdsproxy")
 class DownstreamWriter:
     """Writes to Envoy's end of a stream.
 
-    Responses with extension configurations go through a queue of their own, because their Wasm modules are fetched
-    first. All other responses are written immediately. Failed fetches are retried with delays between the two
-    `retry_delays`.
+    Responses with extension configurations go through a separate queue, because their Wasm modules are fetched first.
+    All other responses are written immediately. Failed fetches are retried after delays between the two `retry_delays`.
     """
 
     def __init__(self, context: Any, extensions: ExtensionStream | None, retry_delays: tuple[float, float]) -> None:
@@ -39,14 +38,14 @@ class DownstreamWriter:
             self._worker = asyncio.create_task(self._process_extensions(self._extensions, self._executor))
 
     async def finish(self) -> None:
-        """Wait for the current write and block further ones.
+        """Wait for the current write and block all others.
 
         gRPC cannot send a status while a message is being written.
         """
         await self._lock.acquire()
 
     def close(self) -> None:
-        """Discard queued responses. A fetch in progress runs until its timeout."""
+        """Discard queued responses. A fetch in progress continues until it completes or times out."""
         if self._worker is not None:
             self._worker.cancel()
         if self._executor is not None:

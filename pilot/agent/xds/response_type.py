@@ -1,6 +1,6 @@
 """Extraction of the type URL from a serialized discovery response.
 
-Responses can have megabytes of resources, so they are not decoded just to find their type.
+A response can have megabytes of resources, so it is not decoded just to find its type.
 """
 
 from __future__ import annotations

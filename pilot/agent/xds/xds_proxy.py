@@ -1,7 +1,7 @@
 """The ADS proxy: forwards Envoy's streams on a Unix socket to the control plane over TLS.
 
-Messages are forwarded as bytes. Each stream of Envoy corresponds to one stream to the control plane, and when one ends,
-so does the other. Envoy then opens a new stream and sends its complete state.
+Messages are forwarded as bytes. Each of Envoy's streams corresponds to one stream to the control plane. When either
+stream ends, the other one is ended too. Envoy then opens a new stream and sends its complete state.
 
 The control plane's side runs in threads, because the asyncio API of gRPC does not report why a call ended while a
 message was being written.
@@ -41,9 +41,9 @@ class XdsObserver(Protocol):
 
 
 class XdsProxy:
-    """The gRPC service.
+    """The gRPC service of the proxy.
 
-    `subscriptions` are the agent's own, whose responses never reach Envoy. `rewriter` rewrites extension configurations
+    `subscriptions` are the agent's own. Their responses never reach Envoy. `rewriter` rewrites extension configurations
     in a thread.
     """
 
@@ -102,7 +102,7 @@ class XdsProxy:
         self._observer.upstream_closed("closed")
 
     async def _forward_requests(self, context: Any, requests: queue.SimpleQueue[bytes | None], delta: bool) -> None:
-        """Forward Envoy's requests. The agent's own follow the first one, which carries the node."""
+        """Forward Envoy's requests. The agent's own requests are sent after the first one, which contains the node."""
         agent_requests = self._subscriptions.initial_requests(delta)
         while (raw := await context.read()) is not EOF:
             for request in (raw, *agent_requests):

@@ -1,7 +1,7 @@
-"""The addresses that ztunnels receive: all of them, or those that they subscribe to by name.
+"""The addresses that ztunnels receive: either all addresses, or those of the names that a ztunnel subscribes to.
 
-A name is a workload's uid, `network/IP`, or a service's `namespace/hostname`. With a service, a ztunnel also receives
-the workloads that serve it.
+A name is a workload's uid, a `network/IP` or a service's `namespace/hostname`. A ztunnel that subscribes to a service
+also receives the workloads that serve it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pilot.mesh.tables.database import Mesh
 
 
 def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Return a workload for ztunnels, or None if they do not receive it. Not memoised.
+    """Return a workload for ztunnels, or None if ztunnels do not receive it. Not memoised.
 
-    In a multi-network mesh, split-horizon workloads stand for the workloads in other networks.
+    In a multi-network mesh, split-horizon workloads represent the workloads in other networks.
     """
     if at.kind == "NetworkGateway":
         return gateway_address(db, at)
@@ -41,7 +41,7 @@ def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     return workload if workload.network == cluster_network(db, db.settings.registry.cluster_id) else None
 
 
-# -- everything --------------------------------------------------------------------------------------------------------
+# -- all addresses -----------------------------------------------------------------------------------------------------
 
 
 @derived
@@ -54,12 +54,12 @@ def service_id(ref: ServiceRef) -> AddressKey:
     return AddressKey("Service", "", ref.namespace, ref.hostname)
 
 
-# -- by name -----------------------------------------------------------------------------------------------------------
+# -- addresses by name -------------------------------------------------------------------------------------------------
 
 
 @derived
 def resolve_name(db: Mesh, name: str) -> tuple[AddressKey, ...]:
-    """Return the addresses that a name stands for."""
+    """Return the addresses that a name refers to."""
     at = parse_uid(name)
     if at is not None and find_workload(db, at) is not None:
         return (at,)
@@ -80,7 +80,7 @@ def resolve_name(db: Mesh, name: str) -> tuple[AddressKey, ...]:
 
 @derived
 def subscribed_addresses(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressKey, ...]:
-    """Return the addresses for a ztunnel that subscribes to names, including the Pods on its own node."""
+    """Return the addresses for a ztunnel that subscribes to `names`, including the Pods on its node."""
     addresses = {at: None for name in sorted(names) for at in resolve_name(db, name)}
     if node:
         addresses |= dict.fromkeys(AddressKey("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))

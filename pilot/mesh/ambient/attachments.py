@@ -1,4 +1,4 @@
-"""The waypoints that services and workloads use, by their own labels, else by those of their namespaces."""
+"""The waypoints that services and workloads use. Their own labels take precedence over those of their namespaces."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 MANAGED = "gateway.istio.io/managed"
 _UNATTACHED = ("istio.io-mesh-controller", "istio.io-eastwest-controller")
-"""Values of the label on Services and Pods of waypoints and east-west gateways, which use no waypoint."""
+"""Values of the label `MANAGED` on the Services and Pods of waypoints and east-west gateways, which do not use a
+waypoint."""
 _TRUE = ("1", "t", "true")
 
 
 class WaypointSubjectKey(NamedTuple):
-    """The properties that decide on a workload's waypoint: its namespace, and the relevant labels."""
+    """The properties that determine a workload's waypoint: its namespace and the relevant labels."""
 
     namespace: str
     labels: frozenset[tuple[str, str]] = frozenset()
@@ -49,22 +50,22 @@ _RELEVANT_LABELS = frozenset((USE_WAYPOINT, USE_WAYPOINT_NAMESPACE, GATEWAY_NAME
 
 
 def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubjectKey:
-    """Return the subject of a workload. Workloads that differ only in other labels share it."""
+    """Return the subject key of a workload. Workloads that differ only in irrelevant labels have the same key."""
     return WaypointSubjectKey(namespace, frozenset((k, labels[k]) for k in _RELEVANT_LABELS if k in labels))
 
 
 def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | None:
-    """Return the waypoint that labels of an object in a namespace name, or None if there is none or it is "none"."""
+    """Return the waypoint that the labels of an object in `namespace` name, or None if they name none or "none"."""
     name = labels.get(USE_WAYPOINT, NO_WAYPOINT)
     return None if name == NO_WAYPOINT else ObjectKey(labels.get(USE_WAYPOINT_NAMESPACE, namespace), name)
 
 
-# -- one of them -------------------------------------------------------------------------------------------------------
+# -- the waypoint of a service or workload -----------------------------------------------------------------------------
 
 
 @derived
 def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
-    """Return the waypoint of a service and its canary."""
+    """Return the waypoint of a service, and the waypoint's canary."""
     row = declaring_object(db, ref) if db.settings.ambient.enabled else None
     if row is None or row.labels.get(MANAGED) in _UNATTACHED:
         return NOT_ATTACHED
@@ -97,7 +98,7 @@ def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> WaypointAttach
 
 @derived
 def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
-    """Return the waypoint that a workload is a proxy of, if any."""
+    """Return the waypoint that a workload is an instance of, or None if the workload is not a waypoint proxy."""
     name = dict(subject.labels).get(GATEWAY_NAME)
     key = ObjectKey(subject.namespace, name) if name else None
     return key if key is not None and waypoint(db, key) is not None else None
@@ -105,14 +106,14 @@ def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
 
 @derived
 def namespace_attachment(db: Mesh, namespace: str) -> WaypointAttachment:
-    """Return the waypoint that a namespace in the local cluster names, regardless of its traffic type."""
+    """Return the waypoint that the labels of a namespace in the local cluster name, regardless of its traffic type."""
     if not db.settings.ambient.enabled:
         return NOT_ATTACHED
     return WaypointAttachment(*_attach(db, {}, namespace, None))
 
 
 def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
-    """Return the Service in the local cluster or the ServiceEntry that declares a service. Not memoised."""
+    """Return the object that declares a service: a Service in the local cluster, or a ServiceEntry. Not memoised."""
     declared = service(db, ref)
     if declared is None:
         return None
@@ -124,7 +125,8 @@ def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
 def _attach(
     db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
 ) -> tuple[ObjectKey | None, Fault | None]:
-    """Return the waypoint that the labels, or those of the namespace, name, or the reason why it cannot be used."""
+    """Return the waypoint that the labels name, or else the labels of the namespace. If the waypoint cannot be used,
+    return the reason instead."""
     key = named_waypoint(
         labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace),
         namespace,
@@ -152,8 +154,10 @@ def _quote(key: ObjectKey) -> str:
 
 
 def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey | None, int, Fault | None]:
-    """Return the canary of a service's waypoint and its weight, from the service or namespace that declares the
-    waypoint."""
+    """Return the canary of a service's waypoint, and the canary's weight.
+
+    They are declared where the waypoint is declared: by the service or by its namespace.
+    """
     labels, annotations = row.labels, row.annotations
     if USE_WAYPOINT not in labels:
         cluster = db.settings.registry.cluster_id
@@ -194,8 +198,8 @@ def _stays_in_namespace(db: Mesh, row: Object[Any]) -> bool:
 
 
 def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
-    """Return whether ingress gateways use a service's waypoint, or None if neither it nor its namespace sets the
-    label."""
+    """Return whether ingress gateways use a service's waypoint, or None if neither the service nor its namespace has
+    the label."""
     value = row.labels.get(INGRESS_USE_WAYPOINT)
     if value is None:
         value = namespace_labels(db, db.settings.registry.cluster_id, row.namespace).get(INGRESS_USE_WAYPOINT)
@@ -214,7 +218,7 @@ def _attached(db: Mesh, ref: ServiceRef) -> WaypointAttachment | None:
 attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather(
     "attached services", service_refs, _attached, hub=True
 )
-"""The services that use a waypoint, oldest first."""
+"""The attachments of the services that use a waypoint, oldest service first."""
 
 
 @hub
@@ -229,7 +233,7 @@ def _services_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[ServiceRef, ...]
 
 @derived
 def services_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Return the services that use a waypoint, as primary or as canary, oldest first."""
+    """Return the services that use a waypoint as their primary or canary waypoint, oldest first."""
     return _services_by_waypoint(db).get(key, ())
 
 
@@ -257,5 +261,5 @@ def _pods_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[RegistryKey, ...]]:
 
 @derived
 def pods_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[RegistryKey, ...]:
-    """Return the Pods in the local cluster that use a waypoint as workloads."""
+    """Return the Pods in the local cluster whose workloads use a waypoint."""
     return _pods_by_waypoint(db).get(key, ())

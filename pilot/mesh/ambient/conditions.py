@@ -1,4 +1,4 @@
-"""Status conditions of services, workloads and policies in ambient mode: their waypoint, and what enforces policies."""
+"""Status conditions in ambient mode: the waypoints of services and workloads, and the proxies that enforce a policy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition
 
 
 def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
-    """Yield the condition of the waypoint that labels name, if any."""
+    """Yield the WaypointBound condition, unless no label names a waypoint."""
     if attached.waypoint is None:
         if attached.fault is not None:
             yield StatusCondition(WAYPOINT_BOUND, False, *attached.fault)
@@ -103,7 +103,7 @@ def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
 
 
 def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | None:
-    """Return the reason and message if a ServiceEntry has no effect without a waypoint."""
+    """Return the reason and message of the condition that a ServiceEntry needs a waypoint, or None if it needs none."""
     if strategy:
         text = "A waypoint is required for connect strategies to take effect for ambient clients."
         return (
@@ -120,7 +120,10 @@ def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | No
 
 @derived
 def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
-    """Return the conditions of an AuthorizationPolicy: at waypoints if it has targets, else at ztunnels."""
+    """Return the conditions of an AuthorizationPolicy, or None if it does not exist.
+
+    A policy with targets is enforced by waypoints, and any other policy by ztunnels.
+    """
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
@@ -154,7 +157,7 @@ def _unsupported(holds: bool, message: str) -> StatusCondition:
 
 
 def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, ...]) -> StatusCondition:
-    """Return one condition for all targets, which is true if at least one of them is bound to a waypoint."""
+    """Return one condition for all targets. Its status is true if at least one target is bound to a waypoint."""
     conditions = [(target, _at_target(db, namespace, target)) for target in targets]
     if len(conditions) == 1:
         return conditions[0][1]

@@ -17,7 +17,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Return the workload that an object declares, or None if it no longer does. Not memoised."""
+    """Return the workload that an object declares, or None if the object no longer declares it. Not memoised."""
     if at.kind == "Pod":
         return pod_address(db, at.key)
     if at.kind == "WorkloadEntry":
@@ -27,12 +27,12 @@ def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     return endpoints_of_slice(db, at.key).get(at) if at.kind == "EndpointSlice" else None
 
 
-# -- all of a kind -----------------------------------------------------------------------------------------------------
+# -- all workloads of a kind -------------------------------------------------------------------------------------------
 
 
 @derived
 def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the Pods in all clusters that ztunnels receive, whether running or not."""
+    """Return the Pods of all clusters whose workloads ztunnels receive. Pods that are not running are included."""
     return tuple(AddressKey("Pod", *key) for key in POD.all_keys(db) if is_included(db, key.cluster))
 
 
@@ -81,7 +81,7 @@ _by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather(
 
 @derived
 def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the endpoints of EndpointSlices that are not Pods."""
+    """Return the EndpointSlice endpoints that are not Pods."""
     return tuple(at for ids in _by_slice(db).values() for at in ids)
 
 
@@ -112,7 +112,7 @@ _services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather(
 
 @hub
 def workloads_of_services(db: Mesh, namespace: str) -> Mapping[str, tuple[AddressKey, ...]]:
-    """Return the workloads of each service in a namespace, by `namespace/hostname`."""
+    """Return the workloads of each service in a namespace, keyed by `namespace/hostname`."""
     out: dict[str, list[AddressKey]] = defaultdict(list)
     for at, names in _services_in(db, namespace).items():
         for name in names:

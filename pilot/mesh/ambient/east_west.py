@@ -1,4 +1,4 @@
-"""The services that east-west gateways admit into their network: global services and their waypoints."""
+"""The services that east-west gateways admit into their network: global services and their waypoints' services."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ class EastWestKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class EntryWaypoint(NamedTuple):
-    """The service and port of the waypoint for connections to a service. `ingress` includes those from ingress
-    gateways."""
+    """The service and port of the waypoint that receives connections to a service.
+
+    `ingress` says that it also receives connections from ingress gateways.
+    """
 
     ref: ServiceRef
     port: int
@@ -38,7 +40,7 @@ class EntryWaypoint(NamedTuple):
 
 
 class AdmittedService(NamedTuple):
-    """A service that is admitted, with its addresses and its waypoint, if any."""
+    """A service that east-west gateways admit, with its addresses and its waypoint, if any."""
 
     service: Service
     addresses: tuple[str, ...]
@@ -47,7 +49,7 @@ class AdmittedService(NamedTuple):
 
 @derived
 def is_east_west_gateway(db: Mesh, node_id: str) -> bool:
-    """Return whether a proxy is an east-west gateway, by its label."""
+    """Return whether a proxy has the label of an east-west gateway."""
     return uses_double_hbone(db.settings.ambient) and proxy_labels(db, node_id).get(MANAGED) == EAST_WEST
 
 
@@ -64,7 +66,10 @@ def _entry_of(db: Mesh, ref: ServiceRef) -> EntryWaypoint | None:
 
 @derived
 def _with_entry(db: Mesh, ref: ServiceRef) -> tuple[ServiceRef, ...] | None:
-    """Return a global service with its waypoint's service, which need not be global, or None for other services."""
+    """Return a global service and the service of its waypoint, or None if the service is not global.
+
+    The waypoint's service need not be global.
+    """
     if not is_global_service(db, ref):
         return None
     entry = _entry_of(db, ref)
@@ -83,7 +88,7 @@ _global: Gather[ServiceRef, [], tuple[ServiceRef, ...]] = Gather(
 
 @hub
 def admitted_services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Return the services that east-west gateways admit, oldest first, one per host name."""
+    """Return the services that east-west gateways admit, oldest first. There is one service per host name."""
     admitted = {ref for refs in _global(db).values() for ref in refs}
     by_host: dict[str, ServiceRef] = {}
     for ref in service_refs(db):

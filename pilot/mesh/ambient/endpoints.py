@@ -1,4 +1,4 @@
-"""Workloads for ztunnels from the endpoints of ServiceEntries and of EndpointSlices without Pods."""
+"""Workloads for ztunnels, built from endpoints of ServiceEntries and from EndpointSlice endpoints that are not Pods."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _DNS_RESOLUTIONS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 
 @derived
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Return the workloads that a ServiceEntry declares: its endpoints, else its hosts if they are resolved by DNS.
+    """Return the workloads that a ServiceEntry declares: its endpoints or, if there are none, its hosts if DNS resolves
+    them.
 
-    An entry whose services are all declared by older entries has none.
+    There are no workloads if older entries declare all services of the entry.
     """
     row = SERVICE_ENTRY.get(db, key) if db.settings.ambient.enabled else None
     selected = declared_by(db, key, row.spec.hosts) if row is not None else []
@@ -92,8 +93,10 @@ def _endpoint(
 
 @derived
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Return the workloads of an EndpointSlice that are not Pods. Only their addresses are known, and may not be
-    unique."""
+    """Return the workloads of an EndpointSlice that are not Pods.
+
+    Only the addresses of these workloads are known. Several workloads may have the same address.
+    """
     owner = service_of_slice(db, key) if is_included(db, key.cluster) else None
     row = ENDPOINT_SLICE.get(db, key) if owner is not None else None
     if row is None or owner is None:
@@ -112,7 +115,8 @@ def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, Worklo
 
 
 def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> tuple[ServedService, ...] | None:
-    """Return the service that a slice serves, limited to the slice's ports, or None if ztunnels do not receive it."""
+    """Return the service of an EndpointSlice, limited to the slice's ports, or None if ztunnels do not receive the
+    service."""
     address = service_address(db, ref)
     if address is None:
         return None

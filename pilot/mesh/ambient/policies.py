@@ -1,7 +1,7 @@
 """The policies that ztunnels enforce for a workload.
 
 AuthorizationPolicies keep their names. PeerAuthentications are converted to policies that deny connections without
-mutual TLS. A policy for all workloads in a namespace or in the mesh applies without being listed by a workload.
+mutual TLS. A policy for all workloads in a namespace or in the mesh applies even if workloads do not list it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pilot.mesh.tables.mesh_config import root_namespace
 STATIC_STRICT = "istio_converted_static_strict"
 CONVERTED = "converted_peer_authentication_"
 ALLOW_WAYPOINT = "istio_allow_waypoint_"
-"""Names, and prefixes of names, of converted policies. They contain "_", which names of objects cannot."""
+"""Names and name prefixes of converted policies. They contain "_", which cannot occur in names of objects."""
 
 
 # -- AuthorizationPolicies ---------------------------------------------------------------------------------------------
 
 
 class SelectingPolicy(NamedTuple):
-    """The name of a policy and the labels that it selects."""
+    """The name of a policy and the labels in its selector."""
 
     name: str
     labels: Labels
@@ -40,7 +40,8 @@ class SelectingPolicy(NamedTuple):
 
 @derived
 def enforced(db: Mesh, key: ObjectKey) -> Object[AuthorizationPolicy] | None:
-    """Return an AuthorizationPolicy for ztunnels, or None if it targets waypoints, is a dry run or only audits."""
+    """Return an AuthorizationPolicy if ztunnels enforce it, or None if it targets waypoints, is a dry run or only
+    audits."""
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None or row.spec.target_ref is not None or row.spec.target_refs or row.spec.action == "AUDIT":
         return None
@@ -54,7 +55,7 @@ def is_selective(row: Object[AuthorizationPolicy]) -> bool:
 
 @hub
 def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
-    """Return the AuthorizationPolicies with selectors in a namespace."""
+    """Return the AuthorizationPolicies in a namespace that have selectors."""
     rows = (enforced(db, key) for key in AUTHORIZATION_POLICY.keys(db, "namespace", namespace))
     return tuple(
         SelectingPolicy(f"{row.namespace}/{row.name}", frozenset(row.spec.selector.match_labels.items()))
@@ -67,10 +68,10 @@ def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
 
 
 class PortPolicy(msgspec.Struct, frozen=True):
-    """The policy that a PeerAuthentication with port settings is converted to.
+    """The policy that results from a PeerAuthentication with port settings.
 
-    It denies connections without mutual TLS only on `ports` or, if `strict`, on all other ports. `first` says that the
-    mode is set in this PeerAuthentication and not inherited.
+    It denies connections without mutual TLS on `ports` only or, if `strict`, on all other ports. `first` says that the
+    PeerAuthentication itself sets the mode STRICT and does not inherit it.
     """
 
     key: ObjectKey
@@ -81,7 +82,7 @@ class PortPolicy(msgspec.Struct, frozen=True):
 
 @derived
 def _is_strict(db: Mesh, namespace: str) -> bool:
-    """Return whether workloads in a namespace require mutual TLS unless a policy selects them."""
+    """Return whether workloads in a namespace require mutual TLS if no policy selects them."""
     strict = False
     for spec in _specs(db, policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))):
         strict = _strictness(spec.mtls, strict)
@@ -98,7 +99,10 @@ def _strictness(mtls: MutualTLS | None, inherited: bool) -> bool:
 
 @derived
 def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
-    """Return the policy for the port settings of a PeerAuthentication, or None if no port differs from the others."""
+    """Return the policy for the port settings of a PeerAuthentication.
+
+    Return None if all ports have the same mode, or if the PeerAuthentication is in the root namespace.
+    """
     row = PEER_AUTHENTICATION.get(db, key)
     if row is None or key.namespace == root_namespace(db):
         return None
@@ -131,7 +135,7 @@ def _mtls_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
 
 @hub
 def has_peer_authentications(db: Mesh) -> bool:
-    """Return whether any PeerAuthentication exists, so that workloads may list the policy that requires mutual TLS."""
+    """Return whether any PeerAuthentication exists. If so, workloads may list the policy that requires mutual TLS."""
     return bool(PEER_AUTHENTICATION.all_keys(db))
 
 
@@ -156,7 +160,7 @@ def _policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
 def workload_policies(db: Mesh, namespace: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the policies that select a workload, as `namespace/name`.
 
-    Not memoised itself: workloads that differ only in labels that no policy selects share one result.
+    Not memoised itself, but workloads that differ only in labels that no policy selects share a memoised result.
     """
     keys = _selector_keys(db, namespace)
     return _policies(db, namespace, frozenset((k, labels[k]) for k in keys if k in labels))
@@ -164,9 +168,9 @@ def workload_policies(db: Mesh, namespace: str, labels: Mapping[str, str]) -> tu
 
 @derived
 def endpoint_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
-    """Return the policies of an endpoint in a ServiceEntry with these labels, which nothing enforces.
+    """Return the policies listed by an endpoint of a ServiceEntry with these labels. Nothing enforces these policies.
 
-    As in istiod, an endpoint without labels has the policies of every selector.
+    As in istiod, if there are no labels, the endpoint lists all policies with selectors.
     """
     if labels:
         return workload_policies(db, namespace, dict(labels))
@@ -178,7 +182,7 @@ def endpoint_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ..
 
 
 def waypoint_policies(db: Mesh, waypoints: Iterable[ObjectKey]) -> tuple[str, ...]:
-    """Return the policies that allow connections from waypoints with at least one Pod. Not memoised."""
+    """Return the policies that allow connections from waypoints. Waypoints without Pods have none. Not memoised."""
     ambient = db.settings.ambient
     if not (ambient.enabled and ambient.allow_waypoints):
         return ()

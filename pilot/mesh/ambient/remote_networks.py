@@ -1,5 +1,5 @@
-"""Addresses that represent other networks: gateways into them, and one split-horizon workload per service and
-network."""
+"""Addresses that represent other networks: the gateways into a network, and a split-horizon workload for each service
+in it."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def gateway_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     )
 
 
-# -- workloads of other networks ---------------------------------------------------------------------------------------
+# -- workloads in other networks ---------------------------------------------------------------------------------------
 
 
 class Remote(NamedTuple):
-    """A workload in another network: the services that it serves, its weight, and its identity."""
+    """A workload in another network: the services that it serves, its capacity and its identity."""
 
     network: str
     services: tuple[str, ...]
@@ -70,7 +70,7 @@ class Remote(NamedTuple):
 
 
 class Remotes(NamedTuple):
-    """The workloads of one service in one other network."""
+    """The workloads of a service in another network: their total capacity and their identities."""
 
     capacity: int = 0
     identities: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ _remotes: Gather[AddressKey, [], Remote] = Gather("workloads of other networks",
 
 @hub
 def remote_services(db: Mesh) -> Mapping[str, Mapping[str, Remotes]]:
-    """Return the workloads in other networks by service (`namespace/hostname`) and network."""
+    """Return the workloads in other networks, keyed by service (`namespace/hostname`) and then by network."""
     out: dict[str, dict[str, Remotes]] = defaultdict(dict)
     for one in _remotes(db).values():
         for name in one.services:
@@ -111,13 +111,14 @@ def remote_services(db: Mesh) -> Mapping[str, Mapping[str, Remotes]]:
 
 @derived
 def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the split-horizon workloads of all global services in networks with a gateway."""
+    """Return the split-horizon workloads of all global services. There is one for each other network that has a
+    gateway."""
     return tuple(at for name in remote_services(db) for at in remotes_of(db, name))
 
 
 @derived
 def remotes_of(db: Mesh, name: str) -> tuple[AddressKey, ...]:
-    """Return the split-horizon workloads of one service, named `namespace/hostname`."""
+    """Return the split-horizon workloads of a service. `name` is its `namespace/hostname`."""
     namespace, _, hostname = name.partition("/")
     networks = remote_services(db).get(name, {}) if is_global_service(db, ServiceRef(hostname, namespace)) else {}
     gateways = ((network, next(iter(tunnel_gateways(db).get(network, ())), None)) for network in networks)
@@ -133,14 +134,14 @@ def _part(gateway: TunnelGateway) -> str:
 
 
 def is_global_service(db: Mesh, ref: ServiceRef) -> bool:
-    """Return whether a service is global in some cluster. Not memoised."""
+    """Return whether a service is global in at least one cluster. Not memoised."""
     key = kubernetes_key(ref, db.settings.registry.domain)
     return key is not None and any(is_global(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
 
 
 @derived
 def remote_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Return the split-horizon workload of a service in another network."""
+    """Return the split-horizon workload that represents a service's workloads in another network."""
     gateway = next((one for one in tunnel_gateways(db).get(at.cluster, ()) if _part(one) == at.part), None)
     remotes = remote_services(db).get(f"{at.namespace}/{at.name}", {}).get(at.cluster)
     service = service_address(db, ServiceRef(at.name, at.namespace))

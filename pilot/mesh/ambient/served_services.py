@@ -1,4 +1,4 @@
-"""The services that workloads serve, and their ports."""
+"""The services that workloads serve, and the ports on which they serve them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ FindPort = Callable[["Selected", AddressPort], int]
 
 
 class Selected(NamedTuple):
-    """A service that selects a workload. `by_entry` says that a ServiceEntry declares it, so ports are matched by
-    name."""
+    """A service that selects a workload.
+
+    `by_entry` says that a ServiceEntry declares the service, so that its ports are matched by name.
+    """
 
     ref: ServiceRef
     ports: tuple[AddressPort, ...]
     by_entry: bool = False
 
     def served(self, find: FindPort) -> ServedService:
-        """Return the service as served by a workload. `find` returns the workload's port for a service port, or 0."""
+        """Return the service as a workload serves it. `find` returns the workload's port for a service port, or 0."""
         ports = ((port.number, number) for port in self.ports if (number := find(self, port)))
         return ServedService(f"{self.ref.namespace}/{self.ref.hostname}", tuple(ports))
 
 
 def served(selected: Iterable[Selected], find: FindPort) -> tuple[ServedService, ...]:
-    """Return the services of a workload, by name."""
+    """Return the services of a workload, sorted by name."""
     return tuple(sorted(one.served(find) for one in selected))
 
 
@@ -48,7 +50,7 @@ def served(selected: Iterable[Selected], find: FindPort) -> tuple[ServedService,
 
 
 def pod_port(pod: Pod) -> FindPort:
-    """Return the function that finds the port of a Pod."""
+    """Return a function that returns a Pod's port for a service port."""
     named: Mapping[str, int] = dict(named_ports(pod))
 
     def find(of: Selected, port: AddressPort) -> int:
@@ -60,7 +62,7 @@ def pod_port(pod: Pod) -> FindPort:
 
 
 def entry_port(entry: WorkloadEntry) -> FindPort:
-    """Return the function that finds the port of a workload entry."""
+    """Return a function that returns a workload entry's port for a service port."""
 
     def find(_: Selected, port: AddressPort) -> int:
         return entry.ports.get(port.target_name, 0) if port.target_name else entry.ports.get(port.name) or port.target
@@ -108,8 +110,8 @@ def selecting_entries(db: Mesh, namespace: str, labels: Labels) -> tuple[Selecte
 
 
 def declared_by(db: Mesh, key: ObjectKey, hosts: Iterable[str]) -> list[Selected]:
-    """Return the services that a ServiceEntry declares and that no older entry or Kubernetes Service has. Not
-    memoised."""
+    """Return the services that a ServiceEntry declares, except those that an older entry or a Kubernetes Service
+    declares. Not memoised."""
     refs = [ServiceRef(host, key.namespace) for host in dict.fromkeys(hosts)]
     addresses = ((ref, service_address(db, ref)) for ref in refs)
     return [
@@ -129,7 +131,7 @@ def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, address: ServiceAddress
 
 @hub
 def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
-    """Return the Service that owns an EndpointSlice, or None. Its endpoints are not read."""
+    """Return the Service that owns an EndpointSlice, or None. The result does not depend on the slice's endpoints."""
     row = ENDPOINT_SLICE.get(db, key)
     if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
         return None

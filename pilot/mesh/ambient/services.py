@@ -34,9 +34,9 @@ _FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
 
 @derived
 def service_address(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
-    """Return a service for ztunnels, or None if they do not receive it.
+    """Return a service for ztunnels, or None if ztunnels do not receive it.
 
-    Global services are merged over clusters. Other services are only those in the local cluster.
+    Global services are merged over clusters. Other services must be in the local cluster.
     """
     declared = list(_of_clusters(db, ref))
     if not declared:
@@ -79,7 +79,7 @@ def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
 
 
 def _of_entry(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
-    """Return the service that the oldest ServiceEntry with a name declares, or None if it is visible nowhere."""
+    """Return the service that the oldest ServiceEntry with its name declares, or None if it is not visible anywhere."""
     declared = entry_services(db, ref) if db.settings.ambient.enabled else ()
     visible = visibility_in(db, ref.namespace)
     if not declared or visible == "NONE":
@@ -151,7 +151,10 @@ def visibility_in(db: Mesh, namespace: str) -> str:
 
 @derived
 def _canonical_entry(db: Mesh, hostname: str) -> ServiceRef | None:
-    """Return the service that other namespaces use for a host name, or None if no ServiceEntry declares it."""
+    """Return the service that other namespaces use for a host name.
+
+    Return None if a Kubernetes Service has the host name, or if no ServiceEntry for it is visible to other namespaces.
+    """
     refs = refs_by_hostname(db, hostname)
     if any(True for ref in refs for _ in _of_clusters(db, ref)):
         return None
@@ -172,7 +175,7 @@ def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:
 
 @derived
 def is_global(db: Mesh, key: RegistryKey) -> bool:
-    """Return whether a Service is global, by the mesh's `serviceScopeConfigs`: one service over all clusters."""
+    """Return whether the mesh's `serviceScopeConfigs` make a Service global, that is, one service over all clusters."""
     row = SERVICE.get(db, key)
     scopes = _scopes(db)
     if row is None or not scopes:

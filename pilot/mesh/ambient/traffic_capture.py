@@ -1,4 +1,4 @@
-"""Workloads whose traffic a ztunnel captures."""
+"""The workloads whose traffic a ztunnel captures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _labels: Gather[RegistryKey, [str], Labels] = Gather("labels of captured pods", 
 
 @hub
 def captured_labels(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """Return the distinct label sets of captured Pods in a namespace."""
+    """Return the distinct label sets of the captured Pods in a namespace."""
     return frozenset(_labels(db, namespace).values())
 
 

@@ -1,4 +1,4 @@
-"""Gateways for HBONE into other networks."""
+"""Gateways that accept HBONE into other networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from pilot.mesh.tables.database import Mesh
 
 
 class TunnelGateway(NamedTuple):
-    """A gateway for HBONE into a network: an IP address or host name, its Gateway, and its service account."""
+    """A gateway that accepts HBONE into a network: its IP address or host name, its Gateway object and its service
+    account."""
 
     network: str
     address: str
@@ -27,7 +28,7 @@ class TunnelGateway(NamedTuple):
 
     @property
     def location(self) -> WaypointAddress:
-        """The address for HBONE."""
+        """The address that accepts HBONE."""
         if is_ip(self.address):
             return WaypointAddress(network=self.network, ip=self.address, port=self.port)
         return WaypointAddress(hostname=self.address, namespace=self.source.namespace, port=self.port)
@@ -35,7 +36,8 @@ class TunnelGateway(NamedTuple):
 
 @hub
 def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
-    """Return the gateways into other networks, by network: Gateways of class istio-remote with an HBONE listener."""
+    """Return the gateways into other networks, keyed by network. They are Gateways of class istio-remote with an HBONE
+    listener."""
     out: dict[str, tuple[TunnelGateway, ...]] = {}
     if not (db.settings.gateway_api.enabled and db.settings.gateway_api.remote_gateways):
         return out
@@ -54,6 +56,6 @@ def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
 
 @derived
 def gateway_into(db: Mesh, network: str) -> WaypointAddress | None:
-    """Return the address of the first gateway into a network, or None without a gateway."""
+    """Return the address of the first gateway into a network, or None if the network has no gateway."""
     gateways = tunnel_gateways(db).get(network, ())
     return gateways[0].location if gateways else None

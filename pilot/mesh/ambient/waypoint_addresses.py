@@ -1,4 +1,4 @@
-"""The addresses of workloads that use a waypoint: Pods, WorkloadEntries and endpoints of ServiceEntries."""
+"""The addresses of the workloads that use a waypoint: Pods, WorkloadEntries and ServiceEntry endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waypoints by Gateway."""
+"""The waypoints that Gateways declare."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
-    """Return the waypoint of a Gateway, or None if the Gateway does not exist or has no address yet.
+    """Return the waypoint that a Gateway declares, or None if the Gateway does not exist or has no address yet.
 
-    Gateways of other controllers' classes are waypoints too, with the addresses in their status.
+    Gateways whose class belongs to another controller are also waypoints. Their addresses are those in their status.
     """
     row = KUBERNETES_GATEWAY.get(db, key) if db.settings.ambient.enabled else None
     address = _address(db, row) if row is not None else None
@@ -65,8 +65,10 @@ def waypoint_accounts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
 
 
 def parse_binding(text: str) -> ApplicationTunnel | None:
-    """Return the tunnel from ztunnel to a waypoint in its annotation, `PROTOCOL` or `PROTOCOL/PORT`, or None if
-    invalid."""
+    """Return the tunnel from ztunnels to a waypoint that an annotation declares, or None if the annotation is invalid.
+
+    The annotation is `PROTOCOL` or `PROTOCOL/PORT`.
+    """
     protocol, slash, port = text.partition("/")
     if slash and not (port.isascii() and port.isdecimal()):
         return None
@@ -76,10 +78,10 @@ def parse_binding(text: str) -> ApplicationTunnel | None:
 
 
 def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
-    """Return the address of a Gateway for HBONE. Host names are preferred, because IP addresses are reused over time.
+    """Return the HBONE address of a Gateway. Host names are preferred, because IP addresses are reused over time.
 
-    If its Services have no endpoints, the addresses in its status apply, so that traffic does not bypass the waypoint
-    while none of its Pods is running.
+    If the Gateway's Services have no endpoints, the addresses in its status are used, so that traffic does not bypass
+    the waypoint while none of its Pods is running.
     """
     info = gateway_class_of(db, row.key)
     if info is not None and not info.programmed:
@@ -105,7 +107,10 @@ def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAd
 
 
 def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) -> RouteNamespaces:
-    """Return the namespaces that a waypoint allows, from the listener of its binding, else from the HBONE listener."""
+    """Return the namespaces that a waypoint allows.
+
+    The listener that the waypoint's tunnel is bound to determines them or, if there is none, the HBONE listener.
+    """
     bound: Iterable[Listener] = ()
     if tunnel is not None and tunnel.port:
         bound = (one for one in listeners if one.port == tunnel.port)

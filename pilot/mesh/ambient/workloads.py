@@ -1,4 +1,4 @@
-"""Workloads for ztunnels from Pods and WorkloadEntries."""
+"""Workloads for ztunnels, built from Pods and WorkloadEntries."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
 REDIRECTION = "ambient.istio.io/redirection"
-"""Annotation of Pods whose traffic is redirected to the ztunnel on their node."""
+"""Annotation on Pods whose traffic is redirected to the ztunnel on their node."""
 TUNNEL = "networking.istio.io/tunnel"
-"""Label of workloads that accept tunnels themselves."""
+"""Label on workloads that accept tunnels themselves."""
 
 
 @derived
 def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
-    """Return the workload of a Pod, or None if it has terminated or has no address."""
+    """Return the workload of a Pod, or None if the Pod has terminated or has no valid IP address."""
     row = POD.get(db, key) if is_included(db, key.cluster) else None
     if row is None or row.spec.status.phase in ("Failed", "Succeeded"):
         return None
@@ -110,7 +110,7 @@ def _services_of_entry(
 
 
 def of_entry(db: Mesh, base: WorkloadAddress, entry: WorkloadEntry) -> WorkloadAddress:
-    """Return a workload with the fields of a workload entry. Not memoised."""
+    """Return a copy of a workload with its fields set from a workload entry. Not memoised."""
     cluster = db.settings.registry.cluster_id
     network = entry.network or cluster_network(db, cluster)
     return msgspec.structs.replace(
@@ -130,7 +130,7 @@ def of_entry(db: Mesh, base: WorkloadAddress, entry: WorkloadEntry) -> WorkloadA
 def with_attachments(
     db: Mesh, workload: WorkloadAddress, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> WorkloadAddress:
-    """Return a workload with its waypoint, tunnel and policies, which follow from its labels and annotations. Not
+    """Return a copy of a workload with the waypoint, tunnel and policies that its labels and annotations determine. Not
     memoised."""
     subject = subject_of(workload.namespace, labels)
     own, attached = instance_of(db, subject), workload_attachment(db, subject)
@@ -147,7 +147,7 @@ def with_attachments(
 
 
 def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey | None) -> tuple[ObjectKey, ...]:
-    """Return the waypoints of a workload's services and of the workload itself. Not memoised."""
+    """Return the waypoints of a workload's services and the workload's own waypoint. Not memoised."""
     if not db.settings.ambient.allow_waypoints:
         return ()
     refs = (ServiceRef(hostname, namespace) for namespace, hostname in (s.service.split("/", 1) for s in services))
@@ -156,13 +156,13 @@ def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey
 
 
 def tunnels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return whether a workload accepts HBONE, and whether it does so itself instead of through a ztunnel."""
+    """Return whether a workload accepts HBONE, and whether it does so natively, that is, without a ztunnel."""
     native = "http" in labels.get(TUNNEL, "").split(",")
     return {"tunnels": native or annotations.get(REDIRECTION) == "enabled", "native": native}
 
 
 @hub
 def workload_trust_domain(db: Mesh) -> str:
-    """Return the mesh's trust domain, or "" for ztunnel's default."""
+    """Return the mesh's trust domain, or "" if it is ztunnel's default."""
     domain = service_rules(db).trust_domain
     return "" if domain == "cluster.local" else domain

@@ -13,8 +13,10 @@ from pilot.derive import Derived
 
 
 class Check(NamedTuple):
-    """A check: `problems(db, key)` returns the problems of each key that `keys(db)` lists. `name` names what the keys
-    identify."""
+    """A check, which is run for each key that `keys(db)` lists.
+
+    `problems(db, key)` returns the problems of the key. `name` names what the keys identify, such as a kind.
+    """
 
     name: str
     keys: Derived[[], tuple[Any, ...]]
@@ -26,5 +28,5 @@ class Check(NamedTuple):
 
 
 def attribute(o: Object[Any], problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems attributed to an object, without duplicates."""
+    """Return the problems with `object` set to the given object, without duplicates."""
     return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in problems))

@@ -1,4 +1,4 @@
-"""AuthorizationPolicies with rules that a ztunnel cannot enforce because they need properties of requests."""
+"""AuthorizationPolicies with rules that a ztunnel cannot enforce because they match properties of HTTP requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _OUTCOMES = {
 
 
 def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
-    """Yield a problem for each condition on requests, if a ztunnel captures workloads that the policy applies to."""
+    """Yield a problem for each part of a policy that ztunnels cannot enforce.
+
+    These are conditions on HTTP request attributes, and external authorizers. Policies are only checked if they apply
+    to workloads whose traffic a ztunnel captures.
+    """
     if not db.settings.ambient.enabled or enforced(db, o.key) is None or not _captures(db, o):
         return
     if o.spec.action == "CUSTOM":

@@ -1,5 +1,5 @@
-"""Credentials that an object refers to: they must exist, be readable by the proxies that use them, and be valid for
-Envoy."""
+"""Credentials that an object refers to. They must exist, proxies that use them must be allowed to read them, and Envoy
+must accept them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
 _ELSEWHERE = ("sds://", "builtin://", "invalid://")
-"""Schemes of credentials that the control plane does not provide."""
+"""URL schemes of credentials that the control plane does not provide."""
 
 
 def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], roots: bool) -> Problems:
-    """Yield the problems of a credential for proxies in some namespaces. `roots` says that it verifies peers."""
+    """Yield the problems of a credential that proxies in `namespaces` use. `roots` says that it verifies peers."""
     if text.startswith(_ELSEWHERE):
         return
     missing: dict[CredentialKey, list[str]] = {}
@@ -49,7 +49,10 @@ def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], 
 
 
 def find_credential(db: Mesh, name: CredentialKey, roots: bool) -> KeyPair | Roots | Flaw | None:
-    """Return a valid credential from any cluster, else the flaw of one, or None if no cluster has the object."""
+    """Return a valid credential from any cluster.
+
+    If there is none, return the flaw of an invalid one, or None if the object exists in no cluster.
+    """
     clusters = (
         {key.cluster for one in name.names for key in _secrets(db, name.namespace, one)}
         if name.source == "Secret"
@@ -68,7 +71,7 @@ def _secrets(db: Mesh, namespace: str, name: str) -> tuple[RegistryKey, ...]:
 
 
 def check_material(path: str, name: CredentialKey, material: KeyPair | Roots | Flaw) -> Problems:
-    """Yield the problem of an existing credential, if any."""
+    """Yield a problem if an existing credential is invalid."""
     flaw = (
         material
         if isinstance(material, Flaw)

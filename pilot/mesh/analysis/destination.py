@@ -1,4 +1,4 @@
-"""Destinations of traffic: the service, its port and its subset must exist."""
+"""Traffic destinations. Their service, port and subset must exist."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
 
 
 def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) -> Problems:
-    """Yield the problems of a destination with a full host name. `clients` are the namespaces whose rules define
-    subsets."""
+    """Yield the problems of a destination. Its host is a full host name.
+
+    `clients` are the namespaces whose DestinationRules define subsets.
+    """
     if to is None:
         return
     services = services_named(db, to.host)

@@ -1,4 +1,5 @@
-"""DestinationRules: their host, ports, subsets and credentials must exist, and must not be defined by an older rule."""
+"""DestinationRules. Their hosts, ports, subsets and credentials must exist, and no older rule may have the same
+settings."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a DestinationRule with other objects."""
+    """Return the problems between a DestinationRule and other objects."""
     rule = DESTINATION_RULE.get(db, key)
     return attribute(rule, below("spec", _check(db, rule))) if rule is not None else ()
 
@@ -61,7 +62,10 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
-    """Return the services that a wildcard may match: those of a namespace if its suffix names one, else all."""
+    """Return the services that a wildcard host may match.
+
+    If its suffix names a namespace, they are the services in that namespace, else all services.
+    """
     suffix = f".svc.{db.settings.registry.domain}"
     if host.endswith(suffix):
         namespace = host.removesuffix(suffix).rpartition(".")[2]
@@ -90,7 +94,7 @@ def _check_policies(services: tuple[Service, ...], spec: DestinationRule) -> Pro
 
 
 def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yield a problem for each subset without endpoints, unless the endpoints of the services are unknown."""
+    """Yield a problem for each subset without endpoints. Skip the check if the endpoints of a service are unknown."""
     if any(s.resolution not in _WITH_ENDPOINTS for s in services):
         return
     labels = {e.labels for s in services for port in s.ports for e in endpoints(db, s.ref, port.number)}
@@ -102,7 +106,7 @@ def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRul
 
 
 def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yield a problem if the TLS mode of clients contradicts the mutual TLS mode of the service's namespace."""
+    """Yield a problem for each service in a namespace whose mutual TLS mode contradicts the TLS mode of the clients."""
     if spec.traffic_policy is None or spec.traffic_policy.tls is None:
         return
     mode = spec.traffic_policy.tls.mode
@@ -114,7 +118,7 @@ def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: Destination
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
-    """Yield a problem for each setting that an older rule, which this one is merged into, already has."""
+    """Yield a problem for each setting that an older rule for the same host already has. The rules are merged."""
     for key in older_sources(db, o.key, host):
         older = DESTINATION_RULE.get(db, key)
         if older is None:
@@ -139,7 +143,8 @@ def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
-    """Yield a problem if no namespace has a valid credential. Clients read the Secret in their own namespace."""
+    """Yield the problems of a credential if it is valid in no namespace. Clients read the Secret in their own
+    namespace."""
     if tls is None or not tls.credential_name:
         return
     name = tls.credential_name

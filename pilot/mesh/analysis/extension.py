@@ -1,4 +1,4 @@
-"""WasmPlugins and TrafficExtensions: their targets and their image pull Secrets must exist."""
+"""WasmPlugins and TrafficExtensions. Their targets and their image pull Secrets must exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _plugin_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def wasm_plugin_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a WasmPlugin with other objects."""
+    """Return the problems between a WasmPlugin and other objects."""
     plugin = WASM_PLUGIN.get(db, key)
     if plugin is None:
         return ()
@@ -39,7 +39,7 @@ def _extension_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def traffic_extension_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a TrafficExtension with other objects."""
+    """Return the problems between a TrafficExtension and other objects."""
     extension = TRAFFIC_EXTENSION.get(db, key)
     if extension is None:
         return ()
@@ -52,7 +52,7 @@ def traffic_extension_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
 
 
 def _check_secret(db: Mesh, o: Object[Any], name: str) -> Problems:
-    """Yield a problem if the local cluster has no such image pull Secret."""
+    """Yield a problem if the image pull Secret does not exist in the local cluster."""
     if name and not pull_secret(db, o.namespace, name, db.settings.registry.cluster_id):
         message = (
             f"namespace {o.namespace} has no Secret {name} of type kubernetes.io/dockerconfigjson, "

@@ -1,4 +1,4 @@
-"""Gateways: the routers that they select, the ports of these routers, and the credentials must exist."""
+"""Gateways. The routers that they select, the routers' ports and the credentials must exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a Gateway with other objects, except conflicts between servers of one router."""
+    """Return the problems between a Gateway and other objects, except conflicts with other servers of a router."""
     gateway = GATEWAY.get(db, key)
     return attribute(gateway, below("spec", _check(db, gateway))) if gateway is not None else ()
 
@@ -62,7 +62,7 @@ def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
 
 
 def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: set[str]) -> Problems:
-    """Yield the problems of a server's credentials for routers in some namespaces."""
+    """Yield the problems of a server's credentials for routers in the given namespaces."""
     several = bool(tls.credential_names)
     for index, name in enumerate(certificate_fields(tls)):
         yield from check_credential(

@@ -1,4 +1,4 @@
-"""The mesh config and mesh networks: services of extension providers, default providers and network gateways must
+"""The mesh config and mesh networks. The extension providers, default providers and services that they refer to must
 exist."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _keys(db: Mesh) -> tuple[ObjectRef, ...]:
 
 @derived
 def mesh_problems(db: Mesh, subject: ObjectRef) -> tuple[Problem, ...]:
-    """Return the problems of the mesh config, or of the mesh networks, with other objects."""
+    """Return the problems between other objects and the mesh config or the mesh networks."""
     problems = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
     return tuple(replace(problem, object=subject) for problem in problems)
 
@@ -60,7 +60,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
                 yield warning(
                     "no-variable",
                     f"extensionProviders[{index}]",
-                    f"the control plane has no environment variable {variable}, so the header is empty",
+                    f"environment variable {variable} is not set in the control plane, so the header is empty",
                 )
         if is_authorizer(provider) and (fault := find_fault(provider)):
             yield warning(
@@ -74,7 +74,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
                 yield warning(
                     "no-effect",
                     f"caCertificates[{index}].pem",
-                    "takes effect only if the mesh supports multiple roots",
+                    "the certificate takes effect only if the mesh supports multiple roots",
                 )
     default = mesh.default_providers
     for field, part in PARTS.items():

@@ -1,4 +1,4 @@
-"""Objects whose resources proxies reject: mistakes that only Envoy detects."""
+"""Objects whose resources are rejected by proxies, because of mistakes that only Envoy detects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.mesh.tables.nacks import describe_nacks, nacked_objects, nacks_of
 
 @derived
 def nack_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    """Return the problem of an object if proxies reject resources that are built from it."""
+    """Return a problem if proxies reject resources that are built from an object."""
     if not (nacks := nacks_of(db, ref)):
         return ()
     return (Problem(code="refused", object=ref, message=describe_nacks(nacks), severity=Severity.WARNING),)

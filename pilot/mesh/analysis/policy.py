@@ -1,5 +1,4 @@
-"""Policies of workloads: their selectors and targets must match something, and only the oldest of equal policies
-applies."""
+"""Policies for workloads. Their selectors and targets must match something, and no older policy may shadow them."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a PeerAuthentication with other objects."""
+    """Return the problems between a PeerAuthentication and other objects."""
     policy = PEER_AUTHENTICATION.get(db, key)
     return attribute(policy, below("spec.selector", _check_peer(db, policy))) if policy is not None else ()
 
@@ -70,7 +69,7 @@ def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a RequestAuthentication with other objects."""
+    """Return the problems between a RequestAuthentication and other objects."""
     policy = REQUEST_AUTHENTICATION.get(db, key)
     if policy is None:
         return ()
@@ -78,13 +77,16 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
 
 
 def check_attachment(db: Mesh, o: Object[Any]) -> Problems:
-    """Yield a problem for each target of a policy that does not exist. Paths are relative to its spec."""
+    """Yield a problem for each target of a policy that does not exist, and for a selector that matches no workload.
+
+    Paths are relative to the policy's spec.
+    """
     yield from check_selected(db, o)
     yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
 
 
 def check_selected(db: Mesh, o: Object[Any]) -> Problems:
-    """Yield a problem if no workload matches a policy's selector. The path is relative to its spec."""
+    """Yield a problem if a policy's selector matches no workload. The path is relative to the policy's spec."""
     yield from below("selector", _check_labels(db, o))
 
 
@@ -99,7 +101,8 @@ def _check_labels(db: Mesh, o: Object[Any]) -> Problems:
 def check_targets(
     db: Mesh, namespace: str, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
 ) -> Problems:
-    """Yield a problem for each target of a policy that does not exist in its namespace."""
+    """Yield a problem for each target that does not exist in the policy's namespace. Paths are relative to the policy's
+    spec."""
     if target is not None:
         yield from below("targetRef", _check_target(db, namespace, target))
     for index, one in enumerate(targets):
@@ -107,7 +110,8 @@ def check_targets(
 
 
 def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
-    """Yield a problem if a target does not exist in the policy's namespace, or if no proxy serves its kind."""
+    """Yield a problem if a target does not exist in the policy's namespace, or if no proxy enforces policies for its
+    kind."""
     if target.kind == "Gateway":
         if not any(
             (GATEWAY_NAME, target.name) in labels
@@ -129,7 +133,7 @@ def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Pr
 
 
 def _exists(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
-    """Return whether a namespace has a target. GatewayClasses are assumed to exist."""
+    """Return whether a target exists in a namespace. GatewayClasses are assumed to exist."""
     if target.kind == "ServiceEntry":
         return SERVICE_ENTRY.get(db, ObjectKey(namespace, target.name)) is not None
     ref = ServiceRef(kubernetes_hostname(target.name, namespace, db.settings.registry.domain), namespace)
@@ -146,7 +150,7 @@ def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of an AuthorizationPolicy with other objects."""
+    """Return the problems between an AuthorizationPolicy and other objects."""
     policy = AUTHORIZATION_POLICY.get(db, key)
     return attribute(policy, below("spec", _check_authorization(db, policy))) if policy is not None else ()
 

@@ -1,4 +1,4 @@
-"""Selectors: they must match workloads."""
+"""Selectors, which must match workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Labels = frozenset[tuple[str, str]]
 
 @derived
 def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """Return the distinct label sets of the workloads in a namespace, ready or not."""
+    """Return the distinct label sets of the workloads in a namespace. Workloads that are not ready are included."""
     return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
 
 
@@ -29,8 +29,10 @@ def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Probl
 
 
 def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:
-    """Return the namespace and labels of the workloads with all the labels: those in the namespace `first`, else
-    all."""
+    """Return the namespace and labels of each workload that has all `labels`.
+
+    If the namespace `first` has matching workloads, only these are returned.
+    """
     if local := _selected(db, labels, (first,)):
         return local
     if elsewhere := _selected(db, labels, dict.fromkeys((*pod_namespaces(db), *entry_namespaces(db)))):
@@ -44,7 +46,7 @@ def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) ->
 
 @derived
 def _connected_routers(db: Mesh) -> frozenset[tuple[str, Labels]]:
-    """Return the namespace and labels of each connected router, including those without a Pod or WorkloadEntry."""
+    """Return the namespace and labels of each connected router. Routers without a Pod or WorkloadEntry are included."""
     return frozenset(
         (find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db)
     )
@@ -56,5 +58,5 @@ def router_labels(db: Mesh, namespace: str) -> list[Labels]:
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
-    """Return labels as text, such as "app=web,version=v1"."""
+    """Return labels as a string such as "app=web,version=v1"."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

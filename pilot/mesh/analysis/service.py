@@ -1,4 +1,4 @@
-"""Kubernetes Services: the namespaces in exportTo must exist, and an ExternalName must not lead back to itself."""
+"""Kubernetes Services. The namespaces in exportTo must exist, and an ExternalName must not be a circular alias."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
 
 @derived
 def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
-    """Return the problems of a Kubernetes Service with other objects."""
+    """Return the problems between a Kubernetes Service and other objects."""
     kubernetes_service = SERVICE.get(db, key)
     return attribute(kubernetes_service, _check(db, kubernetes_service)) if kubernetes_service is not None else ()
 
@@ -38,5 +38,5 @@ def _check(db: Mesh, o: Object[Service]) -> Problems:
         yield warning(
             "alias-circle",
             "spec.externalName",
-            f"{o.spec.external_name} leads back to this Service, so it resolves to nothing",
+            f"{o.spec.external_name} is part of a cycle of aliases, so it resolves to nothing",
         )

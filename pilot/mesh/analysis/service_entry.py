@@ -1,4 +1,4 @@
-"""ServiceEntries: they must select workloads, and no older object in their namespace may have their hosts."""
+"""ServiceEntries. They must select workloads, and no object that takes precedence may declare their hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a ServiceEntry with other objects."""
+    """Return the problems between a ServiceEntry and other objects."""
     entry = SERVICE_ENTRY.get(db, key)
     return attribute(entry, below("spec", _check(db, entry))) if entry is not None else ()
 
@@ -41,11 +41,11 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             yield warning(
                 "host-claimed",
                 f"hosts[{index}]",
-                f"it is the name of Service {o.namespace}/{served.name}, which takes precedence",
+                f"{host} is the host name of Service {o.namespace}/{served.name}, which takes precedence",
             )
         elif o.key in unmerged_entries(db, ref):
             yield warning(
                 "host-claimed",
                 f"hosts[{index}]",
-                f"an older ServiceEntry in the namespace has {host} with other settings and takes precedence",
+                f"an older ServiceEntry in the namespace declares {host} with different settings and takes precedence",
             )

@@ -1,4 +1,4 @@
-"""Sidecars: their workloads, imported hosts and egress proxies must exist, and they must not overlap."""
+"""Sidecars. Their workloads, imported hosts and egress proxies must exist, and Sidecars must not overlap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a Sidecar with other objects."""
+    """Return the problems between a Sidecar and other objects."""
     sidecar = SIDECAR.get(db, key)
     return attribute(sidecar, below("spec", _check(db, sidecar))) if sidecar is not None else ()
 
@@ -56,7 +56,8 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
 
 
 def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
-    """Yield a problem for each Sidecar in the namespace that takes precedence for some or all of its workloads."""
+    """Yield a problem for each Sidecar in the namespace that takes precedence for some or all of this Sidecar's
+    workloads."""
     order = sidecar_order(db, o.namespace)
     earlier = (SIDECAR.get(db, key) for key in order[: order.index(o.key)])
     selector = o.spec.workload_selector
@@ -83,14 +84,14 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
 def _imports_something(db: Mesh, own: str, text: str) -> bool:
     """Return whether an egress host matches a service or a VirtualService.
 
-    Exclusions and `./*` may match nothing.
+    Exclusions, `*/*` and `./*` need not match anything, so the result is always true for them.
     """
     where, _, host = text.partition("/")
     if where.startswith("~") or (where in (ANY_NAMESPACE, ".") and host == "*"):
         return True
     if where == ".":
         if own == root_namespace(db):
-            return True  # "." is the namespace of the proxies that the defaults apply to
+            return True  # in the root namespace, "." is the namespace of the proxy
         where = own
     if where == ANY_NAMESPACE:
         refs = refs_by_hostname(db, host) if not is_wildcard(host) else service_refs(db)

@@ -45,8 +45,7 @@ STATUSES = Check("status", objects_with_status, status_problems)
 
 
 def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentReference] = ()) -> tuple[Problem, ...]:
-    """Return a problem for each false condition, without duplicates. `parents` are the parentRefs of a route, in
-    order."""
+    """Return a problem for each false condition, without duplicates. `parents` are the parentRefs of a route."""
     problems: dict[tuple[str, str], Problem] = {}
     for path, condition in _faults(status, parents):
         if condition.reason not in _SUMMARIES:
@@ -62,7 +61,7 @@ def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentRefer
 
 
 def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[FaultyCondition]:
-    """Yield the conditions that report a fault, each with the path that it concerns."""
+    """Yield each condition that reports a fault, with the path of the field that it concerns."""
     if isinstance(status, GatewayStatus):
         for n, listener in enumerate(status.listeners):
             yield from _wrong(f"spec.listeners[{n}]", listener.conditions)

@@ -1,4 +1,4 @@
-"""Telemetries: providers, workloads and targets must exist, and proxies must support the configuration."""
+"""Telemetries. Their providers, workloads and targets must exist, and proxies must support their settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a Telemetry with other objects and with proxies."""
+    """Return the problems between a Telemetry and other objects, and those with features that proxies lack."""
     telemetry = TELEMETRY.get(db, key)
     return attribute(telemetry, below("spec", _check(db, telemetry))) if telemetry is not None else ()
 
@@ -48,7 +48,7 @@ def _check(db: Mesh, o: Object[Telemetry]) -> Problems:
 
 
 def _check_unique(db: Mesh, o: Object[Telemetry]) -> Problems:
-    """Yield a problem if an older Telemetry also applies to all workloads in the namespace."""
+    """Yield a problem if a Telemetry for all workloads in a namespace is shadowed by an older one."""
     first = next((a.key for a in attachments(db, TELEMETRY.id.name, o.namespace) if not a.selects), o.key)
     older = TELEMETRY.get(db, first)
     if first != o.key and not _selects(o.spec) and older is not None and age(older) < age(o):
@@ -79,7 +79,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
 
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
-    """Yield the Telemetries for all workloads, whose providers an object's entries inherit."""
+    """Yield the Telemetries for all workloads from which the entries of a Telemetry inherit providers."""
     namespaces = (
         dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
     )

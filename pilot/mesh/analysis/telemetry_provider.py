@@ -1,4 +1,4 @@
-"""Requirements of Telemetries and of default providers on providers and proxies."""
+"""Checks that Telemetries and default providers use existing providers, and features that proxies support."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from pilot.mesh.telemetry.providers import provider_port, telemetry_provider
 
 
 class TelemetryPart(NamedTuple):
-    """A part of a Telemetry.
+    """A part of a Telemetry, such as tracing.
 
-    entries: returns the entries of a Telemetry.
-    defaults: returns the default providers of the mesh.
-    kinds: the proxy feature that each kind of provider needs.
-    lost: the effect of a provider that cannot be used.
+    - `entries`: returns the entries in a Telemetry.
+    - `defaults`: returns the names of the default providers in the mesh config.
+    - `kinds`: maps each kind of provider to the proxy feature that it needs.
+    - `lost`: describes the effect if a provider cannot be used.
     """
 
     entries: Callable[[Telemetry], tuple[Any, ...]]
@@ -68,14 +68,16 @@ _WITHOUT: Mapping[str, str] = {STATS: "only Envoy's own statistics count request
 
 
 def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
-    """Yield a problem if a provider cannot be used for a part."""
+    """Yield a problem if a provider cannot be used for a part of a Telemetry."""
     provider = telemetry_provider(db, name)
     if isinstance(provider, str):
         yield warning("provider-not-found", "", f"{provider}: {part.lost}")
         return
     settings = next((value for kind in part.kinds if (value := getattr(provider, kind)) is not None), None)
     if settings is None:
-        yield warning("bad-provider", "", f"extension provider {name} does not support this: {part.lost}")
+        yield warning(
+            "bad-provider", "", f"extension provider {name} does not support this kind of telemetry: {part.lost}"
+        )
     elif (service := getattr(settings, "service", "")) and provider_port(db, service, settings.port) is None:
         yield warning(
             "service-not-found",
@@ -86,14 +88,17 @@ def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
 
 
 def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
-    """Return the proxy features that providers need."""
+    """Return the proxy features that the named providers need."""
     providers = (telemetry_provider(db, name) for name in names)
     used = [provider for provider in providers if isinstance(provider, ExtensionProvider)]
     return [need for kind, need in part.kinds.items() if any(getattr(provider, kind) is not None for provider in used)]
 
 
 def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
-    """Yield a notice for each feature that proxies lack, in these namespaces or, if empty, in all."""
+    """Yield a notice for each needed feature that some proxies in the namespaces lack.
+
+    If `namespaces` is empty, all namespaces are checked.
+    """
     for need in dict.fromkeys(needs):
         places = sorted(
             {

@@ -1,4 +1,5 @@
-"""VirtualServices: their gateways, destinations and delegates must exist, and no older one may claim their hosts."""
+"""VirtualServices. Their gateways, destinations and delegates must exist, and no older VirtualService may claim their
+hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of a VirtualService with other objects."""
+    """Return the problems between a VirtualService and other objects."""
     virtual_service = qualified(db, key)
     if virtual_service is None:
         return ()
@@ -49,9 +50,13 @@ VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
 
 
 def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Yield a problem if a VirtualService without hosts is not the delegate of another, so that it has no effect."""
+    """Yield a problem if a VirtualService has no hosts and is not a delegate, and therefore has no effect."""
     if not o.spec.hosts and not VIRTUAL_SERVICE.keys(db, "delegate", o.key):
-        yield warning("delegate-not-named", "spec.hosts", "it has no hosts and no VirtualService delegates to it")
+        yield warning(
+            "delegate-not-named",
+            "spec.hosts",
+            "the VirtualService has no hosts, and no other VirtualService delegates to it",
+        )
 
 
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
@@ -61,8 +66,8 @@ def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
 
 
 def _check_match_gateways(spec: VirtualService) -> Problems:
-    """Yield a problem for each match that names a gateway that the VirtualService is not bound to, so it never
-    matches."""
+    """Yield a problem for each gateway in a match that the VirtualService is not bound to. The match never applies to
+    it."""
     bound = frozenset(spec.gateways) or {MESH}
     for part in ("http", "tls", "tcp"):
         for r, rule in enumerate(getattr(spec, part)):
@@ -117,7 +122,10 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 
 def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
-    """Return the oldest VirtualService that claims the host in the mesh for the same viewers, if it is older."""
+    """Return the oldest VirtualService that claims the host in the mesh for the same namespaces.
+
+    Return None if no such VirtualService is older than this one.
+    """
     if MESH not in own.gateways:
         return None
     others = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", host.lower()) if key != own.key)
@@ -126,14 +134,15 @@ def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
 
 
 def _compete(one: Binding, other: Binding) -> bool:
-    """Return whether some namespace sees both, and their exportTo gives neither precedence."""
+    """Return whether two bindings are visible to the same namespace, and exportTo gives neither of them precedence."""
     if PUBLIC in one.export_to or PUBLIC in other.export_to:
         return one.export_to == other.export_to
     return not one.export_to.isdisjoint(other.export_to)
 
 
 def _is_served(db: Mesh, own: Binding, host: str) -> bool:
-    """Return whether one of the gateways has a server for the host. Missing gateways are reported separately."""
+    """Return whether one of the gateways has a server for the host. Missing gateways are ignored, because another check
+    reports them."""
     by_gateway = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
     served = [h for listed in by_gateway for server in listed for h in server.hosts]
     if MESH in own.gateways or not served:

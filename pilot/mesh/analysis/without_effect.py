@@ -1,4 +1,4 @@
-"""Objects of kinds that have no effect with the current settings."""
+"""Objects of kinds that have no effect under the current settings."""
 
 from __future__ import annotations
 

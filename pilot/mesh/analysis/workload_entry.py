@@ -1,4 +1,4 @@
-"""WorkloadEntries: the WorkloadGroup that registered them must exist."""
+"""WorkloadEntries. The WorkloadGroup that they were registered from must exist."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
 
 @derived
 def workload_entry_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
-    """Return the problems of a WorkloadEntry with other objects. Groups of remote clusters are unknown and not
-    checked."""
+    """Return the problems between a WorkloadEntry and other objects.
+
+    WorkloadGroups in remote clusters are unknown, so WorkloadEntries in remote clusters are not checked.
+    """
     entry = WORKLOAD_ENTRY.get(db, key)
     group = entry.annotations.get(REGISTRATION_GROUP) if entry is not None else None
     if entry is None or not group or key.cluster != db.settings.registry.cluster_id:

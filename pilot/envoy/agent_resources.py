@@ -1,4 +1,4 @@
-"""Resources for the agent of a proxy, which Envoy does not read: the DNS name table and the trusted CA certificates.
+"""Resources for a proxy's agent, not for Envoy: the DNS name table and the trusted CA certificates.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/
 """
@@ -30,9 +30,9 @@ _RESOLVABLE = (EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN)
 
 
 class NameTableEntry(NamedTuple):
-    """The entry of one host, serialized as a field of the table.
+    """The entry for one host, serialized as a field of the name table.
 
-    `local` is False if its endpoints are all in other clusters.
+    `local` is False if all endpoints of the host are in other clusters.
     """
 
     host: str
@@ -47,7 +47,7 @@ def _imports(db: Mesh, scope: ScopeFacet, _: ResolverFacet) -> tuple[ImportKey, 
 
 @derived
 def _answers(db: Mesh, import_key: ImportKey, resolver: ResolverFacet) -> tuple[NameTableEntry, ...] | None:
-    """Return the entries of a service, with the service's own entry last, or None if the service has no address."""
+    """Return the entries of a service, or None if it has none. The entry for the service's hostname comes last."""
     row = service(db, import_key.ref)
     if row is None or row.resolution is Resolution.ALIAS:
         return None
@@ -72,9 +72,9 @@ def _answers(db: Mesh, import_key: ImportKey, resolver: ResolverFacet) -> tuple[
 
 
 def _pods(service: Service, members: list[Endpoint], cluster_id: str) -> Iterator[NameTableEntry]:
-    """Yield an entry for each named pod of a headless service, `pod.service.namespace.svc.domain`.
+    """Yield an entry for each pod hostname of a headless service. Pods of the local cluster come first.
 
-    Pods of the local cluster come first.
+    The host of an entry is `pod.service.namespace.svc.domain`.
     """
     _, dot, domain = service.hostname.partition(".")
     addresses: dict[tuple[bool, str], list[str]] = {}
@@ -102,9 +102,9 @@ _by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[NameTableEntry
 
 @derived
 def name_table(db: Mesh, scope: ScopeFacet, resolver: ResolverFacet) -> Mapping[str, Resource]:
-    """Return the table, which is one resource without a name.
+    """Return the DNS name table as a single resource without a name.
 
-    If pods in several clusters have the same name, the local one wins, else the first.
+    If pods in several clusters have the same name, a pod in the local cluster takes precedence, then the first pod.
     """
     entries: dict[str, NameTableEntry] = {}
     for answers in _by_service(db, scope, resolver).values():
@@ -116,6 +116,6 @@ def name_table(db: Mesh, scope: ScopeFacet, resolver: ResolverFacet) -> Mapping[
 
 @derived
 def trusted_roots(db: Mesh) -> Mapping[str, Resource]:
-    """Return the trusted CA certificates as a ProxyConfig, which is one resource without a name."""
+    """Return the trusted CA certificates in a ProxyConfig, as a single resource without a name."""
     config = mesh_proxy_config_pb2.ProxyConfig(ca_certificates_pem=trust_bundle(db))
     return {"": Resource.of(PROXY_CONFIG, config, name="")}

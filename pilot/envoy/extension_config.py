@@ -1,4 +1,4 @@
-"""The configuration of users' Wasm modules, which filters request by name (extension config discovery).
+"""The configuration of users' Wasm modules. Filters request it by name (extension config discovery).
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/overview/extension
 """
@@ -44,7 +44,7 @@ _FAILURES = {"FAIL_CLOSE": wasm_pb2.FAIL_CLOSED, "FAIL_OPEN": wasm_pb2.FAIL_OPEN
 
 
 def wait_for(*type_names: str) -> config_source_pb2.ExtensionConfigSource:
-    """Return the config source of a filter that arrives over ADS and has one of these message types."""
+    """Return the config source for a filter whose configuration arrives over ADS and has one of these message types."""
     return config_source_pb2.ExtensionConfigSource(
         config_source=_ADS, type_urls=[TYPE_PREFIX + name for name in type_names]
     )
@@ -55,9 +55,9 @@ def build_extension_config(
 ) -> extension_pb2.TypedExtensionConfig:
     """Return the configuration of a module.
 
-    `plugin` names the module in logs and statistics. `version` changes with the object, so that the agent fetches the
-    image again. `pull_secret` is the credential for the registry: None if the module needs none, "" if it is missing or
-    the proxy may not read it.
+    `plugin` names the module in logs and statistics. `version` changes whenever the object changes, so that the agent
+    fetches the image again. `pull_secret` is the credential for the registry. It is None if the module needs none, and
+    "" if the secret is missing or the proxy may not read it.
     """
     config = wasm_pb2.PluginConfig(
         name=plugin,
@@ -75,9 +75,9 @@ def build_extension_config(
 
 
 def build_fallback(name: str, module: WasmConfig) -> extension_pb2.TypedExtensionConfig:
-    """Return the filter that replaces a module which the proxy cannot fetch.
+    """Return the RBAC filter that replaces a module that the proxy cannot fetch.
 
-    It allows everything if the module fails open, and nothing otherwise.
+    It allows all traffic if the module fails open, and denies all traffic otherwise.
     """
     fails_open = module.fail_strategy == "FAIL_OPEN"
     rules, prefix = (None, "wasm-default-allow") if fails_open else (rules_pb2.RBAC(), "wasm-default-deny")
@@ -93,7 +93,7 @@ def is_file(module: WasmConfig) -> bool:
 
 
 def _code(module: WasmConfig) -> base_pb2.AsyncDataSource:
-    """Return the location of the code: a local file, or a URL from which the agent fetches it."""
+    """Return the location of the module's code: a local file, or a URL from which the agent fetches it."""
     if is_file(module):
         return base_pb2.AsyncDataSource(local=base_pb2.DataSource(filename=module.url.removeprefix(_FILE)))
     uri = module.url if "://" in module.url else f"oci://{module.url}"
@@ -120,7 +120,7 @@ def _environment(module: WasmConfig, version: str, pull_secret: str | None) -> w
 
 @derived
 def _extension_config(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Resource | None:
-    """Return the configuration with this name, or None if the proxy has no such extension."""
+    """Return the configuration with this name, or None if no extension with this name applies to the proxy."""
     parts = parse_extension_config(name)
     key = ObjectKey(*parts) if parts is not None else None
     if key is None or key not in reader.applied:
@@ -130,9 +130,9 @@ def _extension_config(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Reso
 
 @derived
 def _module(db: Mesh, name: str, key: ObjectKey, cluster: str | None) -> Resource | None:
-    """Return the configuration of a module.
+    """Return the configuration of a module, or None if the extension does not exist or has no module.
 
-    The proxy may read pull secrets in `cluster`, or no secrets if it is None.
+    The proxy may read pull secrets in `cluster`. If `cluster` is None, it may read no secrets.
     """
     extension = TRAFFIC_EXTENSION.get(db, key)
     if extension is None or extension.spec.wasm is None:
@@ -148,9 +148,9 @@ def _module(db: Mesh, name: str, key: ObjectKey, cluster: str | None) -> Resourc
 
 @derived
 def _file_module(db: Mesh, name: str, key: ObjectKey) -> Resource | None:
-    """Return the configuration of a module for proxies that read only local files.
+    """Return the configuration of a module for proxies that only load modules from local files.
 
-    Any other module is replaced by its fallback.
+    A module that is not a local file is replaced by its fallback.
     """
     extension = TRAFFIC_EXTENSION.get(db, key)
     if extension is None or extension.spec.wasm is None:

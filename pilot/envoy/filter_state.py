@@ -1,7 +1,7 @@
 """Filter state: values that a filter stores under a key for a connection or request, and that later filters read.
 
-A value that is shared with upstreams is also visible to the internal listener to which a cluster connects. Connections
-are pooled by hashable values, so that no request uses a tunnel that was opened for another client.
+A value that is shared with upstreams is also visible to the internal listener to which a cluster connects. Hashable
+values are part of the connection pool key, so that no request uses a tunnel that was opened for another client.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ _CEL = extension_pb2.TypedExtensionConfig(name="envoy.formatter.cel", typed_conf
 
 
 def hashable(istio: bool) -> str:
-    """Return the type of hashable values. Istio's builds of Envoy (`istio`) have a name of their own for it."""
+    """Return the type name of hashable strings. Istio's build of Envoy, for which `istio` is set, uses a different
+    name."""
     return "istio.hashable_string" if istio else "envoy.hashable_string"
 
 
 def build_value(
     key: str, text: str, kind: str = "", shared: int | None = None, cel: bool = False
 ) -> value_pb2.FilterStateValue:
-    """Return a value in Envoy's format syntax.
+    """Return a filter state value. `text` is in Envoy's format string syntax.
 
-    `kind` is the type, if the key does not imply it. `cel` enables CEL expressions in the format.
+    `kind` is the type, if the key does not imply it. `cel` enables CEL expressions in `text`.
     """
     source = base_pb2.DataSource(inline_string=text)
     format_string = substitution_format_string_pb2.SubstitutionFormatString(

@@ -1,8 +1,8 @@
-"""Builds and parses the names of xDS resources. Resources refer to each other by these names, and people read them.
+"""Builds and parses the names of xDS resources. Resources refer to each other by name, and operators read the names.
 
-A cluster is named `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it
-identifies the same cluster in the TLS handshake of a mesh connection, and names a separate cluster for gateways that
-route by SNI.
+A cluster is named `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a valid SNI. In the
+TLS handshake of a mesh connection, this form identifies the cluster. At gateways that route by SNI, it is the name of a
+separate cluster.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class GatewayRoutesName(NamedTuple):
 
 
 class ClusterName(NamedTuple):
-    """The parts of a cluster name. `subset` may be "", and so may `host` of an inbound cluster."""
+    """The parts of a cluster name. `subset` may be "". `host` may be "" for an inbound cluster."""
 
     direction: str
     port: int
@@ -112,7 +112,7 @@ def parse_cluster(name: str) -> ClusterName | None:
 
 
 def extension_config(namespace: str, name: str) -> str:
-    """Return the name of a user's extension, used for its filter and its configuration."""
+    """Return the name of a user's extension. Its filter and its configuration share this name."""
     return f"{_EXTENSION}{namespace}.{name}"
 
 
@@ -123,7 +123,8 @@ def parse_extension_config(text: str) -> tuple[str, str] | None:
 
 
 def dns_cache(host: str) -> str:
-    """Return the name of the DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
+    """Return the name of the DNS cache for a wildcard host with dynamic DNS. The host's clusters and filters share the
+    cache."""
     return f"{host}_dfp_dns_cache"
 
 
@@ -133,9 +134,9 @@ def file_certificate(certificate: str, key: str) -> str:
 
 
 def file_root(path: str) -> str:
-    """Return the SDS name of mounted CA certificates, or "" without a path.
+    """Return the SDS name of mounted CA certificates, or "" if `path` is "".
 
-    The path `system` stands for the certificates of the operating system.
+    The path `system` stands for the operating system's certificates.
     """
     return f"file-root:{path}" if path else ""
 
@@ -153,22 +154,24 @@ def credential(name: str) -> str:
 
 
 def config_path(kind: str, namespace: str, name: str) -> str:
-    """Return the path of the source object for a resource's `istio.config` metadata.
+    """Return the API path of a resource's source object, for the `config` field of the resource's `istio` metadata.
 
-    `kind` is a name like `destination-rule`.
+    `kind` is a name such as `destination-rule`.
     """
     return f"/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}"
 
 
 def gateway_routes(port: int, bind: str = "") -> str:
-    """Return the name of the routes of a plaintext HTTP port: `http.8080`, and the bind address if there is one."""
+    """Return the route configuration name for a plaintext HTTP port: `http.8080`, or `http.8080.10.0.0.1` if it is
+    bound."""
     return f"http.{port}.{bind}" if bind else f"http.{port}"
 
 
 def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, bind: str = "") -> str:
-    """Return the name of the routes of a server that terminates TLS, such as `https.443.https-443.bookinfo.prod`.
+    """Return the route configuration name for a server that terminates TLS, such as
+    `https.443.https-443.bookinfo.prod`.
 
-    The bind address follows if the server sets one.
+    If the server sets a bind address, it is appended.
     """
     name = f"https.{port}.{port_name}.{gateway}.{namespace}"
     return f"{name}.{bind}" if bind else name
@@ -187,9 +190,9 @@ def parse_gateway_routes(name: str) -> GatewayRoutesName:
 
 
 def routes_port(name: str) -> int:
-    """Return the port in a sidecar's route configuration name, or 0.
+    """Return the port in the name of a sidecar's route configuration, or 0 if the name contains no port.
 
-    Outbound routes are named `80`, and inbound routes like their cluster.
+    Outbound route configurations have names such as `80`. Inbound route configurations are named after their cluster.
     """
     if name.isascii() and name.isdecimal():
         return int(name)
@@ -198,6 +201,6 @@ def routes_port(name: str) -> int:
 
 
 def listener_port(name: str) -> int | None:
-    """Return the port at the end of a listener name such as `10.96.0.1_80`, or None."""
+    """Return the port at the end of a listener name such as `10.96.0.1_80`, or None if the name has no port."""
     match = _PORT_AT_END.search(name)
     return int(match[1]) if match is not None else None

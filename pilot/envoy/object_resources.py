@@ -29,12 +29,12 @@ _RESOLUTION = {
     Resolution.DNS_ROUND_ROBIN_LB: "DNS_ROUND_ROBIN",
     Resolution.DYNAMIC_DNS: "DYNAMIC_DNS",
 }
-"""Every other resolution becomes NONE."""
+"""The `resolution` values of ServiceEntries. Resolutions that are missing here are converted to NONE."""
 
 
 @derived
 def _object(db: Mesh, key: ObjectKey | RegistryKey, kind: GroupKind) -> Resource | None:
-    """Return an object as the message for its kind."""
+    """Return the resource for an object, or None if the object does not exist."""
     row = find_object(db, kind, key)
     return _resource(row, to_builtins(row.spec)) if row is not None else None
 
@@ -59,15 +59,16 @@ def _resource(row: Object[Any], spec: dict[str, Any]) -> Resource:
 
 @derived
 def _services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Return the services that are visible in the root namespace, the assumed namespace of these clients."""
+    """Return the services that are visible in the root namespace, which is assumed to be the namespace of these
+    clients."""
     return visible_refs(db, root_namespace(db))
 
 
 @derived
 def _service_as_entry(db: Mesh, ref: ServiceRef) -> Resource | None:
-    """Return a Kubernetes Service as the equivalent ServiceEntry without endpoints.
+    """Return a Kubernetes Service as an equivalent ServiceEntry without endpoints.
 
-    The result is None for a service that a ServiceEntry declares.
+    Return None for services that are not Kubernetes Services.
     """
     row = service(db, ref)
     if row is None or row.registry is not Registry.KUBERNETES:
@@ -97,7 +98,7 @@ def _entry(service: Service) -> dict[str, Any]:
 
 @derived
 def mesh_config_resource(db: Mesh) -> dict[str, Resource]:
-    """Return the effective mesh config, which is not wrapped in an object."""
+    """Return the effective mesh config as a single resource without a name. It is not wrapped in an object."""
     message = json_format.ParseDict(
         to_builtins(mesh_config(db), with_defaults=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True
     )

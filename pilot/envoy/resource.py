@@ -47,13 +47,13 @@ class Resource:
     """A named message, serialized as a google.protobuf.Any. Resources are equal if their bytes are equal.
 
     `encoded` is the concatenation of `pieces`: the Any as field 2, which is its field number in a DiscoveryResponse and
-    in a (delta) Resource. `head` precedes it in a DeltaDiscoveryResponse.
+    in a (delta) Resource. In a DeltaDiscoveryResponse, `head` precedes `encoded`.
     https://protobuf.dev/programming-guides/encoding/
 
-    `size` is the length of `encoded`. Large resources share pieces, which are copied only into responses. `warms` is
-    the name of the ClusterLoadAssignment for which Envoy waits after it receives this resource, or "". `version`
-    distinguishes contents under the same name, and is "" if unused. `aliases` are other names under which the resource
-    can be requested.
+    `size` is the length of `encoded`. Large resources share pieces, which are only copied when a response is built.
+    `warms` is the name of the ClusterLoadAssignment for which Envoy waits after it receives this resource, or "" if
+    there is none. `version` distinguishes contents with the same name, and is "" if it is unused. `aliases` are other
+    names under which the resource can be requested.
     """
 
     __slots__ = ("aliases", "head", "name", "pieces", "size", "version", "warms")
@@ -68,7 +68,8 @@ class Resource:
         version: str = "",
         aliases: tuple[str, ...] = (),
     ) -> None:
-        """Serialize the resource. `extra_pieces` are serialized fields of the same message that follow `value`."""
+        """Serialize the resource. `extra_pieces` are serialized fields of the same message and are placed after
+        `value`."""
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())
@@ -95,21 +96,21 @@ class Resource:
 
     @property
     def message_pieces(self) -> tuple[bytes, ...]:
-        """The pieces of the serialized message, each of which is a message of the same type."""
+        """The pieces of the serialized message. Each piece is a valid message of the same type."""
         first, *more = self.pieces
         size, offset = _read_varint(first, _end_of_varint(first, 1) + 1)
         return (first[_end_of_varint(first, offset + size + 1) :], *more)
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
-        """Return the resource of a protobuf message. Map fields are sorted, so that equal messages have equal bytes."""
+        """Return the resource for a protobuf message. Map fields are sorted, so that equal messages have equal bytes."""
         return cls(
             message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms
         )
 
     @classmethod
     def versioned(cls, type_url: str, message: Any, name: str, aliases: tuple[str, ...] = ()) -> Resource:
-        """Return the resource of a protobuf message with a version.
+        """Return the resource for a protobuf message, with a hash of the message as its version.
 
         Equal messages have equal versions in every process.
         """
@@ -131,5 +132,5 @@ class Resource:
 
 
 def _same_lengths(first: Resource, second: Resource) -> bool:
-    """Return whether the pieces have the same lengths. If so, the resources are equal only if each piece is equal."""
+    """Return whether two resources have pieces of the same lengths. If so, they are equal only if each piece is equal."""
     return [*map(len, first.pieces)] == [*map(len, second.pieces)]

@@ -1,4 +1,4 @@
-"""The certificates and CA certificates that listeners and clusters reference, for the proxies that may read them.
+"""The certificates and CA certificates that listeners and clusters reference. Proxies only receive those they may read.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/security/secret
 """
@@ -37,13 +37,14 @@ def secret(db: Mesh, name: str, reader: CredentialReaderFacet) -> Resource | Non
 
 
 secrets: Lookup[str, [frozenset[str], CredentialReaderFacet], Resource] = Lookup("secrets", secret)
-"""The secrets that proxies request by name, for one class of readers."""
+"""The secrets that proxies with the same access rights request by name."""
 
 
 def build_secret(
     name: str, credential: KeyPair | Roots, provider: PrivateKeyProvider | None = None
 ) -> secret_pb2.Secret:
-    """Return the secret of a valid credential. If there is a `provider`, it receives the private key."""
+    """Return the secret for a valid credential. If `provider` sets a private key provider, that handles the private
+    key."""
     if isinstance(credential, Roots):
         context = common_pb2.CertificateValidationContext(
             trusted_ca=_inline(credential.certificates), crl=_inline(credential.revoked)
@@ -66,11 +67,10 @@ def _inline(value: Value | None) -> base_pb2.DataSource | None:
 
 
 def build_key_provider(provider: PrivateKeyProvider, key: base_pb2.DataSource) -> common_pb2.PrivateKeyProvider | None:
-    """Return the provider (CryptoMB or QAT) with a private key, or None if the mesh config names none.
+    """Return the message for the private key provider, CryptoMB or QAT, or None if the mesh config sets neither.
 
-    The messages belong to Envoy's contrib API, which xds-protos lacks. Both have the key as field 1 and the delay as
-    field 2.
-    https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
+    The messages belong to Envoy's contrib API, which xds-protos lacks. In both, field 1 is the key and field 2 is the
+    poll delay. https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
     """
     for name, settings in (("cryptomb", provider.cryptomb), ("qat", provider.qat)):
         if settings is not None:

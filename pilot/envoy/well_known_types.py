@@ -1,4 +1,4 @@
-"""Small messages that many others contain: Any, TypedStruct, Duration and CidrRange."""
+"""Small messages that many other messages contain: Any, TypedStruct, Duration and CidrRange."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udpa.type.v1 import typed_struct_pb2
 
 TYPE_PREFIX = "type.googleapis.com/"
 ZERO_DURATION = duration_pb2.Duration()
-"""Shared: copy it, and never change it."""
+"""A shared message that must be copied and never modified."""
 
 
 def pack(message: Any) -> any_pb2.Any:
@@ -23,7 +23,7 @@ def pack(message: Any) -> any_pb2.Any:
 
 
 def pack_struct(full_name: str, fields: Mapping[str, Any]) -> any_pb2.Any:
-    """Return a message as a TypedStruct with its fields as JSON, for types that only Istio's build of Envoy knows."""
+    """Return a message as a TypedStruct in an Any, for types that only Istio's build of Envoy defines."""
     struct = typed_struct_pb2.TypedStruct(type_url=TYPE_PREFIX + full_name)
     struct.value.update(dict(fields))
     return pack(struct)
@@ -40,7 +40,7 @@ def build_duration(nanoseconds: int) -> duration_pb2.Duration:
 
 
 def build_cidr(text: str) -> address_pb2.CidrRange | None:
-    """Return the range of an IP address or network, or None if `text` is neither."""
+    """Return the CIDR range of an IP address or network, or None if `text` is neither."""
     try:
         network = ipaddress.ip_interface(text)
     except ValueError:

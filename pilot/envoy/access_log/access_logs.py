@@ -30,16 +30,17 @@ _NO_FILTER_CHAIN = accesslog_pb2.AccessLogFilter(
 
 
 class FilteredLogger(msgspec.Struct, frozen=True, cache_hash=True):
-    """A logger with a CEL expression that selects the entries, or "" for all."""
+    """A logger, and a CEL expression that selects the entries to log. The expression "" selects all entries."""
 
     logger: Logger
     expression: str = ""
 
 
 class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
-    """Loggers of a proxy.
+    """The loggers of a proxy.
 
-    `service` adds the access log service of the bootstrap. `logs_listeners` logs connections without a filter chain.
+    `service` adds a logger for the access log service that is defined in the bootstrap. `logs_listeners` enables the
+    logs of listeners, for connections that match no filter chain.
     """
 
     loggers: tuple[FilteredLogger, ...] = ()
@@ -49,7 +50,7 @@ class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=256)
 def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Return the logs of an HTTP connection manager."""
+    """Return the access logs of an HTTP connection manager."""
     return _build(
         logs,
         RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE),
@@ -58,7 +59,7 @@ def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, .
 
 @lru_cache(maxsize=256)
 def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Return the logs of a TCP proxy."""
+    """Return the access logs of a TCP proxy."""
     return _build(
         logs,
         ConnectionLogger(
@@ -69,7 +70,7 @@ def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ..
 
 @lru_cache(maxsize=256)
 def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Return the logs of a listener, which only log connections without a filter chain."""
+    """Return the access logs of a listener. They log only connections that match no filter chain."""
     if not logs.logs_listeners:
         return ()
     service = ConnectionLogger(
@@ -80,16 +81,16 @@ def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLo
 
 @lru_cache(maxsize=256)
 def build_termination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Return the logs of the manager that terminates tunnels.
+    """Return the access logs of the HTTP connection manager that terminates tunnels.
 
-    They only log rejected tunnels, because the content of the others is logged behind the manager.
+    They log only rejected tunnels, because the traffic in the other tunnels is logged after termination.
     """
     return _build(AccessLogs(logs.loggers), None, _ERROR_STATUS)
 
 
 @lru_cache(maxsize=256)
 def build_origination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Return the logs for tunnel origination, which only log tunnels that fail."""
+    """Return the access logs for tunnel origination. They log only tunnels that fail."""
     return _build(AccessLogs(logs.loggers), None, _UPSTREAM_FAILURE)
 
 

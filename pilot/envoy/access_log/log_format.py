@@ -56,9 +56,9 @@ DEFAULT_FIELDS = msgspec.json.encode(_FIELDS).decode()
 
 
 class AccessLogFormat(msgspec.Struct, frozen=True, cache_hash=True):
-    """Format of an access log: `text`, or `fields`, which is a JSON object as text.
+    """The format of an access log: the text in `text`, or the serialized JSON object in `fields`.
 
-    Without either, the default text applies. `omit_empty` omits missing values instead of logging a dash.
+    If neither is set, the default text format applies. `omit_empty` omits missing values instead of logging a dash.
     """
 
     text: str = ""
@@ -67,14 +67,14 @@ class AccessLogFormat(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> AccessLogFormat:
-    """Return the JSON format with these fields, or with the default ones."""
+    """Return the JSON format with these fields, or with the default fields if there are none."""
     return AccessLogFormat(
         fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty
     )
 
 
 def build_log_format(log_format: AccessLogFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
-    """Return the message. Every line ends with a line break."""
+    """Return the format as a message. A text format always ends with a line break."""
     message = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=log_format.omit_empty)
     if log_format.fields:
         fields = json_format.ParseDict(msgspec.json.decode(log_format.fields), struct_pb2.Struct())
@@ -89,5 +89,5 @@ def build_log_format(log_format: AccessLogFormat) -> substitution_format_string_
 
 
 def build_formatters(*texts: str) -> list[extension_pb2.TypedExtensionConfig]:
-    """Return the extensions that the variables in formats require."""
+    """Return the formatter extensions that the command operators in these formats require."""
     return [_FORMATTER] if any(_WITHOUT_QUERY in text for text in texts) else []

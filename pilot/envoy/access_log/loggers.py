@@ -24,7 +24,7 @@ LEGACY_PEER_STATE = ("wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downst
 
 
 class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
-    """Writes to a file."""
+    """A logger that writes entries to a file."""
 
     path: str
     format: AccessLogFormat = AccessLogFormat()
@@ -36,9 +36,9 @@ class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Sends entries to a cluster, under a log name.
+    """A logger that sends entries over gRPC to `cluster`, with the log name `log_name`.
 
-    `states` are filter state objects to include.
+    `states` are the keys of the filter state objects to include.
     """
 
     cluster: str
@@ -47,7 +47,7 @@ class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     states: tuple[str, ...] = PEER_STATE
 
     def common(self) -> als_pb2.CommonGrpcAccessLogConfig:
-        """Return the configuration that loggers over gRPC share."""
+        """Return the configuration that all gRPC loggers share."""
         envoy_grpc = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=self.cluster, authority=self.authority)
         return als_pb2.CommonGrpcAccessLogConfig(
             log_name=self.log_name,
@@ -58,7 +58,7 @@ class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class RequestLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
-    """Sends requests to Envoy's access log service, with additional headers."""
+    """A logger that sends HTTP requests to Envoy's access log service, with additional headers and trailers."""
 
     request_headers: tuple[str, ...] = ()
     response_headers: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class RequestLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
 
 
 class ConnectionLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
-    """Sends connections to Envoy's access log service."""
+    """A logger that sends TCP connections to Envoy's access log service."""
 
     name = TCP_GRPC_NAME
 
@@ -87,9 +87,9 @@ class ConnectionLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
 
 
 class OpenTelemetryLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
-    """Sends entries to an OpenTelemetry collector.
+    """A logger that sends entries to an OpenTelemetry collector.
 
-    `text` is the format of the body, or "" for the default. Attribute values are formats too.
+    `text` is the format of the body, or "" for the default format. The values of `attributes` are formats too.
     """
 
     text: str = ""

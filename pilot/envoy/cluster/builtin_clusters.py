@@ -1,4 +1,4 @@
-"""Builds the clusters that every proxy of a type has: the black hole, passthrough and credential server clusters."""
+"""Builds the clusters that all proxies of a type have: the black hole, passthrough and credential server clusters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
 
 
 def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Return the cluster that forwards to the original destination of connections to unknown services."""
+    """Return the cluster for connections to unknown services. It forwards them to their original destination."""
     draft = _draft_passthrough(names.PASSTHROUGH_CLUSTER, traits, defaults)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
@@ -56,7 +56,7 @@ def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cl
 
 
 def build_inbound_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Return the cluster that forwards to the application on ports without a service."""
+    """Return the cluster that forwards inbound connections on ports without a service to the application."""
     draft = _draft_passthrough(names.INBOUND_PASSTHROUGH_CLUSTER, traits, defaults)
     addresses = (BIND_IPV4, BIND_IPV6) if traits.ipv6 else (BIND_IPV4,)
     draft.cluster.upstream_bind_config.CopyFrom(build_bind_config(addresses if traits.ipv4 else (BIND_IPV6,)))
@@ -77,7 +77,7 @@ def _draft_passthrough(name: str, traits: ClusterTraitsKey, defaults: ClusterDef
 
 
 def _use_downstream_protocol(draft: ClusterDraft, traits: ClusterTraitsKey) -> None:
-    """Use the protocol of the downstream connection, and close idle connections after some minutes."""
+    """Use the protocol of the downstream connection, and close connections that are idle for `IDLE_SECONDS`."""
     if traits.preserve_case:
         draft.options.explicit_http_config.http_protocol_options.CopyFrom(PRESERVE_CASE)
     draft.use_downstream_protocol()
@@ -89,7 +89,7 @@ def build_allow_any_dynamic(
 ) -> cluster_pb2.Cluster:
     """Return the cluster for the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS.
 
-    It resolves hosts without a service when requests name them.
+    It resolves the hosts of requests to unknown services.
     """
     plaintext = tls is None or tls.mode == "DISABLE"
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
@@ -152,7 +152,7 @@ def router_builtin_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 @derived
 def dynamic_dns_clusters(db: Mesh, traits: ClusterTraitsKey, dns_proxy: str) -> Mapping[str, Resource]:
-    """Return the clusters of sidecars that resolve any host by dynamic DNS."""
+    """Return the additional cluster of sidecars with the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS."""
     tls = mesh_config(db).outbound_traffic_policy.tls
     return _by_name(
         build_allow_any_dynamic(
@@ -163,5 +163,5 @@ def dynamic_dns_clusters(db: Mesh, traits: ClusterTraitsKey, dns_proxy: str) -> 
 
 @derived
 def credential_server_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters of proxies with the user's own SDS server."""
+    """Return the additional cluster of proxies that use the user's own SDS server."""
     return _by_name(build_credential_server(cluster_defaults(db)))

@@ -1,4 +1,4 @@
-"""Builds the outbound cluster for a port of a service, or of one of its subsets."""
+"""Builds the outbound cluster for a port of a service, or for a port of one of its subsets."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
 
 
 class ClusterDestination(NamedTuple):
-    """Destination of a cluster: a port of `service`, or of `subset` if that is not None.
+    """The destination of a cluster: a port of `service`, limited to the endpoints of `subset` if that is not None.
 
     `rule` is the merged DestinationRule that contains the subset. `sni_routed` clusters belong to a gateway that
-    forwards by SNI and leaves the client's TLS intact. `redis` is set if a filter shards the port by key. `all_hbone`
-    is set if there are endpoints and all of them accept HBONE.
+    forwards by SNI and leaves the client's TLS intact. `redis` is set if a filter shards the port's traffic by key.
+    `all_hbone` is set if there are endpoints and all of them accept HBONE.
     """
 
     service: Service
@@ -73,7 +73,7 @@ class ClusterDestination(NamedTuple):
 
 
 class ClusterShape(NamedTuple):
-    """Effective policy of a cluster, with its discovery type before and after the policy is applied."""
+    """The effective policy of a cluster, and its discovery types before and after the policy is applied."""
 
     policy: EffectivePolicy
     initial_type: cluster_pb2.Cluster.DiscoveryType
@@ -83,9 +83,10 @@ class ClusterShape(NamedTuple):
 def find_cluster_shape(
     destination: ClusterDestination, proxy_type: NodeType, defaults: ClusterDefaults
 ) -> ClusterShape:
-    """Return the shape of a cluster for proxies of a type.
+    """Return the shape of a cluster for proxies of this type.
 
-    A subset starts from the final type of the whole service, unless its own policy passes through.
+    The initial type of a subset is the final type of the whole service. It is ORIGINAL_DST if the subset's own load
+    balancer is PASSTHROUGH.
     """
     rule_policy = destination.rule.spec.traffic_policy if destination.rule is not None else None
     policy = effective_port_policy(rule_policy, destination.port.number, defaults.traffic_policy)
@@ -108,7 +109,10 @@ def build_outbound(
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None = None,
 ) -> cluster_pb2.Cluster | None:
-    """Return the cluster, or None if it must contain endpoints and has none. Envoy rejects such clusters."""
+    """Return the outbound cluster for a destination.
+
+    Return None if the cluster must contain its endpoints and has none, because Envoy rejects such a cluster.
+    """
     shape = find_cluster_shape(destination, traits.type, defaults)
     if is_dynamic(destination.service) and not destination.sni_routed:
         draft = draft_dynamic_cluster(cluster_name(destination), destination, traits, defaults)
@@ -127,7 +131,7 @@ def build_outbound(
 
 
 def cluster_name(destination: ClusterDestination) -> str:
-    """Return the name of a cluster."""
+    """Return the name of the cluster for a destination."""
     build = names.dns_srv if destination.sni_routed else names.outbound_cluster
     return build(
         destination.port.number,
@@ -145,7 +149,7 @@ def build_metadata_exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter
 def draft_dynamic_cluster(
     name: str, destination: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> ClusterDraft:
-    """Return a cluster for a wildcard host that has only its DNS cache and protocol set."""
+    """Return a draft of the cluster for a wildcard host. Only its DNS cache and protocol are set."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     draft = build_dynamic_forward_proxy(name, build_dns_cache(names.dns_cache(destination.service.hostname), family))
     apply_protocol(draft, destination.port.protocol, traits)
@@ -183,7 +187,7 @@ def draft_cluster(
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> ClusterDraft:
-    """Return a cluster that has only its endpoint discovery and protocol set."""
+    """Return a draft of a cluster. Only its endpoint discovery and protocol are set."""
     service, port = destination.service, destination.port
     cluster = _Cluster(name=name, type=initial_type, alt_stat_name=with_stat_delimiter(name))
     cluster.common_lb_config.SetInParent()

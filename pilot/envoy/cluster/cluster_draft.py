@@ -1,4 +1,4 @@
-"""A cluster under construction: the message, and its HTTP options, which are packed at the end."""
+"""A cluster under construction: the message, and its HTTP options, which are packed when the cluster is complete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClusterDraft:
 
     @property
     def protocol(self) -> str:
-        """Return the chosen upstream protocol as the name of the field in `options`, or ""."""
+        """Return the field of `options` that selects the upstream protocol, or "" if no protocol is selected."""
         return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""
 
     @property

@@ -1,6 +1,6 @@
 """Keys of a proxy's outbound clusters: one for each port of each visible service, and for each subset of that port.
 
-Keys are gathered by service, so that an edit of one rule recomputes the keys of one service.
+Keys are gathered by service, so that a change to one rule only recomputes the keys of one service.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ClusterKey(NamedTuple):
 
 
 class ResolvedClusterKey(NamedTuple):
-    """A cluster, with the DestinationRules that are merged into the rule that its clients apply."""
+    """The key of a cluster, and the DestinationRules that are merged into the rule that its clients apply."""
 
     cluster: ClusterKey
     rule: MergedRuleKey
@@ -56,9 +56,9 @@ class ResolvedClusterKey(NamedTuple):
 
 
 class ServiceViewKey(NamedTuple):
-    """A service as clients import it, with the namespace and labels that select their rules.
+    """A service as clients import it, and the clients' namespace and labels, which select their DestinationRules.
 
-    Namespace and labels are empty if they do not affect the rules of the service.
+    `namespace` and `labels` are empty if they do not affect which rules apply to the service.
     """
 
     imported: ImportKey
@@ -74,9 +74,9 @@ class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ServiceClusterKeys(NamedTuple):
-    """Cluster keys of one service.
+    """The cluster keys of one service.
 
-    `inline` clusters contain their endpoints, unless a rule makes them pass through.
+    `inline` is set if the clusters contain their endpoints, unless the load balancer of a rule is PASSTHROUGH.
     """
 
     keys: tuple[ResolvedClusterKey, ...]
@@ -85,18 +85,18 @@ class ServiceClusterKeys(NamedTuple):
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
 def list_key(outbound: OutboundFacet) -> ClusterListKey:
-    """Return the properties of a proxy's outbound side that determine its keys."""
+    """Return the properties of a proxy's outbound side that determine its cluster keys."""
     return ClusterListKey(outbound.scope, outbound.labels)
 
 
 def cluster_port(service: Service, number: int) -> Port | None:
-    """Return the service's port with a number, or None. Clusters ignore UDP ports with the same number."""
+    """Return the service's port with this number, or None if there is none. UDP ports with the same number are ignored."""
     return next((p for p in service.ports if p.number == number and p.protocol is not Protocol.UDP), None)
 
 
 @derived
 def _views(db: Mesh, key: ClusterListKey) -> tuple[ServiceViewKey, ...]:
-    """Return the visible services."""
+    """Return the services that are visible to a proxy."""
     if key.scope.routed is not None:
         imports: Iterable[ImportKey] = routed_services(
             db, msgspec.structs.replace(key.scope, routed=None), key.scope.routed
@@ -141,7 +141,7 @@ _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] =
 
 @derived
 def _list_keys(db: Mesh, key: ClusterListKey, inline: bool) -> tuple[ResolvedClusterKey, ...]:
-    """Return the keys of services with inline clusters, or of services without."""
+    """Return the cluster keys of all services whose clusters are inline, or of all other services if not `inline`."""
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, key).values() if s.inline is inline))
 
 
@@ -154,18 +154,21 @@ def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey,
 
 @derived
 def location_independent_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, ...]:
-    """Return the clusters that do not depend on the proxy's location: their endpoints come by EDS, or not at all."""
+    """Return the keys of the clusters that do not depend on the proxy's location.
+
+    Their endpoints arrive by EDS, or they have none.
+    """
     return _list_keys(db, list_key(outbound), False)
 
 
 @derived
 def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, ...]:
-    """Return the clusters that contain their endpoints. Their order depends on the proxy's location."""
+    """Return the keys of the clusters that contain their endpoints. The endpoints depend on the proxy's location."""
     return _list_keys(db, list_key(outbound), True)
 
 
 def find_destination(db: Mesh, key: ResolvedClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
-    """Return the destination for a key, or None if it no longer exists."""
+    """Return the destination for a key, or None if the service, the port or the subset no longer exists."""
     cluster_key, rule_key = key
     row = service(db, cluster_key.ref)
     port = cluster_port(row, cluster_key.port) if row is not None else None
@@ -181,7 +184,7 @@ def find_destination(db: Mesh, key: ResolvedClusterKey, sni_routed: bool = False
 
 
 def find_eds_destination(db: Mesh, key: ResolvedClusterKey, proxy_type: NodeType) -> ClusterDestination | None:
-    """Return the destination for a key if its endpoints come by EDS, else None. Not memoised."""
+    """Return the destination for a key, or None if its endpoints do not arrive by EDS. Not memoised."""
     destination = find_destination(db, key)
     if destination is None or is_dynamic(destination.service):
         return None

@@ -1,4 +1,4 @@
-"""Cluster metadata under the key `istio`, for filters, telemetry and users."""
+"""Cluster metadata under the key `istio`, which filters, telemetry and users read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ KEY = "istio"
 
 
 def istio_fields(cluster: cluster_pb2.Cluster) -> struct_pb2.Struct:
-    """Return the metadata, creating it if necessary."""
+    """Return the `istio` metadata of a cluster, creating it if necessary."""
     fields: struct_pb2.Struct = cluster.metadata.filter_metadata[KEY]
     return fields
 
 
 def add_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
-    """Add the services of the cluster, which telemetry reports as its destination."""
+    """Add the services of the cluster, which telemetry reports as the destination."""
     values = istio_fields(cluster).fields["services"].list_value.values
     for service in services:
         fields = values.add().struct_value.fields
@@ -43,15 +43,15 @@ def set_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
 
 
 def mark_external(cluster: cluster_pb2.Cluster) -> None:
-    """Mark a cluster outside the mesh, where peers do not exchange metadata."""
+    """Mark a cluster as external to the mesh. Proxies do not exchange metadata with external peers."""
     istio_fields(cluster).fields["external"].bool_value = True
 
 
 def disable_metadata_exchange(cluster: cluster_pb2.Cluster) -> None:
-    """Mark a cluster whose endpoints are all reached through tunnels, where peers do not exchange metadata."""
+    """Disable metadata exchange for a cluster. All its endpoints are reached through tunnels, which do not need it."""
     istio_fields(cluster).fields["disable_mx"].bool_value = True
 
 
 def disable_alpn_override(cluster: cluster_pb2.Cluster) -> None:
-    """Mark the TLS of the cluster as the application's own, so that the filter `istio.alpn` leaves its ALPN intact."""
+    """Disable the `istio.alpn` filter for a cluster, so that it leaves the ALPN of the application's own TLS intact."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

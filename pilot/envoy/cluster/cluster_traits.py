@@ -50,7 +50,8 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
 def without_location(outbound: OutboundFacet) -> OutboundFacet:
     """Return the facet without the proxy's location.
 
-    Only clusters that contain their endpoints depend on the location, so more proxies share the others.
+    Only clusters that contain their endpoints depend on the location. Without it, more proxies share the other
+    clusters.
     """
     return OutboundFacet(
         type=outbound.type,
@@ -68,8 +69,8 @@ def without_location(outbound: OutboundFacet) -> OutboundFacet:
 def without_scope(outbound: OutboundFacet) -> OutboundFacet:
     """Return the facet without the proxy's scope.
 
-    Once the cluster keys and their rules are determined, nothing depends on the scope, so proxies in different
-    namespaces share the results.
+    After the cluster keys and their rules are determined, nothing depends on the scope. Proxies in different namespaces
+    can then share results.
     """
     return msgspec.structs.replace(outbound, scope=ScopeFacet(""))
 

@@ -27,7 +27,7 @@ INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # types with en
 def discovery_type(service: Service, router: bool, headless_eds: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
     """Return the discovery type for a service.
 
-    A router has no original destination, so it uses EDS instead of passing through.
+    Connections to a router have no original destination, so a router uses EDS instead.
     """
     if service.resolution is Resolution.DNS_LB:
         return _Cluster.LOGICAL_DNS if service.race_connect else _Cluster.STRICT_DNS
@@ -43,7 +43,7 @@ def discovery_type(service: Service, router: bool, headless_eds: bool = False) -
 
 
 def is_dynamic(service: Service) -> bool:
-    """Return whether a service is a wildcard host that is resolved on request."""
+    """Return whether a service is a wildcard host, whose addresses are resolved for each request."""
     return service.resolution is Resolution.DYNAMIC_DNS and service.hostname.startswith("*")
 
 
@@ -57,9 +57,9 @@ def has_cluster(service: Service, port: Port) -> bool:
 def apply_policy_to_type(
     initial_type: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False
 ) -> cluster_pb2.Cluster.DiscoveryType:
-    """Return the discovery type under a policy. The load balancer PASSTHROUGH uses the original destination.
+    """Return the discovery type under a policy. With the load balancer PASSTHROUGH, it is the original destination.
 
-    A Redis port is sharded by a filter, which cannot pass through.
+    This does not apply to a Redis port, because the filter that shards it cannot use the original destination.
     """
     passes = policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"
     return _Cluster.ORIGINAL_DST if passes and not redis else initial_type
@@ -67,7 +67,7 @@ def apply_policy_to_type(
 
 @lru_cache(maxsize=1)
 def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
-    """Return the configuration for endpoints over ADS. Envoy waits for them without a timeout."""
+    """Return the configuration for receiving endpoints over ADS. Envoy waits for them without a timeout."""
     config = _Cluster.EdsClusterConfig()
     config.eds_config.ads.SetInParent()
     config.eds_config.resource_api_version = 2  # V3
@@ -76,7 +76,7 @@ def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
 
 
 def apply_eds(cluster: cluster_pb2.Cluster) -> None:
-    """Configure EDS under the cluster's name, if the type is EDS."""
+    """Configure EDS under the cluster's name if the cluster's type is EDS."""
     if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _Cluster.EDS:
         cluster.eds_cluster_config.CopyFrom(_over_ads())
         cluster.eds_cluster_config.service_name = cluster.name
@@ -98,9 +98,9 @@ def lookup_family(
 
 @lru_cache(maxsize=8)
 def _resolver(udp_max_queries: int) -> extension_pb2.TypedExtensionConfig:
-    """Return a resolver that changes its socket often.
+    """Return a DNS resolver that replaces its socket after a number of queries.
 
-    After too many queries on one socket, answers may belong to other queries.
+    After too many queries on one socket, answers may be matched to the wrong queries.
     """
     config = cares_dns_resolver_pb2.CaresDnsResolverConfig(
         udp_max_queries=wrappers_pb2.UInt32Value(value=udp_max_queries)
@@ -111,7 +111,7 @@ def _resolver(udp_max_queries: int) -> extension_pb2.TypedExtensionConfig:
 def apply_dns(
     cluster: cluster_pb2.Cluster, service: Service, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> None:
-    """Configure how, and how often, the endpoints are resolved."""
+    """Configure how and how often Envoy resolves the endpoints by DNS."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     cluster.dns_lookup_family = _Cluster.ALL if service.race_connect else family
     cluster.typed_dns_resolver_config.CopyFrom(_resolver(defaults.dns_udp_max_queries))
@@ -126,9 +126,9 @@ HOST_AWARE_PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Pr
 
 
 def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
-    """Return a cluster that uses a DNS cache, whose configuration must be the same in the filter.
+    """Return a cluster that uses a DNS cache. The filter must have the same cache configuration.
 
-    If `insecure`, the hosts' certificates need not be verified.
+    If `insecure` is set, the hosts' certificates need not be verified.
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto
     """
     config = dynamic_pb2.ClusterConfig(dns_cache_config=cache, allow_insecure_cluster_options=insecure)

@@ -1,4 +1,4 @@
-"""Builds the clusters of HBONE tunnels: those that lead to internal listeners, and those that connect to the other end.
+"""Builds the clusters for HBONE tunnels. Some connect to internal listeners, others to the remote end of a tunnel.
 
 https://istio.io/latest/docs/ambient/architecture/hbone/
 """
@@ -57,7 +57,7 @@ def build_internal_listener_cluster(name: str, listener: str, socket: base_pb2.T
 
 
 def build_decapsulation_cluster(name: str, listener: str) -> cluster_pb2.Cluster:
-    """Return a cluster that connects to an internal listener with the protocol of the downstream connection."""
+    """Return a cluster that connects to an internal listener and uses the protocol of the downstream connection."""
     draft = build_internal_listener_cluster(name, listener, build_internal_upstream())
     draft.use_downstream_protocol()
     draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
@@ -67,9 +67,9 @@ def build_decapsulation_cluster(name: str, listener: str) -> cluster_pb2.Cluster
 def build_origination_cluster(
     name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
 ) -> cluster_pb2.Cluster:
-    """Return the cluster that connects to the other end of tunnels.
+    """Return the cluster that connects to the remote end of tunnels.
 
-    If `to_waypoints`, endpoints may name a waypoint as that end.
+    If `to_waypoints` is set, the metadata of an endpoint may name a waypoint as the remote end.
     """
     cluster = _Cluster(
         name=name,
@@ -88,9 +88,9 @@ def build_origination_cluster(
 
 
 def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
-    """Return the cluster, which requests tunnels by HTTP/2 CONNECT.
+    """Return the finished cluster, which requests tunnels by HTTP/2 CONNECT.
 
-    If not `pooled`, each tunnel has its own connection, because a tunnel inside it cannot be shared.
+    If `pooled` is not set, each tunnel has its own connection, because a tunnel inside it cannot be shared.
     """
     common = draft.options.common_http_protocol_options
     common.idle_timeout.CopyFrom(
@@ -108,7 +108,7 @@ def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, poole
 
 
 def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Return the cluster with which an east-west gateway forwards a tunnel unchanged to its workload or waypoint."""
+    """Return the cluster of an east-west gateway that forwards a tunnel unchanged to its workload or waypoint."""
     name = names.FORWARD_INNER_CONNECT
     cluster = _Cluster(
         name=name,
@@ -124,7 +124,7 @@ def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
 
 
 def _allow_waypoints(cluster: cluster_pb2.Cluster) -> None:
-    """Let endpoints name a waypoint as the other end of tunnels."""
+    """Allow the metadata of an endpoint to name a waypoint as the remote end of the tunnel."""
     segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
     cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
     cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
@@ -140,7 +140,7 @@ def _tunnel_client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.Transpo
 
 @derived
 def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters of sidecars and gateways that send HBONE."""
+    """Return the additional cluster of sidecars and gateways that send HBONE."""
     return _by_name(
         (
             build_origination_cluster(
@@ -152,7 +152,7 @@ def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 @derived
 def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters of proxies that accept HBONE."""
+    """Return the additional cluster of proxies that accept HBONE."""
     return _by_name((build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
 
 
@@ -193,9 +193,9 @@ def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 @derived
 def double_hbone_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters of double HBONE, a tunnel inside a tunnel, which reaches other networks.
+    """Return the clusters for double HBONE, a tunnel inside a tunnel, which reaches endpoints in other networks.
 
-    The inner tunnel ends at the workload or its waypoint, the outer tunnel at the gateway of the network.
+    The inner tunnel ends at the workload or its waypoint. The outer tunnel ends at the gateway of the network.
     """
     defaults, socket = cluster_defaults(db), _tunnel_client(db)
     inner = build_internal_listener_cluster(

@@ -1,4 +1,4 @@
-"""Builds a sidecar's inbound clusters: one per port of the workload, which forwards to the application."""
+"""Builds a sidecar's inbound clusters. There is one for each port of the workload, and it forwards to the application."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ LOCALHOSTS = ("127.0.0.1", "::1")
 
 
 class InboundClusterKey(NamedTuple):
-    """An inbound cluster: its port, and the services and rules that configure it.
+    """The key of an inbound cluster: its port, and the services and rules that configure it.
 
-    The first of `services` determines the cluster. There are none if only a Sidecar declares the port. `endpoint` is
-    None for the original destination. The connection pool of `sidecar` takes precedence over that of rules.
+    The first of `services` determines the settings. `services` is empty if only a Sidecar declares the port. `endpoint`
+    is None for the original destination. The connection pool of `sidecar` takes precedence over that of a
+    DestinationRule.
     """
 
     number: int
@@ -65,10 +66,10 @@ def build_inbound(
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> cluster_pb2.Cluster:
-    """Return the cluster.
+    """Return the inbound cluster for a key.
 
-    The first of `services` determines it. The metadata lists all of them, except the placeholder for a port that only a
-    Sidecar declares.
+    The first of `services` determines its settings. Its metadata lists all of them, except the placeholder for a port
+    that only a Sidecar declares.
     """
     name = names.inbound_cluster(key.number)
     first_service = services[0]
@@ -100,7 +101,7 @@ def build_inbound(
 
 
 def inbound_bind_addresses(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
-    """Return the source addresses of connections to the application, which iptables exempts from redirection."""
+    """Return the source addresses of connections to the application. Iptables does not redirect connections from them."""
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
     return (BIND_IPV4,) if traits.ipv4 else (BIND_IPV6,)
@@ -124,8 +125,8 @@ def inbound_policy(
 ) -> EffectivePolicy:
     """Return the policy of an inbound cluster, which only sets limits.
 
-    The Sidecar's connection pool takes precedence over the rule's, which clients enforce too, and that over the mesh's
-    default.
+    The Sidecar's connection pool takes precedence over the DestinationRule's, which clients enforce too. The default of
+    the mesh config comes last.
     """
     policy = effective_port_policy(
         rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy
@@ -134,7 +135,7 @@ def inbound_policy(
 
 
 def find_inbound_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
-    """Return the connection pool that a Sidecar sets for a port of the workload, if any."""
+    """Return the connection pool that a Sidecar sets for a port of the workload, or None if it sets none."""
     if sidecar is None:
         return None
     pools = (
@@ -146,7 +147,7 @@ def find_inbound_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSet
 
 
 def placeholder_service(declared_by: ObjectKey, port: Port) -> Service:
-    """Return a service for a port that only a Sidecar declares."""
+    """Return a placeholder service for a port that only a Sidecar declares."""
     return Service(
         hostname=f"{declared_by.name}.{declared_by.namespace}",
         namespace=declared_by.namespace,
@@ -180,7 +181,7 @@ def _inbound_cluster(db: Mesh, key: InboundClusterKey, traits: ClusterTraitsKey)
 
 @derived
 def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Return the inbound clusters of a sidecar by name, one for each port that accepts traffic."""
+    """Return a mapping from name to inbound cluster, with one cluster for each port of a sidecar that accepts traffic."""
     traits = inbound_traits(inbound)
     keys = [_cluster_key(db, port, inbound, traits) for port in inbound_ports(db, inbound)]
     clusters = (_inbound_cluster(db, key, traits) for key in keys)
@@ -188,7 +189,7 @@ def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
 
 
 def _rule_key(db: Mesh, inbound: InboundFacet, hostname: str) -> MergedRuleKey:
-    """Return the key of the rule for a service, or () if the workload's own scope does not include the service."""
+    """Return the key of the rule for a service, or () if the service is not in the workload's own scope."""
     item = scope_services(db, inbound.scope).get(hostname)
     return inbound_merged_rule_key(db, inbound.scope.namespace, item.ref) if item is not None else ()
 
@@ -196,7 +197,7 @@ def _rule_key(db: Mesh, inbound: InboundFacet, hostname: str) -> MergedRuleKey:
 def _cluster_key(
     db: Mesh, inbound_port: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey
 ) -> InboundClusterKey:
-    """Return the key of the cluster for a port."""
+    """Return the key of the inbound cluster for a port."""
     first = inbound_port.targets[0] if inbound_port.targets else None
     rule_key = _rule_key(db, inbound, first.ref.hostname) if first is not None else ()
     key = InboundClusterKey(
@@ -229,15 +230,16 @@ class DefaultEndpoint(NamedTuple):
 
 
 def local_host(traits: ClusterTraitsKey) -> str:
-    """Return the loopback address of a proxy, preferring IPv4."""
+    """Return the loopback address for a proxy. IPv4 takes precedence."""
     return LOCAL_IPV4 if traits.ipv4 else LOCAL_IPV6
 
 
 def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> DefaultEndpoint | None:
     """Return the address in a Sidecar's `defaultEndpoint`, or None to forward to the original destination.
 
-    `ips` are the proxy's addresses, which replace 0.0.0.0 and ::. A loopback address is converted to an IP family of
-    the proxy. https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
+    `ips` are the proxy's addresses, which replace 0.0.0.0 and ::. A loopback address of an IP family that the proxy
+    lacks is replaced by the loopback address of the other family.
+    https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
     """
     if text.startswith(UNIX):
         return DefaultEndpoint(text.removeprefix(UNIX), 0)
@@ -249,7 +251,7 @@ def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTrait
 
 
 def _resolve(host: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> str:
-    """Return the address for a host, or "" if the host is not allowed."""
+    """Return the address for the host of a `defaultEndpoint`, or "" if the host is not allowed."""
     if host == POD_IPV4:
         return next((ip for ip in ips if is_address(ip) and ":" not in ip), LOCAL_IPV4)
     if host == POD_IPV6:

@@ -40,7 +40,7 @@ def all_accept_hbone(db: Mesh, ref: ServiceRef, port: int) -> bool:
 def peer_mtls_mode(db: Mesh, service: Service, port: int, client_chooses: bool) -> Mode:
     """Return the mTLS mode that clients assume for a service's workloads.
 
-    `client_chooses` is set if the client chooses the endpoint.
+    `client_chooses` is set if the client, and not the load balancer, chooses the endpoint.
     """
     if service.mesh_external:
         return "UNKNOWN"
@@ -51,7 +51,8 @@ def peer_mtls_mode(db: Mesh, service: Service, port: int, client_chooses: bool) 
 
 
 def _passes_through(destination: ClusterDestination) -> bool:
-    """Return whether the client chooses the endpoint, because of the service's resolution or the rule."""
+    """Return whether the client chooses the endpoint, because of the service's resolution or because of a
+    DestinationRule."""
     policy = (
         destination.subset
         if destination.subset is not None
@@ -69,9 +70,9 @@ def resolve_cluster(
     inline: endpoint_pb2.ClusterLoadAssignment | None,
     sni_routed: bool = False,
 ) -> Resource | None:
-    """Return the cluster for a key. Not memoised.
+    """Return the cluster for a key, or None if the cluster cannot be built. Not memoised.
 
-    `inline` has the endpoints of clusters that contain them.
+    If the cluster must contain its endpoints, they are passed in `inline`.
     """
     destination, cluster_key = find_destination(db, key, sni_routed), key.cluster
     if destination is None:
@@ -89,14 +90,14 @@ def resolve_cluster(
 
 
 def cluster_resource(cluster: cluster_pb2.Cluster) -> Resource:
-    """Return the resource for a cluster. A cluster with EDS is ready only once its endpoints arrive."""
+    """Return the resource for a cluster. A cluster with EDS only becomes ready when its endpoints arrive."""
     eds = cluster.HasField("eds_cluster_config")
     return Resource.of(CLUSTER, cluster, warms=cluster.name if eds else "")
 
 
 @derived
 def location_independent_cluster(db: Mesh, key: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
-    """Return the cluster for a key, if it does not depend on the proxy's location."""
+    """Return the cluster for a key whose cluster does not depend on the proxy's location."""
     return resolve_cluster(db, key, traits, None)
 
 
@@ -108,5 +109,5 @@ outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gathe
 )
 """The outbound clusters without inline endpoints.
 
-The argument is the facet `without_location`, so that proxies in all locations share them.
+The argument is a facet returned by `without_location`, so that proxies in all locations share the clusters.
 """

@@ -9,17 +9,17 @@ from pilot.mesh.model.service import Port, Registry, Service
 
 
 def with_stat_delimiter(name: str) -> str:
-    """Return a name with the delimiter that metrics need."""
+    """Return a name with the delimiter that ends it in a metric name."""
     return name + STAT_DELIMITER
 
 
 def build_stat_name(
     pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0
 ) -> str:
-    """Return a stat name pattern of the mesh config with its variables expanded.
+    """Return a stat name pattern from the mesh config, with its variables expanded.
 
-    `service` is None if no service has the port. If `target_port` is None, its variable stays, as in inbound TCP
-    statistics.
+    `service` is None if no service has the port. If `target_port` is None, %TARGET_PORT% is not expanded. This is the
+    case for inbound TCP statistics.
     """
     hostname = service.hostname if service is not None else ""
     short, name = hostname, hostname

@@ -1,4 +1,4 @@
-"""Builds the clusters for the services behind a waypoint: one per port, protocol and subset.
+"""Builds the clusters for the services behind a waypoint: one for each combination of port, protocol and subset.
 
 A port without a known protocol has two clusters, one for HTTP and one for other protocols.
 """
@@ -46,7 +46,7 @@ _DYNAMIC = frozenset((Protocol.HTTP,))  # with the SNI only, a client could requ
 
 
 class VipKey(NamedTuple):
-    """A port of a service behind a waypoint, or of one of its subsets.
+    """The key of a cluster for a service behind a waypoint: a port of the service, or of one of its subsets.
 
     `protocol` is HTTP or TCP. `subset` is "" for the whole service.
     """
@@ -63,7 +63,7 @@ class VipKey(NamedTuple):
 
 
 class ResolvedVipKey(NamedTuple):
-    """A cluster, with the DestinationRules that are merged into its rule."""
+    """The key of a cluster, and the DestinationRules that are merged into the rule that applies to it."""
 
     cluster: VipKey
     rule: MergedRuleKey
@@ -78,7 +78,7 @@ def possible_protocols(protocol: Protocol) -> tuple[str, ...]:
 
 @derived
 def service_vip_keys(db: Mesh, ref: ServiceRef, namespace: str) -> tuple[ResolvedVipKey, ...]:
-    """Return the clusters of a service for the waypoints in a namespace."""
+    """Return the keys of a service's clusters for the waypoints in a namespace."""
     row = service(db, ref)
     if row is None:
         return ()
@@ -98,7 +98,7 @@ def _keys(service: Service, subsets: tuple[str, ...]) -> Iterator[VipKey]:
 
 
 def vip_ports(service: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
-    """Yield the ports of a service that a waypoint serves, each with its possible protocols."""
+    """Yield the ports of a service that a waypoint serves, together with their possible protocols."""
     for number in dict.fromkeys(p.number for p in service.ports):
         port = cluster_port(service, number)
         if port is not None and has_cluster(service, port) and (not is_dynamic(service) or port.protocol in _DYNAMIC):
@@ -106,7 +106,7 @@ def vip_ports(service: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
 
 
 def find_vip_destination(db: Mesh, key: ResolvedVipKey) -> ClusterDestination | None:
-    """Return the destination for a key, or None if it no longer exists. Not memoised."""
+    """Return the destination for a key, or None if the service, the port or the subset no longer exists. Not memoised."""
     vip_key, rule_key = key
     row = service(db, vip_key.ref)
     port = cluster_port(row, vip_key.port) if row is not None else None
@@ -118,7 +118,7 @@ def find_vip_destination(db: Mesh, key: ResolvedVipKey) -> ClusterDestination | 
 
 
 def has_inline_endpoints(service: Service) -> bool:
-    """Return whether a service's clusters contain their endpoints, and so depend on the waypoint's location."""
+    """Return whether a service's clusters contain their endpoints. If so, they depend on the waypoint's location."""
     return not is_dynamic(service) and discovery_type(service, router=False) in INLINE
 
 
@@ -132,7 +132,7 @@ def vip_discovery_type(destination: ClusterDestination) -> cluster_pb2.Cluster.D
 
 
 def vip_policy(destination: ClusterDestination) -> EffectivePolicy:
-    """Return the policy of a cluster. Only the rule applies, not the mesh's defaults."""
+    """Return the effective policy of a cluster. The defaults of the mesh config do not apply."""
     whole = effective_port_policy(
         destination.rule.spec.traffic_policy if destination.rule is not None else None, destination.port.number, None
     )
@@ -146,7 +146,10 @@ def vip_policy(destination: ClusterDestination) -> EffectivePolicy:
 def resolve_vip(
     db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey, endpoints: endpoint_pb2.ClusterLoadAssignment | None
 ) -> cluster_pb2.Cluster | None:
-    """Return the cluster for a key, or None if it lacks its inline `endpoints`. Not memoised."""
+    """Return the cluster for a key. Not memoised.
+
+    Return None if the destination no longer exists, or if the cluster must contain `endpoints` but there are none.
+    """
     destination = find_vip_destination(db, key)
     if destination is None or (endpoints is None and has_inline_endpoints(destination.service)):
         return None
@@ -160,7 +163,7 @@ def build_vip(
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> cluster_pb2.Cluster:
-    """Return the cluster."""
+    """Return the cluster for a key."""
     if is_dynamic(destination.service):
         draft = draft_dynamic_cluster(key.name, destination, traits, defaults)
     else:
@@ -185,9 +188,10 @@ def build_vip(
 def _set_socket(
     draft: ClusterDraft, policy: EffectivePolicy, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> None:
-    """Set the transport socket that the tunnel carries.
+    """Set the transport socket for the connection inside the tunnel.
 
-    The cluster originates TLS if the rule says so. Otherwise it sends plaintext, because the tunnel is encrypted.
+    The cluster originates TLS if the DestinationRule configures it. Otherwise it sends plaintext, because the tunnel is
+    encrypted.
     """
     inner = PLAINTEXT
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):

@@ -25,13 +25,13 @@ _WAYPOINT = (GATEWAY_MANAGED, MESH_CONTROLLER)
 class AssignmentOptions(msgspec.Struct, frozen=True):
     """Options for building the endpoints of one cluster.
 
-    - `sni`: the cluster is reached by SNI, so it only has endpoints with mesh mTLS.
-    - `inline`: Envoy resolves host names. With EDS, it only accepts addresses.
+    - `sni`: a gateway routes to the cluster by SNI, so the cluster only has endpoints with mesh mTLS.
+    - `inline`: the cluster contains its endpoints, and Envoy resolves host names. With EDS, Envoy only accepts addresses.
     - `prefer_hbone`: use a tunnel instead of mesh mTLS if an endpoint accepts both.
-    - `vip`: the cluster belongs to a service behind a waypoint, which does not use mesh mTLS.
-    - `service_address`: the endpoints are waypoints, and this returns the service's address in their cluster.
-    - `service_host`: the service and port to request from gateways of other networks.
-    - `forwards_tunnels`: the downstream connection already is a tunnel.
+    - `vip`: the cluster belongs to a waypoint or east-west gateway, which does not use mesh mTLS.
+    - `service_address`: if the endpoints are waypoints, returns the service's address in a waypoint's Kubernetes cluster.
+    - `service_host`: the "host:port" of the service to request through the gateways of other networks.
+    - `forwards_tunnels`: the downstream connection is already a tunnel.
     """
 
     policy: EndpointPolicy
@@ -50,14 +50,14 @@ class AssignmentOptions(msgspec.Struct, frozen=True):
 def build_cluster_load_assignment(
     name: str, endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Return the assignment of a cluster. `uses_mtls` decides whether to connect to an endpoint with mesh mTLS."""
+    """Return the assignment of a cluster. `uses_mtls` decides whether an endpoint is reached with mesh mTLS."""
     return build_assignment(name, build_groups(endpoints, options, uses_mtls), options.lb_options)
 
 
 def build_groups(
     endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> list[LocalityGroup]:
-    """Return the endpoints that a client receives, by locality and priority."""
+    """Return the endpoints that a client receives, grouped by locality and priority."""
     groups = group_by_locality(
         [
             LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, options))
@@ -79,7 +79,7 @@ def build_groups(
 
 
 def find_tunnel(e: Endpoint, options: AssignmentOptions) -> EndpointTunnel | None:
-    """Return the tunnel to an endpoint, or None."""
+    """Return the tunnel to an endpoint, or None if the endpoint is reached without a tunnel."""
     if not options.client.hbone:
         return None
     address = joined(e.addresses[0], e.port)

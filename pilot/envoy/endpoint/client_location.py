@@ -1,4 +1,4 @@
-"""Location of a client, as far as a cluster's endpoints depend on it, so that clients share them."""
+"""The location of a client, reduced to the fields that a cluster's endpoints depend on, so that clients can share them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 
 CrossNetwork = Literal["sni", "hbone", "none"]
-"""Path to endpoints behind gateways of other networks: mTLS by SNI, double HBONE, or none."""
+"""How a client reaches endpoints behind gateways of other networks: by mTLS with SNI, by double HBONE, or not at all.
+"""
 
 
 class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Location of a client. Fields that do not affect a cluster's endpoints are empty.
+    """The location of a client. Fields that do not affect a cluster's endpoints have default values.
 
     `label_values` are the client's values of the labels that determine the failover priority. `hbone` is set if the
     client may originate tunnels.
@@ -37,17 +38,17 @@ class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
     cross_network: CrossNetwork = "sni"
 
     def can_view(self, network: str) -> bool:
-        """Return whether a network is in the client's requested network view. An unnamed network always is."""
+        """Return whether the client's requested network view includes a network. It always includes an unnamed network."""
         return not self.networks or not network or network in self.networks
 
     def in_network(self, network: str) -> bool:
-        """Return whether the client is in a network. An unknown network matches."""
+        """Return whether the client is in a network. An unknown network matches any network."""
         return not network or not self.network or network == self.network
 
 
 @lru_cache(maxsize=256)
 def unlocated_client(cluster_id: str, hbone: bool = False) -> ClientLocationKey:
-    """Return a location with only the Kubernetes cluster, for endpoints that depend on nothing else."""
+    """Return a location that only contains the Kubernetes cluster, for endpoints that do not depend on the rest."""
     return ClientLocationKey(cluster_id=cluster_id, hbone=hbone)
 
 
@@ -78,7 +79,7 @@ def build_client_location(
 
 
 def _label_values(failover_priority: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...]:
-    """Return the client's value of each label, or the value that the setting overrides ("key=value")."""
+    """Return the client's value for each label. A setting of the form "key=value" overrides the client's value."""
     if not failover_priority:
         return ()
     reach = outbound.location
@@ -95,10 +96,11 @@ def _label_values(failover_priority: tuple[str, ...], outbound: OutboundFacet) -
 
 
 def label_distance(endpoint: Endpoint, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> int:
-    """Return the distance of an endpoint by labels: 0 if all match, else more the earlier the first mismatch.
+    """Return the distance between an endpoint and a client, based on their labels.
 
-    If the network comes first and differs, the other labels are still compared, and the endpoint is farther away than
-    any endpoint in the same network.
+    It is 0 if all labels match. Otherwise, an earlier first mismatch results in a greater distance. If the network is
+    the first label and differs, the other labels are still compared, and the endpoint is farther away than any endpoint
+    in the same network.
     """
     labels = dict(endpoint.labels)
     network_distance = 0

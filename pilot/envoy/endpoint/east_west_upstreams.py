@@ -1,4 +1,7 @@
-"""Derives the clusters and endpoints of services that an east-west gateway exposes, in its own network only."""
+"""Derives the clusters and endpoints of the services that an east-west gateway exposes.
+
+All endpoints are in the gateway's own network.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _keys(db: Mesh, _: OutboundFacet) -> tuple[VipKey, ...]:
-    """Return a cluster for each port. Its protocol is TCP, because the content is inside a tunnel."""
+    """Return a cluster key for each port of the exposed services. The protocol is TCP, because the traffic is in a
+    tunnel."""
     rows = (service(db, ref) for ref in admitted_services(db))
     return tuple(VipKey(row.ref, port.number, TCP) for row in rows if row is not None for port, _ in vip_ports(row))
 
@@ -55,7 +59,7 @@ def _destination(db: Mesh, key: VipKey) -> ClusterDestination | None:
 def build_east_west_cluster(
     key: VipKey, destination: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> cluster_pb2.Cluster:
-    """Return the cluster for a port. DestinationRules only apply at the other end of the tunnel."""
+    """Return the cluster for a port. DestinationRules are only applied where the tunnel ends."""
     draft = draft_cluster(key.name, destination, cluster_pb2.Cluster.EDS, traits, defaults, None)
     apply_connection_pool(draft, NO_POLICY, defaults)
     apply_load_balancing(draft, None, destination.service, False, defaults, NodeType.WAYPOINT)

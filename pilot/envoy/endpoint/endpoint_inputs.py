@@ -1,4 +1,4 @@
-"""Derives the inputs for building a cluster's endpoints from the mesh."""
+"""Derives the inputs that are needed to build a cluster's endpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mesh_locality_settings(db: Mesh) -> MeshLocalitySettings:
 
 
 def endpoint_policy(db: Mesh, destination: ClusterDestination, inline: bool) -> EndpointPolicy:
-    """Return the policy for a cluster's endpoints, which `inline` clusters contain. Not memoised."""
+    """Return the policy for a cluster's endpoints. `inline` is set if the cluster contains them. Not memoised."""
     settings = db.settings
     unhealthy = UnhealthySettings(
         settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints
@@ -58,7 +58,7 @@ def _cross_network(db: Mesh, outbound: OutboundFacet) -> CrossNetwork:
 
 
 def is_location_independent(db: Mesh, outbound: OutboundFacet) -> bool:
-    """Return whether all endpoints are the same for clients in one Kubernetes cluster. Not memoised."""
+    """Return whether all clients in a Kubernetes cluster receive the same endpoints. Not memoised."""
     relevant = placement(db)
     return not (
         relevant.locality
@@ -70,7 +70,7 @@ def is_location_independent(db: Mesh, outbound: OutboundFacet) -> bool:
 
 
 def client_location(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> ClientLocationKey:
-    """Return the location of a client for a policy. Not memoised."""
+    """Return the location of a client, with only the fields that affect the endpoints under a policy. Not memoised."""
     cross_network = _cross_network(db, outbound)
     multi_network = bool(all_network_gateways(db).gateways) or cross_network != "sni"
     return build_client_location(policy, outbound, multi_network, originates_tunnels(db, outbound), cross_network)
@@ -92,7 +92,8 @@ def lb_endpoint_options(db: Mesh, service: Service) -> LbEndpointOptions:
 def uses_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
     """Return whether to connect to an endpoint with mesh mTLS.
 
-    The rule takes precedence. Without one, the workload must accept mTLS, and no policy may disable it.
+    The DestinationRule takes precedence. Without one, the workload must accept mTLS, and its mTLS mode must not be
+    DISABLE.
     """
     if policy.mtls is not None:
         return policy.mtls

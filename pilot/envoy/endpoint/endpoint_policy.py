@@ -1,4 +1,4 @@
-"""Policy for a cluster's endpoints: which ones it includes, and how they are balanced over localities."""
+"""The policy for a cluster's endpoints: which endpoints are included, and how traffic is balanced between localities."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pilot.mesh.traffic.locality_lb import EffectiveLocality, effective_locality
 
 
 class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Policy for a cluster's endpoints.
+    """The policy for a cluster's endpoints.
 
-    `labels` are required. `mtls` is the rule's setting, or None to decide per endpoint. `send_draining` keeps draining
-    endpoints for sticky sessions.
+    Only endpoints with `labels` are included. `mtls` is the setting of the DestinationRule, or None to decide for each
+    endpoint. If `send_draining` is set, draining endpoints are included for sticky sessions.
     """
 
     labels: Labels = frozenset()
@@ -38,7 +38,7 @@ class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeshLocalitySettings(msgspec.Struct, frozen=True):
-    """Settings of the mesh config for localities, and for parts that rules omit."""
+    """The locality settings of the mesh config, and its default traffic policy."""
 
     locality: LocalityLoadBalancerSetting | None = None
     zone_aware: ZoneAwareLoadBalancerSetting | None = None
@@ -46,7 +46,7 @@ class MeshLocalitySettings(msgspec.Struct, frozen=True):
 
 
 class UnhealthySettings(msgspec.Struct, frozen=True):
-    """Settings for sending unhealthy endpoints."""
+    """Settings that determine whether clients receive unhealthy endpoints."""
 
     send_unhealthy: bool = True
     always_send_unhealthy: bool = False
@@ -61,7 +61,8 @@ def build_endpoint_policy(
 ) -> EndpointPolicy:
     """Return the policy for a cluster's endpoints.
 
-    If `inline`, the cluster contains them. With EDS, the mesh's default outlier detection does not apply.
+    `inline` is set if the cluster contains them. Otherwise, with EDS, the mesh's default outlier detection does not
+    apply.
     """
     service, port = destination.service, destination.port.number
     spec = destination.rule.spec if destination.rule is not None else None
@@ -91,7 +92,7 @@ def build_endpoint_policy(
 def _mtls(rule: DestinationRule, subset: Subset | None, port: int) -> bool | None:
     """Return whether the rule requests mesh mTLS, or None if it has no TLS settings.
 
-    The subset takes precedence over the rule, and settings for the port over those for all ports.
+    The subset takes precedence over the rule. Settings for the port take precedence over those for all ports.
     """
     mode = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(
         rule.traffic_policy, port
@@ -115,10 +116,10 @@ def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
 
 
 class LocalityBalancing(msgspec.Struct, frozen=True):
-    """Balancing of endpoints over localities: weights if `distribute` is set, else priorities.
+    """The balancing of traffic between localities. It uses weights if `distribute` is set, and otherwise priorities.
 
-    Priorities are by the labels of `failover_priority` ("key" or "key=value"), then by locality if `by_locality`, or
-    only by region if `by_region`.
+    Priorities first depend on the labels in `failover_priority`, which are "key" or "key=value". They then depend on
+    the locality if `by_locality` is set, or on the region if `by_region` is set.
     """
 
     distribute: tuple[Distribute, ...] = ()
@@ -134,9 +135,9 @@ class LocalityBalancing(msgspec.Struct, frozen=True):
 
 
 def build_locality_balancing(effective: EffectiveLocality, outlier_detection: bool) -> LocalityBalancing | None:
-    """Return the balancing, or None if it has no effect.
+    """Return the balancing between localities, or None if it has no effect.
 
-    Envoy never leaves a priority unless its endpoints are ejected or known to be unhealthy.
+    Envoy uses the next priority only if endpoints are ejected or known to be unhealthy.
     https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
     """
     setting = effective.setting

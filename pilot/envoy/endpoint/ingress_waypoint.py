@@ -1,4 +1,4 @@
-"""Waypoints that replace a service's endpoints at gateways, because of the label istio.io/ingress-use-waypoint."""
+"""Waypoints that replace a service's endpoints at gateways, as the label istio.io/ingress-use-waypoint requests."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ _SCALE = 10_000  # keeps the shares of waypoints precise when they are divided a
 
 
 class IngressWaypoint(msgspec.Struct, frozen=True):
-    """Endpoints of a service's waypoints, and the service port to request from them."""
+    """The endpoints of a service's waypoints, and the port of the service to request from them."""
 
     service: Service
     port: int
     endpoints: tuple[Endpoint, ...]
 
     def address(self, waypoint_endpoint: Endpoint) -> str:
-        """Return the service's address to request from a waypoint, as it is in the waypoint's cluster."""
+        """Return the "host:port" to request from a waypoint. The host is the service's address in the waypoint's
+        cluster."""
         return joined(_addresses(self.service, waypoint_endpoint.cluster_id)[0], self.port)
 
 
 def ingress_waypoint(db: Mesh, key: ClusterKey, service: Service) -> IngressWaypoint | None:
-    """Return the waypoints of a service, or None if gateways send to its endpoints. Not memoised.
+    """Return the waypoints of a service, or None if gateways send requests directly to its endpoints. Not memoised.
 
-    A canary waypoint receives its share. A missing waypoint receives its share too, so that traffic fails instead of
-    bypassing it.
+    If there is a canary waypoint, each of the two waypoints receives its share. If no waypoint has endpoints, traffic
+    fails instead of bypassing the waypoint.
     """
     if not ingress_enters_waypoints(db.settings.ambient) or not _addresses(service, ""):
         return None
@@ -62,7 +63,7 @@ def _endpoints(db: Mesh, key: ObjectKey) -> tuple[Endpoint, ...]:
 
 
 def _with_share(endpoints: tuple[Endpoint, ...], share: int) -> Iterator[Endpoint]:
-    """Yield the endpoints with a share of the traffic, in percent."""
+    """Yield the endpoints with weights for a share of the traffic, in percent. Yield nothing if the share is 0."""
     for e in endpoints if share else ():
         yield msgspec.structs.replace(e, weight=max(1, share * _SCALE // len(endpoints)))
 

@@ -1,4 +1,4 @@
-"""Derives the outbound clusters that contain their endpoints, which Envoy resolves by DNS or uses directly."""
+"""Derives the outbound clusters that contain their endpoints. Envoy resolves the endpoints' host names by DNS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _inline_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) 
 inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=item_arguments
 )
-"""The outbound clusters of a proxy that contain their endpoints, with closer endpoints first."""
+"""The outbound clusters of a proxy that contain their endpoints, with priorities for the proxy's location."""
 
 
 @derived
@@ -40,7 +40,7 @@ def _sni_routed_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFac
 sni_routed_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=item_arguments
 )
-"""Additional clusters of a router with a Gateway of mode AUTO_PASSTHROUGH.
+"""The additional clusters of a router that has a Gateway server in mode AUTO_PASSTHROUGH.
 
-They have the names that clients send as SNI, and no TLS of the router's own.
+They are named after the SNI that clients send. The router adds no TLS of its own.
 """

@@ -1,4 +1,4 @@
-"""Builds an LbEndpoint in place, which takes a third of the time of assembling messages."""
+"""Builds an LbEndpoint in place. This takes a third of the time that assembling it from separate messages takes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STATUS = {
 
 
 class EndpointTunnel(NamedTuple):
-    """Tunnel to an endpoint.
+    """The tunnel to an endpoint.
 
     - `destination`: the "host:port" that the tunnel requests.
-    - `waypoint`: the address where the tunnel ends, or "" for the destination.
-    - `matches_socket`: the cluster has other transport sockets too, so the endpoint selects one.
-    - `inner_destination`: the "host:port" that a tunnel inside this one requests, through a gateway of another network.
+    - `waypoint`: the address where the tunnel ends, or "" if it ends at the destination.
+    - `matches_socket`: the cluster has other transport sockets too, so the endpoint's metadata selects one.
+    - `inner_destination`: the "host:port" that a tunnel inside this one requests, or "" if there is no inner tunnel.
     - `listener`: the internal listener where the tunnel starts.
     """
 
@@ -45,7 +45,7 @@ class EndpointTunnel(NamedTuple):
 class LocalityMember(NamedTuple):
     """An endpoint from the perspective of a client.
 
-    `mtls` is set if mesh mTLS is used, provided that the workload accepts it.
+    `mtls` is set if connections use mesh mTLS whenever the workload accepts it.
     """
 
     endpoint: Endpoint
@@ -62,12 +62,13 @@ class LocalityMember(NamedTuple):
 
 
 class LbEndpointOptions(msgspec.Struct, frozen=True):
-    """Options for the description of endpoints.
+    """Options for building an LbEndpoint.
 
-    - `telemetry`: add the metadata of workloads.
+    - `telemetry`: add metadata about the workload.
     - `dual_stack`: add all addresses.
     - `draining_label`: a label that marks a workload as draining.
-    - `canonical`, `namespace`: canonical name, revision and namespace of a labelled service outside the mesh, else "".
+    - `canonical`: the canonical name and revision of a labelled service outside the mesh, or empty strings.
+    - `namespace`: the namespace of such a service, or "".
     """
 
     telemetry: bool = True
@@ -103,7 +104,8 @@ def fill_lb_endpoint(
 
 
 def _fill_internal(message: address_pb2.Address, tunnel: EndpointTunnel) -> None:
-    """Fill an empty message with the tunnel's internal listener. The tunnel's end identifies the endpoint."""
+    """Fill an empty message with the address of the tunnel's internal listener. The tunnel's end serves as the endpoint
+    ID."""
     internal = message.envoy_internal_address
     internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.inner_destination else tunnel.listener
     internal.endpoint_id = tunnel.waypoint or tunnel.destination

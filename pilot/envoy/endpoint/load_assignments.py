@@ -1,7 +1,7 @@
-"""Derives the ClusterLoadAssignments of a client's clusters, which clients with the same view share.
+"""Derives the ClusterLoadAssignments of a client's clusters. Clients with the same view share them.
 
-The client's scope is first resolved to a merged DestinationRule and a location, and only these are arguments of what is
-built.
+The client's scope is first resolved to a merged DestinationRule and a location. The functions that build assignments
+only take these as arguments.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _load_assignment(
 def _build_ingress_waypoint(
     db: Mesh, key: ClusterKey, destination: ClusterDestination, client: ClientLocationKey, waypoint: IngressWaypoint
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Return the waypoints of a service in place of its endpoints. Rules for the endpoints do not apply."""
+    """Return an assignment with a service's waypoints instead of its endpoints. DestinationRules do not apply."""
     policy = EndpointPolicy(endpoint_visibility=endpoint_visibility(db, destination.service))
     service_host = joined(key.ref.hostname, key.port)
     options = AssignmentOptions(
@@ -80,7 +80,7 @@ def _build_ingress_waypoint(
 
 
 def _resolve(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
-    """Return the assignment for a key, for the location of the client."""
+    """Return the assignment for a key and the location of a client."""
     if is_location_independent(db, outbound):
         client = unlocated_client(outbound.location.cluster_id, originates_tunnels(db, outbound))
     else:
@@ -93,7 +93,7 @@ def _resolve(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bo
 
 @derived
 def outbound_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    """Return the endpoints of a cluster, or None if they do not come by EDS."""
+    """Return the endpoints of a cluster, or None if they do not arrive by EDS."""
     return _resolve(db, key, outbound, sni=False)
 
 
@@ -103,7 +103,7 @@ def _sni_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFa
 
 
 def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
-    """Return the arguments that items of an outbound facet have after their key."""
+    """Return the arguments that an item of a gather has after its key."""
     return (without_scope(outbound),)
 
 
@@ -115,7 +115,7 @@ outbound_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource]
 sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "sni_load_assignments", location_independent_keys, _sni_load_assignment, passed=item_arguments
 )
-"""The endpoints of clusters that a gateway routes to by SNI. They require mesh mTLS."""
+"""The endpoints of the clusters that a gateway routes to by SNI. Only endpoints with mesh mTLS are included."""
 
 
 # -- clusters that contain their endpoints ---------------------------------------------------------
@@ -124,7 +124,7 @@ sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Ga
 def inline_load_assignment(
     db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    """Return the endpoints of a cluster that contains them (STATIC, STRICT_DNS, LOGICAL_DNS), or None. Not memoised.
+    """Return the endpoints of a cluster that contains them, or None if there are none. Not memoised.
 
     The message is shared and must not be modified.
     """

@@ -1,4 +1,4 @@
-"""Derives the endpoints of the local cluster, which tells Envoy how much of its own workload runs in its zone.
+"""Derives the endpoints of the local cluster, which tells Envoy how much of its own workload runs in each zone.
 
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
 """
@@ -29,7 +29,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def local_cluster(db: Mesh, key: SiblingsKey) -> Mapping[str, Resource]:
-    """Return the only resource, without endpoints if the proxy serves nothing. DestinationRules do not apply."""
+    """Return the endpoints of the local cluster as a single resource. DestinationRules do not apply.
+
+    There are no endpoints if the proxy's workload does not belong to a service.
+    """
     row = service(db, key.ref) if key.ref is not None else None
     if key.ref is None or row is None:
         return {
@@ -56,7 +59,7 @@ def local_cluster(db: Mesh, key: SiblingsKey) -> Mapping[str, Resource]:
 
 
 def is_sibling(e: Endpoint, key: SiblingsKey) -> bool:
-    """Return whether an endpoint belongs to the same workload, pod template and region."""
+    """Return whether an endpoint has the same workload, pod template and region."""
     labels = dict(e.labels)
     template_hashes = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")
     return (

@@ -1,4 +1,4 @@
-"""Endpoints of one locality and priority."""
+"""A group of endpoints with the same locality and priority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_WEIGHT = 2**32 - 1
 
 
 class LocalityGroup(msgspec.Struct):
-    """Group of endpoints that several steps modify in turn. It is never shared. A `weight` of None is unset."""
+    """A group of endpoints that several steps modify in turn. It is never shared. A `weight` of None is unset."""
 
     locality: Locality
     members: list[LocalityMember]
@@ -22,11 +22,11 @@ class LocalityGroup(msgspec.Struct):
     weight: int | None = None
 
     def weigh(self) -> None:
-        """Set the weight to the sum of the members' weights, or to None without members."""
+        """Set the weight to the sum of the members' weights, or to None if there are no members."""
         self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
     def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, lb_options: LbEndpointOptions) -> None:
-        """Fill an empty message."""
+        """Fill an empty message with the group."""
         locality = message.locality
         locality.SetInParent()
         locality.region, locality.zone, locality.sub_zone = (
@@ -42,7 +42,7 @@ class LocalityGroup(msgspec.Struct):
 
 
 def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
-    """Return the members by locality, in the order of the localities' names."""
+    """Return the members grouped by locality. Groups are sorted by the name of the locality."""
     groups: dict[str, LocalityGroup] = {}
     for member in members:
         e = member.endpoint
@@ -59,7 +59,7 @@ def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
 def build_assignment(
     name: str, groups: Iterable[LocalityGroup], lb_options: LbEndpointOptions
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Return the assignment of a cluster."""
+    """Return the assignment of a cluster with these groups of endpoints."""
     assignment = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:
         group.fill(assignment.endpoints.add(), lb_options)

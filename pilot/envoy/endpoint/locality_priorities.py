@@ -1,4 +1,4 @@
-"""Assigns priorities or weights to groups of endpoints by their distance from the client."""
+"""Assigns priorities or weights to groups of endpoints, depending on their distance from the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOCALITY_STEPS, _REGION_STEPS = 5, 3
 def arrange_by_locality(
     groups: list[LocalityGroup], balancing: LocalityBalancing, client: ClientLocationKey
 ) -> list[LocalityGroup]:
-    """Return the groups arranged for a client.
+    """Return the groups with the priorities or weights for a client.
 
     A group is split if members in the same locality have different distances.
     """
@@ -48,7 +48,7 @@ def arrange_by_locality(
 
 
 def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
-    """Set the weights of the first rule for the client's locality. Other localities lose their endpoints."""
+    """Set the weights of the first rule for the client's locality. Localities without a weight lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
     if rule is None:
         return
@@ -65,7 +65,10 @@ def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client:
 
 
 def matches(locality: Locality, pattern: str) -> bool:
-    """Return whether a locality matches "region/zone/subzone". "*" and missing trailing levels match anything."""
+    """Return whether a locality matches a pattern of the form "region/zone/subzone".
+
+    "*" and missing trailing levels match any value.
+    """
     region, zone, subzone = split_locality(pattern)
     return (
         region in ("*", locality.region) and zone in ("*", "", locality.zone) and subzone in ("*", "", locality.subzone)
@@ -76,7 +79,7 @@ def matches(locality: Locality, pattern: str) -> bool:
 
 
 def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
-    """Return the members of a group by distance, as groups with that priority."""
+    """Return the members of a group, regrouped by distance. The distance is the priority of the resulting group."""
     by_distance: dict[int, list[LocalityMember]] = {}
     for member in group.members:
         by_distance.setdefault(label_distance(member.endpoint, failover_priority, client), []).append(member)
@@ -89,8 +92,8 @@ def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tup
 def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
     """Return the rank of a locality for a client.
 
-    0 is the same subzone, 1 the same zone, 2 the same region, 3 another region, and 4 another region than the one that
-    the failover rule for the client's region prefers.
+    The rank is 0 in the same subzone, 1 in the same zone, 2 in the same region, and 3 in another region. It is 4 if a
+    failover rule for the client's region prefers a different region.
     """
     if locality.region == client.region:
         if locality.zone != client.zone:
@@ -101,14 +104,14 @@ def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Fail
 
 
 def _region_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
-    """Return 0 for the same region, 1 for the failover region of the client's region, and 2 for others."""
+    """Return 0 for the client's region, 1 for the region that a failover rule names for it, and 2 for other regions."""
     if locality.region == client.region:
         return 0
     return 1 if next((f.to for f in failover if f.from_ == client.region), None) == locality.region else 2
 
 
 def _rank(groups: list[LocalityGroup], steps: int, ranks: list[int]) -> None:
-    """Set priorities by rank within the existing priorities."""
+    """Set the priorities. Groups are ordered by their existing priority first, and then by rank."""
     for group, rank in zip(groups, ranks, strict=True):
         group.priority = group.priority * steps + rank
     _renumber(groups)

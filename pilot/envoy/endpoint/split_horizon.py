@@ -1,4 +1,4 @@
-"""Replaces endpoints in other networks with the gateways of these networks.
+"""Replaces endpoints in other networks with the gateways of those networks.
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 """
@@ -21,11 +21,11 @@ def replace_with_gateways(
     client: ClientLocationKey,
     tunnel: EndpointTunnel = _NO_TUNNEL,
 ) -> list[LocalityGroup]:
-    """Return the groups as a client reaches them.
+    """Return the groups with the endpoints or gateways to which a client connects.
 
     Weights are multiplied, so that an endpoint's weight divides evenly among its gateways. A gateway that routes by SNI
-    only forwards mesh mTLS, so other endpoints behind it are dropped. A gateway that accepts HBONE forwards the tunnel
-    inside `tunnel`.
+    only forwards mesh mTLS, so other endpoints behind it are dropped. `tunnel` is the template for the tunnel to a
+    gateway that accepts HBONE.
     """
     return [_reach(group, gateways, client, tunnel) for group in groups]
 
@@ -58,7 +58,7 @@ def _reach(
 
 
 def keep_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
-    """Return the groups with only mesh mTLS endpoints, which a gateway can route to by SNI."""
+    """Return the groups with only mesh mTLS endpoints, because a gateway can only route to these by SNI."""
     for group in groups:
         group.members = [m for m in group.members if is_mtls(m)]
         group.weigh()
@@ -85,7 +85,7 @@ def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
 def _reaches(client: ClientLocationKey, address: str) -> bool:
     """Return whether the client has the IP family of a gateway's address.
 
-    A client with both families, or with unknown families, reaches all.
+    A client with both families, or with unknown families, reaches every gateway.
     """
     if client.ipv4 == client.ipv6:
         return True

@@ -1,4 +1,5 @@
-"""Derives the clusters and endpoints of the services behind a waypoint, with tunnels to endpoints that accept them."""
+"""Derives the clusters and endpoints of the services behind a waypoint. Endpoints that accept tunnels are reached by
+them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class VipListKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """A waypoint, and the location that its upstreams depend on."""
+    """A waypoint, and the outbound facet with the location on which its upstreams depend."""
 
     waypoint: ObjectKey
     outbound: OutboundFacet
@@ -42,13 +43,13 @@ class VipListKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def vip_keys(db: Mesh, key: VipListKey) -> tuple[ResolvedVipKey, ...]:
-    """Return the clusters of all services behind a waypoint."""
+    """Return the keys of the clusters of all services behind a waypoint."""
     refs = served_services(db, key.waypoint)
     return tuple(vip_key for ref in refs for vip_key in service_vip_keys(db, ref, key.waypoint.namespace))
 
 
 def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
-    """Return the arguments that items have after their key. Waypoints in the same location share them."""
+    """Return the arguments that an item of a gather has after its key. Waypoints in the same location share the items."""
     return (without_scope(key.outbound),)
 
 
@@ -58,7 +59,7 @@ def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
 def _policy(db: Mesh, destination: ClusterDestination, inline: bool) -> EndpointPolicy:
     """Return the policy for a cluster's endpoints.
 
-    Zone-aware routing is disabled, because a waypoint does not know its own pods.
+    Zone-aware balancing is disabled, because a waypoint does not know its own pods.
     """
     policy = endpoint_policy(db, destination, inline)
     zone_aware = policy.balancing is not None and policy.balancing.by_region

@@ -1,5 +1,6 @@
-"""Transport sockets of a cluster: TLS as a DestinationRule configures it, else automatic mTLS, and the PROXY protocol.
+"""Transport sockets of a cluster, for TLS and the PROXY protocol.
 
+A DestinationRule configures TLS. Without one, clusters use automatic mTLS.
 https://istio.io/latest/docs/ops/configuration/traffic-management/tls-configuration/#sidecars
 """
 
@@ -41,10 +42,10 @@ _MESH = "tlsMode-istio"
 
 
 class TlsPeer(NamedTuple):
-    """Upstream peer of a cluster.
+    """The upstream peer of a cluster.
 
     `accounts` are the identities of its workloads, and `mtls` is the mode that they are known to accept.
-    `has_workload_selector` refers to the rule.
+    `has_workload_selector` is set if the DestinationRule has a workload selector.
     """
 
     sni: str = ""
@@ -56,9 +57,9 @@ class TlsPeer(NamedTuple):
 
 
 class EffectiveTls(NamedTuple):
-    """TLS settings that take effect.
+    """The TLS settings that take effect.
 
-    `automatic` is set if no rule requests TLS, so that endpoints without mesh TLS use plaintext.
+    `automatic` is set if no rule configures TLS. Endpoints without mesh TLS then use plaintext.
     """
 
     settings: ClientTLSSettings | None = None
@@ -68,7 +69,7 @@ class EffectiveTls(NamedTuple):
 def effective_tls(
     settings: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> EffectiveTls:
-    """Return the rule's settings, completed for the peer. Without settings, use mTLS to peers in the mesh.
+    """Return the rule's settings, completed for the peer. If there are none, peers in the mesh use mTLS.
 
     A proxy with its own certificate files uses them for all mutual TLS, except to services outside the mesh.
     """
@@ -123,10 +124,10 @@ def apply_upstream_tls(
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> None:
-    """Set the transport socket.
+    """Set the transport sockets of a cluster.
 
-    With automatic TLS, Envoy matches the socket to the endpoint's `tlsMode`. If the client sends HBONE, it matches
-    tunnels too.
+    With automatic mTLS, the `tlsMode` of an endpoint selects its socket. If the client sends HBONE, endpoints may also
+    select a tunnel.
     """
     settings, automatic = effective_tls(rule_settings, peer, traits.tls_files, defaults)
     context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
@@ -149,9 +150,10 @@ def apply_upstream_tls(
 def _tunnel_matches(
     settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
 ) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
-    """Return the sockets that endpoints match: a tunnel, else the socket without tunnels.
+    """Return the matches that select the socket of an endpoint: the tunnel comes first, then the sockets without a
+    tunnel.
 
-    TLS that the user configures runs inside the tunnel. The tunnel replaces TLS of the mesh.
+    TLS that the user configures runs inside the tunnel. Mesh TLS is replaced by the tunnel.
     """
     if settings is None or socket is None:
         return [_tunnel_match(RAW_BUFFER), _plaintext_match()]
@@ -195,7 +197,7 @@ def _plaintext_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 def build_context(
     draft: ClusterDraft, settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """Return the TLS context of a cluster, or None if it uses no TLS."""
+    """Return the TLS context of a cluster, or None if the cluster does not use TLS."""
     if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
         return None
     exchanges = defaults.metadata_exchange_alpn and traits.metadata_exchange
@@ -213,10 +215,10 @@ def build_context(
 
 
 def _lacks_credential(settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey) -> bool:
-    """Return whether a credential is unusable.
+    """Return whether the proxy cannot use the credential that the settings reference.
 
-    A sidecar uses credentials only from rules with a workload selector. Many other workloads could not read the
-    credential and would not start.
+    A sidecar only uses credentials from rules with a workload selector. Rules without one also apply to workloads that
+    cannot read the credential and would not start.
     """
     name = settings.credential_name
     private = bool(name) and not name.startswith(_CONFIG_MAP)
@@ -231,7 +233,7 @@ def _lacks_credential(settings: ClientTLSSettings, peer: TlsPeer, traits: Cluste
 def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
     """Take the SNI from the request's host if none is configured.
 
-    The certificate is verified for that host too, unless SANs are configured.
+    The certificate is verified against that host too, unless SANs are configured.
     """
     auto_sni = not settings.sni
     verify = (draft.dynamic or (auto_sni and not settings.subject_alt_names)) and not settings.insecure_skip_verify
@@ -243,14 +245,14 @@ def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
 
 
 def allow_insecure_cluster(draft: ClusterDraft) -> None:
-    """Allow a dynamic forward proxy without host verification, which Envoy rejects otherwise."""
+    """Allow a dynamic forward proxy that does not verify hosts. Envoy rejects it otherwise."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
     config.allow_insecure_cluster_options = True
     draft.cluster.cluster_type.typed_config.CopyFrom(pack(config))
 
 
 def apply_proxy_protocol(draft: ClusterDraft, settings: ProxyProtocol) -> None:
-    """Wrap all transport sockets of a cluster in the PROXY protocol.
+    """Wrap all transport sockets of a cluster, to add the PROXY protocol.
 
     https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
     """

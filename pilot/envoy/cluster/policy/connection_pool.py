@@ -1,4 +1,4 @@
-"""Connections of a cluster: limits, timeouts, keepalive, lifetime and HTTP protocol.
+"""Connection settings of a cluster: limits, timeouts, keepalive, lifetime and HTTP protocol.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ConnectionPoolSettings
 """
@@ -36,9 +36,10 @@ PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
 
 
 def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTraitsKey) -> None:
-    """Set the HTTP protocol of the port. If it is unknown, a sidecar uses its client's protocol.
+    """Set the HTTP protocol of the port. If it is unknown, a sidecar uses the protocol of the downstream connection.
 
-    A router always offers HTTP/2 to its clients, which the service may not support, so it uses HTTP/1.1 instead.
+    A router uses HTTP/1.1 for an unknown protocol. It always offers HTTP/2 to its clients, but the service may not
+    support HTTP/2.
     """
     if protocol.is_http2:
         draft.use_http2()
@@ -53,7 +54,7 @@ def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTrait
 def apply_h2_upgrade(
     draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrade: bool
 ) -> None:
-    """Use HTTP/2 if the rule requests it, or if the mesh does and the port is known to be HTTP."""
+    """Use HTTP/2 if the rule requests it, or if the mesh config requests it and the port is known to be HTTP."""
     http = pool.http if pool is not None and pool.http is not None else _EMPTY_HTTP
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
         return
@@ -62,7 +63,7 @@ def apply_h2_upgrade(
 
 
 def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults: ClusterDefaults) -> None:
-    """Set the connection settings, except for the choice of HTTP/2."""
+    """Set the connection settings, except for the upgrade to HTTP/2."""
     pool = policy.connection_pool
     apply_circuit_breakers(draft.cluster, pool, policy.retry_budget, defaults.publish_remaining)
     tcp = pool.tcp if pool is not None else None
@@ -85,7 +86,7 @@ def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults
 def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None:
     """Set TCP keepalive.
 
-    Later layers take precedence. A layer without values enables keepalive with the system's values.
+    Later layers take precedence. A layer without values enables keepalive with the operating system's values.
     """
     for layer in layers:
         keepalive = draft.cluster.upstream_connection_options.tcp_keepalive
@@ -99,7 +100,7 @@ def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None
 
 
 def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
-    """Set the lifetime of connections and the number of requests per connection, if the pool configures any."""
+    """Set the idle timeout, maximum duration and HTTP limits of connections, if the pool configures any of them."""
     http = pool.http or _EMPTY_HTTP
     tcp = pool.tcp
     idle = http.idle_timeout if http.idle_timeout is not None else (tcp.idle_timeout if tcp is not None else None)
@@ -129,7 +130,7 @@ def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
 
 
 def build_bind_config(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
-    """Return the source addresses of connections: the first, and one for each other IP family, with any port."""
+    """Return a bind configuration with these source addresses, one per IP family, and any source port."""
     first, *others = (address_pb2.SocketAddress(address=a, port_value=0) for a in addresses)
     return address_pb2.BindConfig(
         source_address=first, extra_source_addresses=[address_pb2.ExtraSourceAddress(address=a) for a in others]
@@ -144,7 +145,7 @@ RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
 def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
     """Return circuit breakers without effective limits.
 
-    Envoy's defaults are too low for a mesh, where retries exceed them while pods come and go.
+    Envoy's default limits are too low for a mesh. Retries exceed them while pods are replaced.
     """
     limit = wrappers_pb2.UInt32Value(value=UNLIMITED)
     thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(
@@ -163,7 +164,7 @@ def apply_circuit_breakers(
     budget: RetryBudget | None = None,
     publish_remaining: bool = False,
 ) -> None:
-    """Set the limits of a policy. A limit of 0 is ignored.
+    """Set the circuit breakers from a connection pool and a retry budget. A limit of 0 is ignored.
 
     The `budgetInterval` of a retry budget has no effect, because xds-protos 1.85 has no field for it.
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/circuit_breaker.proto

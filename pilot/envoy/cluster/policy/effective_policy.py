@@ -1,4 +1,4 @@
-"""Traffic policy that takes effect for a port of a service or subset.
+"""The traffic policy that takes effect for a port of a service or subset.
 
 Precedence: https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-PortTrafficPolicy
 """
@@ -21,7 +21,7 @@ from pilot.config.networking.destination_rule import (
 
 
 class EffectivePolicy(NamedTuple):
-    """Parts of a traffic policy that apply. Parts that are not configured are None."""
+    """The parts of a traffic policy that apply to a cluster. Parts that are not configured are None."""
 
     connection_pool: ConnectionPoolSettings | None = None
     outlier_detection: OutlierDetection | None = None
@@ -58,7 +58,7 @@ def effective_port_policy(
 ) -> EffectivePolicy:
     """Return the effective policy of a rule for one port.
 
-    Settings for the port replace those of the rule entirely. The mesh's defaults fill parts that are missing.
+    Settings for the port replace the rule's settings entirely. The defaults of the mesh config replace missing parts.
     """
     effective = NO_POLICY
     if policy is not None:
@@ -75,8 +75,8 @@ def effective_port_policy(
 def effective_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, port: int) -> EffectivePolicy:
     """Return the effective policy of a subset for one port.
 
-    The subset's parts replace those of the rule. Its settings for the port replace all parts, even if they leave some
-    out.
+    Parts that the subset sets replace the rule's parts. If the subset has settings for the port, they replace all parts
+    that can be set per port, including parts that they omit.
     """
     if subset is None:
         return rule
@@ -88,5 +88,5 @@ def effective_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None,
 
 
 def passes_through(policy: TrafficPolicy | None) -> bool:
-    """Return whether the policy, ignoring settings for single ports, lets the client choose the endpoint."""
+    """Return whether the policy's load balancer is PASSTHROUGH. Settings for single ports are ignored."""
     return policy is not None and policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"

@@ -47,8 +47,8 @@ def apply_load_balancing(
 ) -> None:
     """Set the locality settings, then the algorithm.
 
-    A cluster that passes through or resolves hosts itself has no algorithm. `redis` is set if the port speaks Redis and
-    a filter shards by key.
+    A cluster that uses the original destination or resolves hosts itself has no algorithm. `redis` is set if the port
+    speaks Redis and a filter shards its traffic by key.
     """
     cluster = draft.cluster
     if draft.dynamic:
@@ -75,15 +75,15 @@ def apply_load_balancing(
 
 
 def forces_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Return whether unhealthy endpoints are sent regardless of rules.
+    """Return whether clients receive unhealthy endpoints, regardless of DestinationRules.
 
-    Traffic distribution, which prefers close endpoints, needs to know their health.
+    Traffic distribution, which prefers close endpoints, depends on the health of the endpoints.
     """
     return defaults.always_send_unhealthy or bool(service.traffic_distribution)
 
 
 def sends_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Return whether unhealthy endpoints are sent, unless a rule disables it."""
+    """Return whether clients receive unhealthy endpoints, unless a DestinationRule disables this."""
     return defaults.send_unhealthy or forces_unhealthy(service, defaults)
 
 
@@ -101,7 +101,7 @@ def _apply_zones(cluster: cluster_pb2.Cluster, setting: ZoneAwareLoadBalancerSet
 def _weighs_localities(locality: EffectiveLocality, ejects_endpoints: bool) -> bool:
     """Return whether Envoy must apply the weights and priorities of localities.
 
-    Failover only works with endpoints that can become unhealthy.
+    Failover only has an effect if endpoints can become unhealthy.
     """
     setting = locality.setting
     if not isinstance(setting, LocalityLoadBalancerSetting):
@@ -111,7 +111,7 @@ def _weighs_localities(locality: EffectiveLocality, ejects_endpoints: bool) -> b
 
 
 def _apply_algorithm(cluster: cluster_pb2.Cluster, settings: LoadBalancerSettings) -> None:
-    """Set the algorithm, least request by default. A consistent hash takes precedence."""
+    """Set the load balancing algorithm. The default is least request. A consistent hash takes precedence."""
     if settings.simple == "RANDOM":
         cluster.lb_policy = _Cluster.RANDOM
     elif settings.simple == "ROUND_ROBIN":
@@ -140,7 +140,7 @@ def _apply_consistent_hash(cluster: cluster_pb2.Cluster, settings: ConsistentHas
 
 
 def build_slow_start(settings: LoadBalancerSettings) -> cluster_pb2.Cluster.SlowStartConfig | None:
-    """Return the slow start of new endpoints, or None if no rule requests it."""
+    """Return the slow start configuration for new endpoints, or None if the settings request no warmup."""
     if settings.warmup is not None:
         return _warmup(settings.warmup)
     if settings.warmup_duration_secs is not None:
@@ -197,7 +197,7 @@ _PICKER_POLICY = _build_picker_policy()
 
 
 def apply_override_host(cluster: cluster_pb2.Cluster) -> None:
-    """Let the endpoint picker of an InferencePool choose the endpoint, through request metadata.
+    """Let the endpoint picker of an InferencePool choose the endpoint. Its choice arrives in request metadata.
 
     The fallback is round robin. Envoy does not combine this policy with locality weights.
     """

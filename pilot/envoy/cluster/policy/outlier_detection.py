@@ -24,14 +24,14 @@ def _uint32(value: int) -> wrappers_pb2.UInt32Value:
 
 
 def _enforcement(value: int) -> wrappers_pb2.UInt32Value:
-    """Return the enforcement percentage of a limit: 100, unless 0 disables it."""
+    """Return the enforcement percentage for a limit. It is 0 if the limit is 0, and otherwise 100."""
     return _uint32(100 if value > 0 else 0)
 
 
 def apply_outlier_detection(draft: ClusterDraft, settings: OutlierDetection, forced_unhealthy: bool) -> None:
     """Set outlier detection.
 
-    If `forced_unhealthy`, unhealthy endpoints are always sent, and panic mode must not route to them.
+    If `forced_unhealthy` is set, clients always receive unhealthy endpoints, and panic mode must not route to them.
     """
     draft.cluster.outlier_detection.CopyFrom(build_outlier_detection(settings))
     if settings.min_health_percent >= 0:
@@ -44,7 +44,8 @@ def apply_outlier_detection(draft: ClusterDraft, settings: OutlierDetection, for
 
 
 def build_outlier_detection(settings: OutlierDetection) -> outlier_detection_pb2.OutlierDetection:
-    """Return the message. Success rates are disabled, because Envoy's defaults eject endpoints with little traffic."""
+    """Return the message. Ejection by success rate is disabled, because it ejects endpoints that receive little
+    traffic."""
     out = outlier_detection_pb2.OutlierDetection(enforcing_success_rate=_uint32(0))
     if settings.consecutive_5xx_errors is not None:
         out.consecutive_5xx.CopyFrom(_uint32(settings.consecutive_5xx_errors))
@@ -83,6 +84,6 @@ def _status(code: int) -> route_components_pb2.HeaderMatcher:
 
 
 def disable_panic(cluster: cluster_pb2.Cluster) -> None:
-    """Disable panic mode, which routes to unhealthy endpoints, unless a threshold is already set."""
+    """Disable panic mode, unless a threshold is already set. In panic mode, Envoy routes to unhealthy endpoints."""
     if not cluster.common_lb_config.HasField("healthy_panic_threshold"):
         cluster.common_lb_config.healthy_panic_threshold.SetInParent()

@@ -1,4 +1,4 @@
-"""GatewayClasses of this control plane and the properties of their Gateways."""
+"""GatewayClasses that belong to this control plane, and the properties of their Gateways."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ EAST_WEST_CLASS, EAST_WEST_CONTROLLER = "istio-east-west", "istio.io/eastwest-co
 class GatewayClassInfo(NamedTuple):
     """Properties of a GatewayClass.
 
-    - `programmed`: its Gateways are configured by this control plane.
-    - `suffix`: deployments are named after the Gateway and its class, rather than the Gateway only.
-    - `addresses`: type of the internal addresses reported if there are no external ones; "" for both types.
+    - `programmed`: this control plane configures its Gateways.
+    - `listener_sets`: ListenerSets may attach to its Gateways.
+    - `suffix`: deployments are named after the Gateway and its class, rather than after the Gateway only.
+    - `addresses`: the type of the internal addresses to report if there are no external ones, or "" for both types.
     - `tunnels`: its listeners accept HBONE.
     """
 
@@ -34,7 +35,7 @@ class GatewayClassInfo(NamedTuple):
 
 
 def built_in_classes(db: Mesh) -> dict[str, GatewayClassInfo]:
-    """Return the built-in classes by name."""
+    """Return the built-in classes, keyed by name."""
     settings = db.settings.gateway_api
     default = GatewayClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
     remote = GatewayClassInfo(
@@ -71,9 +72,10 @@ def built_in_classes(db: Mesh) -> dict[str, GatewayClassInfo]:
 
 @derived
 def gateway_class(db: Mesh, name: str) -> GatewayClassInfo | None:
-    """Return the class with a name, or None if another controller owns it or it does not exist.
+    """Return the class with a name, or None if it does not exist or belongs to another controller.
 
-    As in istiod, a built-in name keeps its meaning even if an object of that name belongs to another controller.
+    As in istiod, the name of a built-in class keeps its meaning even if a GatewayClass object with that name belongs to
+    another controller.
     """
     if not db.settings.gateway_api.enabled:
         return None
@@ -87,7 +89,7 @@ def gateway_class(db: Mesh, name: str) -> GatewayClassInfo | None:
 
 
 def is_foreign_class(db: Mesh, name: str) -> bool:
-    """Return True if a GatewayClass object with this name belongs to another controller, which then owns its status."""
+    """Return True if a GatewayClass object belongs to another controller, which is then responsible for its status."""
     row = GATEWAY_CLASS.get(db, ObjectKey("", name))
     return row is not None and row.spec.controller_name not in {
         info.controller for info in built_in_classes(db).values()

@@ -1,5 +1,4 @@
-"""Gateways of the Gateway API: their class, the Services of their routers, and their listeners in
-order of precedence."""
+"""Gateways of the Gateway API: their class, their routers' Services, and their listeners in order of precedence."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _PORTS = {"HTTP": 80, "HTTPS": 443}
 
 
 class ListenerKey(NamedTuple):
-    """A listener of a Gateway or ListenerSet, by its position."""
+    """A listener of a Gateway or ListenerSet, identified by its position."""
 
     kind: GroupKind
     owner: ObjectKey
@@ -37,9 +36,9 @@ class OwnerKey(NamedTuple):
 
 
 class GatewayRouters(NamedTuple):
-    """The routers of a Gateway: the workloads of Services in its namespace, by hostname.
+    """The routers of a Gateway: the workloads of the Services with these hostnames in the Gateway's namespace.
 
-    `account` is the service account of automatically deployed routers, or "" for any.
+    `account` is the service account of automatically deployed routers, or "" if any account is accepted.
     """
 
     services: tuple[str, ...] = ()
@@ -55,7 +54,10 @@ def gateway_class_of(db: Mesh, gateway: ObjectKey) -> GatewayClassInfo | None:
 
 
 def is_managed(db: Mesh, spec: Gateway) -> bool:
-    """Return True if routers are deployed for the Gateway; they are not if its addresses name existing Services."""
+    """Return True if this control plane deploys the Gateway's routers.
+
+    It does not deploy them if the Gateway's addresses name existing Services.
+    """
     if not db.settings.gateway_api.manual_deployment or not spec.addresses:
         return True
     return len(spec.addresses) == 1 and spec.addresses[0].type == "IPAddress"
@@ -63,7 +65,7 @@ def is_managed(db: Mesh, spec: Gateway) -> bool:
 
 @derived
 def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
-    """Return the routers of a Gateway of this control plane."""
+    """Return the routers of a Gateway. They are empty if the Gateway belongs to another control plane."""
     row, info = KUBERNETES_GATEWAY.get(db, gateway), gateway_class_of(db, gateway)
     if row is None or info is None:
         return GatewayRouters()
@@ -97,7 +99,7 @@ def _host(db: Mesh, service: str, gateway: ObjectKey) -> str:
 
 @derived
 def parent_gateway(db: Mesh, key: ObjectKey) -> ObjectKey | None:
-    """Return the Gateway that a ListenerSet names, existing or not, or None if its parent is not a Gateway."""
+    """Return the Gateway that a ListenerSet names, which may not exist, or None if its parent is not a Gateway."""
     row = LISTENER_SET.get(db, key)
     if row is None or (row.spec.parent_ref.group, row.spec.parent_ref.kind) != KUBERNETES_GATEWAY.id:
         return None
@@ -129,19 +131,19 @@ def attached_listener_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...
 
 
 def allows_listener_sets(db: Mesh, gateway: Object[Gateway], namespace: str) -> bool:
-    """Return True if a Gateway allows ListenerSets of a namespace. Not memoised."""
+    """Return True if a Gateway allows ListenerSets in a namespace to attach to it. Not memoised."""
     allowed = gateway.spec.allowed_listeners.namespaces
     return is_allowed(db, allowed.from_, allowed.selector, gateway.namespace, namespace)
 
 
 def listener_port(listener: Listener) -> int:
-    """Return the port of a listener, or its protocol's default; 0 if there is none."""
+    """Return the port of a listener or, if it is not set, the default of its protocol, which is 0 if it has none."""
     return listener.port or _PORTS.get(listener.protocol, 0)
 
 
 @derived
 def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str]:
-    """Return the conflict reasons of listeners of a Gateway and its ListenerSets, by listener."""
+    """Return the reason of each conflict between the listeners of a Gateway and its ListenerSets, keyed by listener."""
     row = KUBERNETES_GATEWAY.get(db, gateway)
     listeners: list[tuple[ListenerKey, Listener]] = []
     if row is not None:
@@ -171,7 +173,8 @@ def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
 
 
 def owning_gateway(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
-    """Return the Gateway of a Gateway or ListenerSet. Not memoised."""
+    """Return the Gateway that a listener's owner belongs to: the owner itself, or the parent of a ListenerSet. Not
+    memoised."""
     return key if kind == KUBERNETES_GATEWAY.id else parent_gateway(db, key)
 
 
@@ -184,7 +187,7 @@ _BY_PORT = ("TCP", "UDP")
 
 
 class ListenerIdentity(NamedTuple):
-    """The values by which listeners must be distinct. An empty hostname matches every host."""
+    """The values in which two listeners must differ. An empty hostname matches every host."""
 
     port: int
     protocol: str
@@ -192,9 +195,10 @@ class ListenerIdentity(NamedTuple):
 
 
 def find_conflicts(identities: Iterable[ListenerIdentity]) -> tuple[str, ...]:
-    """Return the conflict reason of each listener, "" if it has none. Listeners are in order of precedence.
+    """Return the conflict reason of each listener, or "" if it has no conflict. The listeners are in order of
+    precedence.
 
-    A conflicted listener does not conflict with later ones.
+    A conflicted listener does not conflict with later listeners.
     """
     accepted: list[ListenerIdentity] = []
     reasons = []

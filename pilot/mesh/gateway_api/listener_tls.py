@@ -1,4 +1,4 @@
-"""TLS settings of listeners, from permitted and valid certificate references."""
+"""TLS settings of listeners. Certificate references must be permitted and valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _MAX_CERTIFICATES = 2
 
 
 class ListenerTLS(NamedTuple):
-    """TLS settings of a server, None without TLS, and a fault if they differ from the listener's."""
+    """TLS settings of a server, or None if it does not use TLS.
+
+    `fault` is the reason why the settings differ from those of the listener.
+    """
 
     settings: ServerTLSSettings | None
     fault: Fault | None = None
@@ -56,8 +59,10 @@ def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Lis
 
 
 def is_auto_passthrough(labels: Mapping[str, str], listener: Listener) -> bool:
-    """Return True if a listener of a Gateway with these labels forwards TLS connections to any service of the mesh by
-    SNI."""
+    """Return True if a listener forwards TLS connections to any service in the mesh, selected by SNI.
+
+    `labels` are those of the listener's Gateway.
+    """
     if listener.tls is None:
         return False
     if listener.tls.options.get(LISTENER_PROTOCOL) == AUTO_PASSTHROUGH:
@@ -101,7 +106,10 @@ def _join_faults(faults: Iterable[Fault]) -> Fault | None:
 
 
 def _certificate(db: Mesh, owner: Owner, ref: SecretObjectReference) -> str | Fault:
-    """Return the name of a valid certificate. A fault for a forbidden reference does not disclose whether it exists."""
+    """Return the name of a valid certificate, or a fault.
+
+    If the reference is not permitted, the fault does not disclose whether the certificate exists.
+    """
     namespace = ref.namespace or owner.namespace
     if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, SECRET.id, namespace, ref.name)):
         return _not_permitted("certificateRef", namespace, ref.name, owner)
@@ -134,7 +142,7 @@ def _not_permitted(field: str, namespace: str, name: str, owner: Owner) -> Fault
 def _with_client_validation(
     db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation
 ) -> ListenerTLS:
-    """Return settings that request client certificates."""
+    """Return TLS settings with validation of client certificates."""
     if len(validation.ca_certificate_refs) > 1:
         return ListenerTLS(settings, Fault("InvalidCACertificateRef", "only one caCertificateRef is supported"))
     roots = _roots(db, owner, validation.ca_certificate_refs[0])

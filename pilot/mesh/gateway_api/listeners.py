@@ -1,4 +1,4 @@
-"""Listeners of Gateways and ListenerSets, built into servers of Istio Gateways and status conditions."""
+"""Listeners of Gateways and ListenerSets, converted to servers of Istio Gateways and to status conditions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NO_ERRORS = "No errors found"
 
 
 class GatewayListener(msgspec.Struct, frozen=True, kw_only=True):
-    """A listener. `server` is None if it cannot listen, and is used only if the listener is `valid`.
+    """A listener of the Gateway API.
 
     - `gateway`: its Gateway.
-    - `hosts`: in the form of a server's hosts, `namespace/host`.
     - `kinds`: the kinds of routes that it accepts.
+    - `server`: its server, or None if it cannot listen. The server is used only if the listener is `valid`.
     """
 
     key: ListenerKey
@@ -59,7 +59,7 @@ class GatewayListener(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def gateway_listener(db: Mesh, key: ListenerKey) -> GatewayListener | None:
-    """Return a listener of a Gateway that this control plane configures, or None for others."""
+    """Return a listener, or None if it does not exist or this control plane does not configure its Gateway."""
     owner, gateway_key = find_owner(db, key.kind, key.owner), owning_gateway(db, key.kind, key.owner)
     gateway = KUBERNETES_GATEWAY.get(db, gateway_key) if gateway_key is not None else None
     if owner is None or gateway_key is None or gateway is None or key.position >= len(owner.spec.listeners):
@@ -88,7 +88,7 @@ def build_listener(
     tls: ListenerTLS,
     info: GatewayClassInfo,
 ) -> GatewayListener:
-    """Return a listener without conflicts. An HBONE listener has no server and accepts no routes."""
+    """Return a listener that has no conflicts. HBONE listeners have no server and accept no routes."""
     port, (kinds, kinds_supported) = listener_port(listener), supported_kinds(listener)
     lacks_tls = tls.settings is None and listener.protocol in ("HTTPS", "TLS")
     fault = _protocol_fault(listener, port, info) or (
@@ -147,7 +147,7 @@ def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
-    """Return the kinds of routes that a listener accepts, and whether these include all that it requests."""
+    """Return the kinds of routes that a listener accepts, and whether they include all kinds that it requests."""
     supported = _ROUTES_OF.get(listener.protocol, ())
     if listener.protocol == "TLS" and listener.tls is not None and listener.tls.mode == "Terminate":
         supported = (*supported, TCP_ROUTE.id)
@@ -161,12 +161,12 @@ def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
 
 
 def is_tunnel(listener: Listener, info: GatewayClassInfo) -> bool:
-    """Return True if a listener is for HBONE, which all listeners of a waypoint are."""
+    """Return True if a listener accepts HBONE. All listeners of a waypoint do."""
     return info.tunnels and (listener.protocol == "HBONE" or info.controller == WAYPOINT_CONTROLLER)
 
 
 def _tunnel_class_fault(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
-    """Return a fault if a listener differs from those expected of an HBONE class. The fault has no other effect."""
+    """Return a fault if an HBONE class does not expect the listener. The fault is only reported in the status."""
     hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
     if info.controller == WAYPOINT_CONTROLLER and not hbone:
         return Fault("UnsupportedProtocol", 'Expected a single listener on port 15008 with protocol "HBONE"')

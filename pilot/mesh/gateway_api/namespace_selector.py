@@ -1,4 +1,4 @@
-"""Namespaces whose routes or ListenerSets may attach to a listener."""
+"""The namespaces whose routes or ListenerSets may attach to a listener or Gateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilot.mesh.tables.namespaces import namespace_labels
 
 @hub
 def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
-    """Return the declared namespaces of the local cluster with their labels."""
+    """Return the labels of each declared namespace in the local cluster."""
     cluster = db.settings.registry.cluster_id
     return {
         key.name: {NAMESPACE_NAME_LABEL: key.name, **row.labels}
@@ -25,7 +25,7 @@ def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
 
 
 def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, owner_namespace: str) -> tuple[str, ...]:
-    """Return the namespaces that may attach to an object of a namespace, ("*",) for all. Not memoised."""
+    """Return the namespaces that may attach to an object in `owner_namespace`, or ("*",) for all. Not memoised."""
     if from_ == "None":
         return ()
     if from_ == "Same":

@@ -1,4 +1,4 @@
-"""Permission for references between namespaces, which a ReferenceGrant in the referenced namespace must grant."""
+"""Permission for references to other namespaces, which a ReferenceGrant in the referenced namespace must grant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ReferenceKey(NamedTuple):
-    """A reference from objects of a kind in a namespace to the object `name` of kind `to` in namespace `place`."""
+    """A reference from objects of one kind and namespace to another object.
+
+    The referenced object has the kind `to`, the namespace `place` and the name `name`.
+    """
 
     kind: GroupKind
     namespace: str
@@ -22,7 +25,7 @@ class ReferenceKey(NamedTuple):
 
 
 def may_refer(db: Mesh, reference: ReferenceKey) -> bool:
-    """Return True if a reference is permitted. Not memoised within a namespace."""
+    """Return True if a reference is permitted. References within a namespace always are, and are not memoised."""
     return reference.namespace == reference.place or _granted(db, reference)
 
 
@@ -34,7 +37,7 @@ def _granted(db: Mesh, reference: ReferenceKey) -> bool:
 
 
 def _grants(spec: ReferenceGrant, reference: ReferenceKey) -> bool:
-    """Return True if a ReferenceGrant of the referenced namespace permits the reference."""
+    """Return True if a ReferenceGrant in the referenced namespace permits the reference."""
     from_matches = any(
         ((peer.group, peer.kind), peer.namespace) == (reference.kind, reference.namespace) for peer in spec.from_
     )

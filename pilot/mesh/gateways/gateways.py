@@ -1,7 +1,7 @@
-"""The Gateways that select a router, merged by port into one logical gateway.
+"""The Gateways that select a router, merged into one logical gateway that is grouped by port.
 
-The merged gateway refers to servers by `ServerKey`, so it stays a small hashable value. Builders read the contents of a
-server themselves, so an edit of a credential name does not affect routes.
+The merged gateway refers to servers by `ServerKey`, so it stays a small hashable value. Builders read the contents of
+servers themselves, so an edit to a credential name does not affect routes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
 DISABLE_PORT_TRANSLATION = "experimental.istio.io/disable-gateway-port-translation"
-"""Label of Services that are ignored in the translation of Gateway ports."""
+"""Label of Services that are ignored when ports of Gateways are translated to target ports."""
 
 
 class GatewaySelector(NamedTuple):
-    """The routers that a Gateway selects: those with all of the labels, or those that the services select.
+    """The routers that a Gateway selects: those with all of `labels` or, if `services` is set, the workloads of these
+    services.
 
-    deployed: the routers were deployed for this Gateway.
-    generated: the Gateway was converted from a listener of the Gateway API.
+    - `deployed`: the routers were deployed for this Gateway.
+    - `generated`: the Gateway was converted from a listener of the Gateway API.
     """
 
     gateway: ObjectKey
@@ -57,21 +58,21 @@ def _selector(o: Object[Gateway]) -> GatewaySelector:
 
 @derived
 def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
-    """Return the servers of a Gateway with hosts normalized to `host` and `namespace/host`."""
+    """Return the servers of a Gateway. Their hosts are normalized to `host` or `namespace/host`."""
     row = GATEWAY.get(db, gateway)
     return tuple(qualify_hosts(s, gateway.namespace) for s in row.spec.servers) if row is not None else ()
 
 
 @derived
 def server(db: Mesh, key: ServerKey) -> Server | None:
-    """Return one server with hosts as in `servers`, or None if it does not exist."""
+    """Return one server as in `servers`, or None if it does not exist."""
     listed = servers(db, key.gateway)
     return listed[key.position] if key.position < len(listed) else None
 
 
 @derived
 def gateway_selection_key(db: Mesh, node_id: str) -> GatewaySelectionKey:
-    """Return the Gateways that select a router, and the ports of its services."""
+    """Return the Gateways that select a router, and the ports of the router's services."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
     limit = proxy.namespace if db.settings.gateways.scope_to_namespace else None
@@ -89,8 +90,12 @@ def _selects(selector: GatewaySelector, labels: frozenset[tuple[str, str]], serv
 
 
 def _in_home_namespaces(selectors: list[GatewaySelector]) -> list[GatewaySelector]:
-    """Return, for a router that was deployed for some Gateways, only generated Gateways and those in the same
-    namespaces."""
+    """Return the Gateways that a router accepts. The home namespaces of a router are those of the Gateways that it was
+    deployed for.
+
+    A router without home namespaces accepts all Gateways. Other routers accept generated Gateways and those in their
+    home namespaces.
+    """
     home = {s.gateway.namespace for s in selectors if s.deployed}
     return [s for s in selectors if s.generated or s.gateway.namespace in home] if home else selectors
 
@@ -112,6 +117,7 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
 
 @derived
 def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
-    """Return the servers of the selected Gateways by port. Servers that conflict with an older one are rejected."""
+    """Return the servers of the selected Gateways, grouped by port. Servers that conflict with an older one are
+    rejected."""
     listed = [(key, servers(db, key)) for key in selected.gateways]
     return merge(listed, selected.ports, db.settings.gateways.quic_listeners, dict(selected.named))

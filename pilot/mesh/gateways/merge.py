@@ -1,8 +1,8 @@
-"""Merging of the servers of several Gateways by port, with detection of conflicts.
+"""Merges the servers of several Gateways by port, and detects conflicts between them.
 
-The rules are those of https://istio.io/latest/docs/reference/config/networking/gateway/ and, where it is silent,
-istiod's: the first server of a port and bind address decides; plaintext HTTP servers share one route configuration; TLS
-servers are distinguished by SNI, so no host may repeat among them.
+The rules are those of https://istio.io/latest/docs/reference/config/networking/gateway/. Where they are silent,
+istiod's rules apply: the first server on a port and bind address takes precedence; plaintext HTTP servers share one
+route configuration; TLS servers are distinguished by SNI, so their hosts must be distinct.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ NOBODY: Mapping[ObjectKey, frozenset[ServiceRef]] = MappingProxyType({})
 
 
 class MergeKey(NamedTuple):
-    """Servers with equal keys share a listener. The protocol is as configured, so HTTPS and TLS on one port stay
-    separate."""
+    """The key of a listener. Servers with equal keys share it.
+
+    The protocol is the configured one, so HTTPS and TLS on the same port stay separate.
+    """
 
     number: int
     protocol: str
@@ -48,10 +50,10 @@ def merge(
     quic: bool,
     named: Mapping[ObjectKey, frozenset[ServiceRef]] = NOBODY,
 ) -> MergedGateway:
-    """Return the merged servers of Gateways, which are given oldest first.
+    """Return the merged servers of Gateways. The Gateways are ordered oldest first.
 
-    quic: HTTPS servers whose port is also exposed over UDP serve HTTP/3.
-    named: the services that a Gateway is limited to.
+    - `quic`: whether HTTPS servers also serve HTTP/3 if their port is exposed over UDP.
+    - `named`: the services that a Gateway is limited to.
     """
     merger = _Merger(targets, quic)
     for name, servers in gateways:
@@ -61,18 +63,20 @@ def merge(
 
 
 def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
-    """Return the port to listen on for a Gateway's port: the target port of the first service with it, else the port
-    itself."""
+    """Return the port on which a router listens for a Gateway's port.
+
+    It is the target port of the first service that has the port, or else the port itself.
+    """
     return next((t.target for t in targets if t.translates and t.number == number), number)
 
 
 def resolve_named_port(number: int, targets: Sequence[TargetPort], services: frozenset[ServiceRef]) -> tuple[int, ...]:
-    """Return the target ports of a Gateway's port in certain services."""
+    """Return the target ports of a Gateway's port in the given services."""
     return tuple(sorted({t.target for t in targets if t.number == number and t.service in services}))
 
 
 class _Merger:
-    """Builds the merged gateway server by server."""
+    """Builds the merged gateway, one server at a time."""
 
     def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
         self.targets, self.quic = targets, quic
@@ -109,10 +113,10 @@ class _Merger:
             self.rejected.append(Rejection(key, reason))
 
     def _repeated(self, server: Server, number: int) -> list[str]:
-        """Return the hosts that an older TLS server on the port and bind address has. If there are none, reserve the
-        hosts.
+        """Return the hosts that an older TLS server on the same port and bind address has. If there are none, reserve
+        the hosts.
 
-        Namespaces are ignored, because a handshake does not name the namespace of a host's VirtualServices.
+        Namespaces are ignored, because a TLS handshake does not identify the namespace of a host's VirtualServices.
         """
         reserved = self.tls_hosts.setdefault(number, {})
         names = sni_hosts(server) if is_tls(server) else server.hosts
@@ -122,7 +126,7 @@ class _Merger:
         return repeated
 
     def _place(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
-        """Add a server to a listener. Return the reason if that is impossible, else ""."""
+        """Add a server to a listener. Return "", or the reason why the server cannot be added."""
         current = self.plain.get(at.number)
         if current is not None:
             return self._join_plain(merged, server, at, current)
@@ -168,7 +172,7 @@ class _Merger:
         self._advertise(merged, server, at)
 
     def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
-        """Enable HTTP/3 for a server if it is enabled and the server's port is exposed over UDP."""
+        """Enable HTTP/3 for an HTTPS server if the setting is on and the server's port is exposed over UDP."""
         assert server.port is not None
         eligible = (
             self.quic

@@ -13,14 +13,14 @@ from pilot.mesh.model.service import ServiceRef
 
 
 class ServerKey(NamedTuple):
-    """A server of a Gateway by its index."""
+    """A server of a Gateway, identified by its index."""
 
     gateway: ObjectKey
     position: int
 
 
 class TargetPort(NamedTuple):
-    """A port of a service that selects the router, with its target port.
+    """A port of a service that selects the router, and its target port.
 
     `translates` is False if the service opts out of the translation of Gateway ports.
     """
@@ -33,9 +33,10 @@ class TargetPort(NamedTuple):
 
 
 class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The Gateways that select a router, oldest first, and the ports of its services.
+    """The Gateways that select a router, oldest first, and the ports of the router's services.
 
-    `named` maps Gateways that are limited to certain services to those of them that select the router.
+    `named` contains the Gateways that are limited to certain services. Each is paired with those of these services that
+    select the router.
     """
 
     gateways: tuple[ObjectKey, ...] = ()
@@ -44,10 +45,10 @@ class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GatewayRouteKey(NamedTuple):
-    """A route configuration.
+    """Key of a route configuration.
 
-    For plaintext HTTP it has the listening port and bind address, because all servers there share it. For an HTTPS
-    server it has the Gateway's port, the port's name and the Gateway.
+    For plaintext HTTP, it has the listening port and the bind address, because all servers there share the
+    configuration. For an HTTPS server, it has the Gateway's port, the name of the port, and the Gateway.
     """
 
     port: int
@@ -57,17 +58,17 @@ class GatewayRouteKey(NamedTuple):
 
 
 class MergedServer(NamedTuple):
-    """A server on a port of the router. `route` is None unless it is an HTTP server."""
+    """A server on a port of the router. `route` is None if it is not an HTTP server."""
 
     key: ServerKey
     route: GatewayRouteKey | None
 
 
 class MergedPort(msgspec.Struct, frozen=True):
-    """The servers with one port, configured protocol and bind address.
+    """The servers that have the same port, configured protocol and bind address.
 
-    route: the route configuration that plaintext HTTP servers share.
-    quic: the servers that also serve HTTP/3 on the same UDP port.
+    - `route`: the route configuration that plaintext HTTP servers share.
+    - `quic`: the servers that also serve HTTP/3 on the UDP port with the same number.
     """
 
     number: int
@@ -79,17 +80,17 @@ class MergedPort(msgspec.Struct, frozen=True):
 
 
 class Rejection(NamedTuple):
-    """A server that the merged gateway excludes, with the reason."""
+    """A server that is excluded from the merged gateway, and the reason."""
 
     key: ServerKey
     reason: str
 
 
 class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
-    """All servers of a router. Ports, and routes with their servers, are in the order of their first server.
+    """All servers of a router. Both `ports` and `routes` are ordered by their first server.
 
-    http3: the routes that advertise HTTP/3.
-    auto_passthrough: whether some server forwards to any service of the mesh by SNI.
+    - `http3`: the routes that advertise HTTP/3.
+    - `auto_passthrough`: whether a server forwards TLS connections to any service in the mesh, selected by SNI.
     """
 
     ports: tuple[MergedPort, ...] = ()
@@ -100,7 +101,10 @@ class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def qualify_hosts(server: Server, namespace: str) -> Server:
-    """Return the server with `./host` as `namespace/host`, and `*/host` as `host`. `*/*` replaces all other hosts."""
+    """Return the server with normalized hosts.
+
+    `./host` is replaced with `namespace/host`, and `*/host` with `host`. `*/*` replaces all other hosts.
+    """
     if not any(h.startswith(("./", "*/")) for h in server.hosts):
         return server
     if "*/*" in server.hosts:
@@ -114,7 +118,7 @@ def protocol_of(server: Server) -> Protocol:
 
 
 def passes_through(server: Server) -> bool:
-    """Return whether TLS is forwarded without termination."""
+    """Return whether the server forwards TLS connections without terminating them."""
     return server.tls is not None and server.tls.mode in ("PASSTHROUGH", "AUTO_PASSTHROUGH")
 
 
@@ -128,12 +132,13 @@ def terminates_https(server: Server) -> bool:
 
 
 def sni_hosts(server: Server) -> tuple[str, ...]:
-    """Return the server names that clients may send, sorted and without namespaces, or () without TLS."""
+    """Return the server names that clients may send, sorted and without namespaces. Return () if the server has no TLS
+    settings."""
     return () if server.tls is None else tuple(sorted({h.rpartition("/")[2] for h in server.hosts}))
 
 
 def gateway_route_key(server: Server, number: int, gateway: ObjectKey) -> GatewayRouteKey | None:
-    """Return the route configuration of a server on a listening port, or None unless it is an HTTP server."""
+    """Return the route configuration of a server on a listening port, or None if it is not an HTTP server."""
     assert server.port is not None
     protocol = protocol_of(server)
     if protocol.is_http:

@@ -1,7 +1,7 @@
 """Converts objects of the Gateway API, Ingresses and WasmPlugins to objects of Istio's kinds.
 
-Importing this package registers the results as sources of the kinds that they become; importing pilot.mesh imports it.
-If several sources have an object with the same key, the source that was added first wins.
+Importing this package registers the conversions as sources of the resulting kinds. The package pilot.mesh imports it.
+If several sources have an object with the same key, the source that was added first takes precedence.
 """
 
 from pilot.config.kinds.istio import DESTINATION_RULE, GATEWAY, SERVICE_ENTRY, TRAFFIC_EXTENSION, VIRTUAL_SERVICE

@@ -1,4 +1,4 @@
-"""TrafficExtensions converted from WasmPlugins."""
+"""TrafficExtensions that are converted from WasmPlugins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pilot.derive import Gather, derived
 from pilot.mesh.tables.database import Mesh
 
 FROM_WASM_PLUGIN = "~istio-translated-wasmplugin"
-"""Suffix of the names of TrafficExtensions converted from WasmPlugins. It is invalid in names of Kubernetes objects."""
+"""Name suffix of TrafficExtensions that are converted from WasmPlugins. It is invalid in names of Kubernetes objects.
+"""
 _PHASES: dict[PluginPhase, ExecutionPhase] = {
     "UNSPECIFIED_PHASE": "UNSPECIFIED",
     "AUTHN": "AUTHN",

@@ -1,4 +1,4 @@
-"""Attachments of routes to listeners, and the reasons for rejected ones."""
+"""Attachments of routes to listeners, and the reasons why listeners reject routes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class RejectionReason(enum.StrEnum):
-    """Reasons, defined by the specification, why a listener rejects a route; the most specific first."""
+    """Reasons why a listener rejects a route, as defined by the specification. The most specific reason is first."""
 
     NOT_ALLOWED = "NotAllowedByListeners"
     NO_HOSTNAME = "NoMatchingListenerHostname"
@@ -33,7 +33,7 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
     """A parent reference of a route, resolved to one listener or to the mesh.
 
     `target` is the referenced object. `sibling_hostnames` are the hostnames of other listeners with the same port and
-    protocol, which receive requests that they match more specifically.
+    protocol. A sibling receives the requests that its hostname matches more specifically.
     """
 
     ref: ParentReference
@@ -48,7 +48,7 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
         return self.parent is MESH_PARENT or self.parent == MESH_PARENT
 
     def accepts_host(self, host: str) -> bool:
-        """Return True if this listener receives requests for a host of the route, because no other matches it more
+        """Return True if this listener receives requests for a host of the route, and no sibling matches the host more
         closely."""
         hostname = self.parent.hostname
         if hostname and not is_wildcard(hostname):
@@ -62,9 +62,9 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
 
 @derived
 def attachments(db: Mesh, route: RouteKey) -> tuple[ListenerAttachment, ...]:
-    """Return the attachments of a route, sorted by the text of its references.
+    """Return the attachments of a route, sorted by parent reference as a string.
 
-    References to parents of other control planes are omitted.
+    References to kinds that cannot be parents are omitted, as are references to Gateways of other control planes.
     """
     binding = route_binding(db, route)
     if binding is None:
@@ -125,7 +125,8 @@ def find_rejection(parent: Parent, route: RouteKey, ref: ParentReference, hostna
 
 
 def _hostname_rejection(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
-    """Return the reason why no hostname of a route is allowed by the listener for its namespace."""
+    """Return the reason why a listener allows none of a route's hostnames in `namespace`, or None if it allows one of
+    them."""
     hostname_matches = False
     for allowed, _, host in (entry.rpartition("/") for entry in parent.hosts):
         if any(matches(host, name) for name in hostnames):

@@ -1,4 +1,4 @@
-"""BackendTLSPolicies, converted to client TLS settings, and their targets."""
+"""BackendTLSPolicies and XBackendTrafficPolicies: their targets, and their conversion to Istio's settings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ IGNORED = "istio.io/ignore-policy-attachment"
 
 
 class PolicyTarget(NamedTuple):
-    """A target of a policy: the hosts of a Service or ServiceEntry. With a fault, the policy does not apply to it.
+    """A target of a policy: the hosts of a Service or ServiceEntry. If there is a fault, the policy does not apply to
+    it.
 
-    `port` is the port of the section that the policy names, 0 for all.
+    `port` is the port of the section that the policy names, or 0 for all ports.
     """
 
     ref: LocalPolicyTargetReference
@@ -36,7 +37,10 @@ class PolicyTarget(NamedTuple):
 
 
 class ConvertedBackendTLS(msgspec.Struct, frozen=True):
-    """A converted BackendTLSPolicy. `resolved` and `accepted` are faults of its root certificates."""
+    """A converted BackendTLSPolicy.
+
+    `resolved` and `accepted` are the faults of its root certificates for the ResolvedRefs and Accepted conditions.
+    """
 
     key: ObjectKey
     created: str
@@ -53,7 +57,7 @@ def is_ignored(annotations: dict[str, str]) -> bool:
 
 @derived
 def backend_tls_policy(db: Mesh, key: ObjectKey) -> ConvertedBackendTLS | None:
-    """Return a converted policy, or None if it does not exist or is ignored by annotation."""
+    """Return a converted policy, or None if it does not exist or its annotation disables it."""
     row = BACKEND_TLS_POLICY.get(db, key)
     if row is None or is_ignored(dict(row.annotations)):
         return None
@@ -70,14 +74,14 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> ConvertedBackendTLS | None:
 
 
 class BackendTarget(NamedTuple):
-    """A possible target of a policy: its hosts, and its port numbers by name."""
+    """An object that a policy may target: its hosts, and a mapping from port names to port numbers."""
 
     hosts: tuple[str, ...]
     ports: dict[str, int]
 
 
 def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> BackendTarget | Fault:
-    """Return a Service or ServiceEntry as target, or a fault. Not memoised."""
+    """Return a Service or ServiceEntry as a policy target, or a fault if it does not exist. Not memoised."""
     if kind == SERVICE.id:
         service = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
         if service is not None:
@@ -114,7 +118,7 @@ def _target(db: Mesh, policy: Object[BackendTLSPolicy], ref: LocalPolicyTargetRe
 
 
 def _older(db: Mesh, policy: Object[BackendTLSPolicy], kind: GroupKind, ref: LocalPolicyTargetReference) -> str:
-    """Return the name of an older policy for the same target, or ""."""
+    """Return the name of an older policy for the same target, or "" if there is none."""
     for key in BACKEND_TLS_POLICY.keys(db, "target", (policy.namespace, kind, ref.name)):
         other = BACKEND_TLS_POLICY.get(db, key)
         if (
@@ -136,7 +140,7 @@ _BUDGET_INTERVAL, _MIN_RETRY_CONCURRENCY = Duration.of(10), 10
 
 
 def retry_budget(constraint: RetryConstraint) -> RetryBudget:
-    """Return the retry budget, with the defaults of the API."""
+    """Return the retry budget. Unset fields have the defaults of the Gateway API."""
     rate = constraint.min_retry_rate
     return RetryBudget(
         percent=float(constraint.budget.percent) if constraint.budget.percent is not None else None,
@@ -147,7 +151,7 @@ def retry_budget(constraint: RetryConstraint) -> RetryBudget:
 
 @derived
 def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]:
-    """Return the targets of a policy, or () if alpha kinds are disabled or the policy is ignored by annotation."""
+    """Return the targets of a policy, or () if alpha kinds are disabled or an annotation disables the policy."""
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha or is_ignored(dict(row.annotations)):
         return ()

@@ -1,4 +1,4 @@
-"""Gateways that route to a backend, which are ancestors of the policies attached to it."""
+"""The Gateways that route to a backend. They are the ancestors of the policies that are attached to the backend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _routes(db: Mesh) -> tuple[RouteKey, ...]:
 
 @derived
 def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backends] | None:
-    """Return the Gateways and backends of a route, or None if it lacks either."""
+    """Return the Gateways and backends of a route, or None if it has no Gateways or no backends."""
     row = find_route(db, route)
     if row is None:
         return None
@@ -54,7 +54,7 @@ _by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather
 
 
 class BackendRoutes(NamedTuple):
-    """The Gateways with routes to a backend, and these routes."""
+    """The Gateways that have routes to a backend, and these routes."""
 
     gateways: frozenset[ObjectKey]
     routes: tuple[RouteKey, ...]

@@ -1,4 +1,4 @@
-"""Backends of routes: resolution of backend references to destinations."""
+"""Resolves the backend references of routes to destinations."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pilot.mesh.tables.database import Mesh
 HOSTNAME = GroupKind(NETWORKING, "Hostname")
 _IMPORT = "ServiceImport"
 NO_DESTINATION = Destination()
-"""Destination of requests to an invalid backend, which are answered with an error."""
+"""Destination of requests to an invalid backend. These requests receive an error response."""
 
 
 class Backend(NamedTuple):
     """A resolved backend.
 
-    With a fault and no destination, the whole route is invalid. With a fault and a destination, its share of requests
-    is answered with an error.
+    If there is a fault and no destination, the whole route is invalid. If there is a fault and a destination, the
+    backend's share of requests receives an error response.
     """
 
     destination: Destination | None = None
@@ -39,9 +39,9 @@ class Backend(NamedTuple):
 
 
 class BackendKey(NamedTuple):
-    """A backend reference of routes of a kind and namespace.
+    """A backend reference in routes of a kind and namespace.
 
-    With `mesh`, it is for clients in the mesh, which need no ReferenceGrants.
+    If `mesh` is True, the reference is resolved for clients in the mesh, which need no ReferenceGrants.
     """
 
     route: GroupKind
@@ -97,7 +97,7 @@ def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
 
 
 def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
-    """Return the backend of an XBackend, which defines the port itself."""
+    """Return the backend of an XBackend. The XBackend itself defines the port."""
     if not db.settings.gateway_api.alpha:
         return Backend(
             NO_DESTINATION,
@@ -123,8 +123,8 @@ def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
 
 
 def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
-    """Return the backend of an InferencePool: the first port of its shadow service, which has the
-    endpoints of all ports."""
+    """Return the backend of an InferencePool: the first port of its shadow Service, which has the endpoints of all
+    ports."""
     if not db.settings.gateway_api.inference:
         return Backend(
             NO_DESTINATION,

@@ -1,4 +1,7 @@
-"""The converted rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
+"""The converted rules of routes.
+
+They are converted separately for gateways and for the mesh, because clients in the mesh need no ReferenceGrants.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> ConvertedRules:
-    """Return the rules of an HTTPRoute or GRPCRoute, in their order."""
+    """Return the converted rules of an HTTPRoute or GRPCRoute, in the order of the route."""
     row = find_route(db, key)
     if row is None or not isinstance(row.spec, HTTPRoute | GRPCRoute):
         return ConvertedRules()
@@ -30,7 +33,7 @@ def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> ConvertedRules:
 
 @derived
 def converted_destinations(db: Mesh, key: RouteKey, mesh: bool) -> Destinations:
-    """Return the destinations of a TCPRoute or TLSRoute."""
+    """Return the converted destinations of a TCPRoute or TLSRoute."""
     row = find_route(db, key)
     if row is None or not isinstance(row.spec, TCPRoute | TLSRoute):
         return Destinations()

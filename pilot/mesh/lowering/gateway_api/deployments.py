@@ -1,4 +1,4 @@
-"""Deployments of Gateways: the template, names, ports and overlays of the objects deployed for a Gateway."""
+"""Deployments of Gateways: the template, names, ports and overlays of the objects that are deployed for a Gateway."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from pilot.mesh.tables.database import Mesh
 
 CONTROLLER_VERSION = "gateway.istio.io/controller-version"
 VERSION = 5
-"""The controller version written to deployed Gateways. A higher one belongs to a newer control plane."""
+"""The controller version that is written to deployed Gateways. A Gateway with a higher version belongs to a newer
+control plane."""
 STATUS_PORT = 15021
 _MAX_NAME_LENGTH = 63
 _OURS = "gateway.networking.k8s.io/"
 
 
 class DeployedClass(NamedTuple):
-    """The injection template, Service type and controller label for the Gateways of a controller."""
+    """The injection template, Service type and controller label of the Gateways of a controller."""
 
     template: str
     service_type: str
@@ -48,12 +49,12 @@ class DeployedPort(NamedTuple):
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs for deploying a Gateway.
+    """The inputs for the deployment of a Gateway.
 
-    - `labels`, `annotations`: from its infrastructure, None if it has none.
-    - `overlays`: data of ConfigMaps; later ones override earlier ones.
-    - `namespace_annotations`: may set the user that proxies run as.
-    - `opts_out_of_ambient`: its pods are not captured by ztunnel, unless a label enables it.
+    - `labels`, `annotations`: those in the Gateway's `infrastructure`, or None if it has none.
+    - `overlays`: data of ConfigMaps. Later overlays override earlier ones.
+    - `namespace_annotations`: annotations of the namespace, which may set the user that proxies run as.
+    - `opts_out_of_ambient`: whether ztunnels do not capture the Pods. A label can enable capture.
     """
 
     gateway: ObjectKey
@@ -74,7 +75,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
-    """Return how the Gateways of a controller are deployed, or None if they are not. Not memoised."""
+    """Return how the Gateways of a controller are deployed, or None if this control plane does not deploy them. Not
+    memoised."""
     classes = {
         db.settings.gateway_api.controller: ("kube-gateway", "LoadBalancer"),
         WAYPOINT_CONTROLLER: ("waypoint", "ClusterIP"),
@@ -85,7 +87,11 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
 
 @derived
 def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
-    """Return the deployment of a Gateway, or None if it belongs to another controller or uses existing Services."""
+    """Return the deployment of a Gateway, or None if this control plane does not deploy it.
+
+    This is so if the Gateway does not exist, belongs to another controller or a newer control plane, or uses existing
+    Services.
+    """
     row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
     class_ = deployed_class(db, info.controller) if info is not None else None
     if row is None or info is None or class_ is None or not is_managed(db, row.spec) or _is_newer(row.annotations):
@@ -126,7 +132,7 @@ def all_gateways(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 def _is_newer(annotations: Mapping[str, str]) -> bool:
-    """Return True if a newer or unknown control plane deploys a Gateway."""
+    """Return True if the controller version of a Gateway is newer than this control plane's, or malformed."""
     version = annotations.get(CONTROLLER_VERSION)
     return version is not None and (not version.isdecimal() or int(version) > VERSION)
 
@@ -137,7 +143,10 @@ def _foreign(entries: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _class_defaults(db: Mesh, class_name: str) -> Mapping[str, str] | None:
-    """Return the overlay for all Gateways of a class from the oldest ConfigMap of the installation that defines one."""
+    """Return the overlay for all Gateways of a class, or None if there is none.
+
+    It is defined by a ConfigMap in the control plane's namespace. If there are several, the oldest takes precedence.
+    """
     place = db.settings.registry.namespace, class_name
     keys = [
         key
@@ -149,7 +158,8 @@ def _class_defaults(db: Mesh, class_name: str) -> Mapping[str, str] | None:
 
 
 def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault | None:
-    """Return the overlay named by a Gateway's parametersRef."""
+    """Return the overlay that a Gateway's parametersRef names. Return None without a parametersRef, or a fault if it is
+    invalid."""
     ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
     if ref is None:
         return None
@@ -171,9 +181,9 @@ def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:
 
 
 def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
-    """Yield the ports of the Service: the status port, and one for each listener port.
+    """Yield the ports of the Service: the status port, and one port for each distinct listener port.
 
-    Names are unique and at most 63 characters.
+    Names are unique and have at most 63 characters.
     """
     yield DeployedPort("status-port", STATUS_PORT, "tcp")
     numbers, names = {0}, {"status-port"}

@@ -1,5 +1,7 @@
-"""DestinationRules converted from backend policies and XBackends: one for each host of a target, merged from all its
-policies."""
+"""DestinationRules that are converted from backend policies and XBackends.
+
+There is one for each host of a target. It merges all policies for the target.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class PolicyFields(NamedTuple):
-    """The settings of one policy for a host of a target. `port` limits them to one port, 0 for all."""
+    """The settings of one policy for a host of a target. They apply to `port`, or to all ports if it is 0."""
 
     age: tuple[str, str, str]
     rule: ObjectKey
@@ -120,7 +122,7 @@ _backends: Gather[ObjectKey, [], tuple[PolicyFields, ...]] = Gather("backend_set
 
 @hub
 def destination_rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
-    """Return the DestinationRules of all backend policies and XBackends."""
+    """Return the DestinationRules that all backend policies and XBackends are converted to."""
     by_rule: dict[ObjectKey, list[PolicyFields]] = {}
     for settings in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
         for setting in settings:
@@ -132,7 +134,7 @@ def destination_rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[Destina
 
 
 def build_destination_rule(key: ObjectKey, settings: Sequence[PolicyFields]) -> Object[DestinationRule]:
-    """Return the DestinationRule of a host. The oldest policy wins if several set the same field."""
+    """Return the DestinationRule for a host. If several policies set the same field, the oldest takes precedence."""
     ports: dict[int, ClientTLSSettings] = {}
     for setting in settings:
         if setting.tls is not None:

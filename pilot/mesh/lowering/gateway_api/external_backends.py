@@ -1,4 +1,4 @@
-"""XBackends, an alpha kind, converted to a ServiceEntry and TLS settings."""
+"""XBackends, an alpha kind, converted to ServiceEntries and TLS settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_TLS = ("None", "")
 
 
 class ExternalBackend(msgspec.Struct, frozen=True, kw_only=True):
-    """A converted XBackend. `host` is "" if it is invalid.
+    """A converted XBackend. `host` is "" if the XBackend is invalid.
 
     `resolved` and `accepted` are the faults of its ResolvedRefs and Accepted conditions.
     """
@@ -58,7 +58,7 @@ def external_backend(db: Mesh, key: ObjectKey) -> ExternalBackend | None:
 
 
 def _fault(db: Mesh, row: Object[XBackend], host: str, entry: Object[ServiceEntry]) -> Fault | None:
-    """Return the reason why a backend is invalid, or None if it names an external host."""
+    """Return the reason why a backend is invalid, or None if it is valid."""
     if row.spec.type != EXTERNAL:
         return Fault("Invalid", f"unsupported backend type: {row.spec.type}")
     if (domain := _cluster_domain(db, host)) is not None:
@@ -70,9 +70,9 @@ def _fault(db: Mesh, row: Object[XBackend], host: str, entry: Object[ServiceEntr
 
 
 def _cluster_domain(db: Mesh, host: str) -> str | None:
-    """Return the cluster domain that a host is in, or None if it is external.
+    """Return the cluster domain that a host is in, or None if the host is external.
 
-    Backends must not take over Services' names.
+    Hosts in a cluster domain are rejected, because a backend must not claim the host name of a Service.
     """
     return next(
         (
@@ -85,9 +85,9 @@ def _cluster_domain(db: Mesh, host: str) -> str | None:
 
 
 def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings | None, Fault | None, Fault | None]:
-    """Return the TLS settings of a backend, and the faults of its references and of the backend.
+    """Return the TLS settings of a backend, and the faults of its ResolvedRefs and Accepted conditions.
 
-    If the requested TLS is unavailable, all connections fail rather than being sent in plaintext.
+    If the requested TLS mode or roots are unavailable, all connections fail. They are never sent in plaintext.
     """
     tls_config = row.spec.tls
     if tls_config is None or tls_config.mode in _NO_TLS:
@@ -141,5 +141,5 @@ _entries: Gather[ObjectKey, [], Object[ServiceEntry]] = Gather("service_entries_
 
 @derived
 def service_entries_of_backends(db: Mesh) -> Mapping[ObjectKey, Object[ServiceEntry]]:
-    """Return the ServiceEntries of all XBackends."""
+    """Return the ServiceEntries that all XBackends are converted to."""
     return {entry.key: entry for entry in _entries(db).values()}

@@ -36,7 +36,10 @@ HEADERS = ("RequestHeaderModifier", "ResponseHeaderModifier")
 
 
 def build_headers(filters: Iterable[HTTPRouteFilter]) -> Headers | Fault | None:
-    """Return the header operations of filters. If several have the same type, the last wins."""
+    """Return the header operations of filters, a fault if one is invalid, or None if no filter modifies headers.
+
+    If several filters have the same type, the last takes precedence.
+    """
     operations: dict[str, HeaderOperations] = {}
     for route_filter in filters:
         modifier = {
@@ -61,7 +64,8 @@ def _header_fault(modifier: HTTPHeaderFilter) -> Fault | None:
 
 
 def _first(headers: Iterable[HTTPHeader]) -> dict[str, str]:
-    """Return headers by lower-case name. If several have the same name, the first wins."""
+    """Return the header values, keyed by lower-case name. If several headers have the same name, the first takes
+    precedence."""
     values: dict[str, str] = {}
     for header in headers:
         values.setdefault(header.name.lower(), header.value)
@@ -69,7 +73,8 @@ def _first(headers: Iterable[HTTPHeader]) -> dict[str, str]:
 
 
 def build_redirect(redirect: HTTPRequestRedirectFilter) -> HTTPRedirect:
-    """Return the redirect. The default port is the scheme's if it is set, else the request's."""
+    """Return the redirect. The default port is that of the scheme if the filter sets a scheme, or else that of the
+    request."""
     derive: Any = "FROM_PROTOCOL_DEFAULT" if redirect.scheme is not None else "FROM_REQUEST_PORT"
     path = redirect.path
     return HTTPRedirect(
@@ -84,7 +89,7 @@ def build_redirect(redirect: HTTPRequestRedirectFilter) -> HTTPRedirect:
 
 
 def build_rewrite(rewrite: HTTPURLRewriteFilter) -> HTTPRewrite | None:
-    """Return the rewrite, or None if it changes nothing. Replacing a prefix with `/` removes the prefix."""
+    """Return the rewrite, or None if it changes nothing. If a prefix is replaced with `/`, the prefix is removed."""
     uri, regex = "", None
     if rewrite.path is not None and rewrite.path.type == "ReplacePrefixMatch":
         uri = rewrite.path.replace_prefix_match.removesuffix("/") or "/"
@@ -96,7 +101,7 @@ def build_rewrite(rewrite: HTTPURLRewriteFilter) -> HTTPRewrite | None:
 
 
 def build_mirror(mirror: HTTPRequestMirrorFilter, destination: Destination) -> HTTPMirrorPolicy:
-    """Return the mirror policy for a share of requests."""
+    """Return the mirror policy, which mirrors a percentage of the requests or, if none is set, all of them."""
     share: float | None = mirror.percent
     if mirror.fraction is not None:
         share = 100 * mirror.fraction.numerator / (mirror.fraction.denominator or 100)
@@ -106,7 +111,7 @@ def build_mirror(mirror: HTTPRequestMirrorFilter, destination: Destination) -> H
 
 
 def build_cors(cors: HTTPCORSFilter) -> CorsPolicy:
-    """Return the CORS policy. Unmatched preflight requests are forwarded to the backend."""
+    """Return the CORS policy. Preflight requests from other origins are forwarded to the backend."""
     return CorsPolicy(
         allow_origins=tuple(_origin(origin) for origin in cors.allow_origins if origin),
         allow_methods=cors.allow_methods,
@@ -129,5 +134,5 @@ def _origin(origin: str) -> StringMatch:
 
 
 def _quoted(text: str) -> str:
-    """Return an RE2 expression that matches only this text."""
+    """Return an RE2 expression that matches only the given string."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Rules of HTTPRoutes and GRPCRoutes, converted to routes of a VirtualService, one for each match."""
+"""Rules of HTTPRoutes and GRPCRoutes, converted to HTTP routes of a VirtualService. There is one for each match."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
 class ConvertedRules(NamedTuple):
-    """The converted rules of a route in its order, and a fault. Without rules, the whole route is invalid.
+    """The converted rules of a route, in the order of the route, and a fault. If there are no rules, the whole route is
+    invalid.
 
-    `pickers` are the endpoint pickers by rule name.
+    `pickers` pairs the names of rules with their endpoint pickers.
     """
 
     rules: tuple[HTTPRoute, ...] = ()
@@ -55,12 +56,12 @@ class ConvertedRules(NamedTuple):
 
 
 def referenced_backend(ref: BackendObjectReference) -> BackendObjectReference:
-    """Return the backend of a reference, without its weight and filters."""
+    """Return only the backend of a reference, without its weight and filters."""
     return BackendObjectReference(group=ref.group, kind=ref.kind, name=ref.name, namespace=ref.namespace, port=ref.port)
 
 
 def http_targets(rules: Iterable[HTTPRouteRule | GRPCRouteRule]) -> list[BackendObjectReference]:
-    """Return all backends that rules reference, including those of mirrors."""
+    """Return all backends that rules reference, including the backends of mirrors."""
     targets: dict[BackendObjectReference, None] = {}
     for rule in rules:
         mirrors = (
@@ -73,16 +74,16 @@ def http_targets(rules: Iterable[HTTPRouteRule | GRPCRouteRule]) -> list[Backend
 
 
 def convert_http(name: str, rules: Sequence[HTTPRouteRule], backends: Backends) -> ConvertedRules:
-    """Return the rules of an HTTPRoute.
+    """Return the converted rules of an HTTPRoute.
 
-    Unnamed rules are named `<name>.<position>`, where `name` is `<namespace>.<name>`.
+    `name` is the `<namespace>.<name>` of the route. Unnamed rules are named `<namespace>.<name>.<position>`.
     """
     converted = (_http_rule(rule, rule.name or f"{name}.{position}", backends) for position, rule in enumerate(rules))
     return _convert(converted, ([_http_match(match_) for match_ in rule.matches] for rule in rules))
 
 
 def convert_grpc(name: str, rules: Sequence[GRPCRouteRule], backends: Backends) -> ConvertedRules:
-    """Return the rules of a GRPCRoute, named as in `convert_http`."""
+    """Return the converted rules of a GRPCRoute. They are named as in `convert_http`."""
     matches: list[list[HTTPMatchRequest]] = []
     for rule in rules:
         conditions = [_grpc_match(match_) for match_ in rule.matches]
@@ -100,7 +101,7 @@ class _Rule(NamedTuple):
 
 
 def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) -> ConvertedRules:
-    """Return each rule once for each of its matches."""
+    """Return the converted rules, with one copy of a rule for each of its matches."""
     routes: list[HTTPRoute] = []
     pickers: dict[str, EndpointPicker] = {}
     fault: Fault | None = None
@@ -136,7 +137,7 @@ def _grpc_rule(rule: GRPCRouteRule, name: str, backends: Backends) -> _Rule:
 def _with_filters(
     rule: HTTPRoute, filters: Sequence[HTTPRouteFilter], supported: tuple[str, ...], backends: Backends
 ) -> _Rule:
-    """Return a rule with its filters applied. A mirror to an invalid backend is omitted and reported."""
+    """Return a rule with its filters applied. Mirrors to invalid backends are omitted and reported as a fault."""
     fault: Fault | None = None
     headers = build_headers(filters)
     if isinstance(headers, Fault):
@@ -162,7 +163,7 @@ def _with_filters(
 
 
 def _with_timeouts(rule: HTTPRoute, source: HTTPRouteRule) -> HTTPRoute:
-    """Return a rule with its retries and timeouts. Without retries, the timeout of a try applies to the request."""
+    """Return a rule with its retries and timeouts. Without retries, the timeout per try applies to the request."""
     if source.retry is not None:
         attempts = source.retry.attempts if source.retry.attempts is not None else _ATTEMPTS
         on = ",".join((*_CONNECTION_ERRORS, *map(str, source.retry.codes))) if attempts else ""
@@ -182,9 +183,9 @@ def _with_timeouts(rule: HTTPRoute, source: HTTPRouteRule) -> HTTPRoute:
 def _with_destinations(
     rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends, fault: Fault | None
 ) -> _Rule:
-    """Return a rule with its destinations, or an error response without any.
+    """Return a rule with its destinations or, if no backend has a weight, with an error response.
 
-    The last destination sets the endpoint picker.
+    The endpoint picker is that of the last destination.
     """
     weighted = [ref for ref in refs if ref.weight]
     if sum(ref.weight for ref in refs) == 0 and rule.redirect is None:
@@ -212,7 +213,7 @@ def _with_destinations(
 
 
 def join_faults(first: Fault | None, second: Fault | None) -> Fault | None:
-    """Return two faults as one, with the reason of the first."""
+    """Return two faults as one. It has the reason of the first fault."""
     if first is None or second is None:
         return first or second
     return Fault(first.reason, f"{first.message}; {second.message}")
@@ -256,7 +257,7 @@ def _grpc_match(source: GRPCRouteMatch) -> HTTPMatchRequest | Fault:
 
 
 def _grpc_path_match(call: GRPCMethodMatch) -> StringMatch | Fault:
-    """Return the match on the path of gRPC calls, /service/method."""
+    """Return the match on the path of a gRPC call, which is /service/method."""
     if call.service is None and call.method is None:
         return Fault("InvalidConfiguration", "gRPC match must have method or service defined")
     if call.service is None:
@@ -274,8 +275,11 @@ def _grpc_path_match(call: GRPCMethodMatch) -> StringMatch | Fault:
 
 
 def by_specificity(rule: HTTPRoute) -> tuple[int, ...]:
-    """Return the sort key of rules: exact, prefix, then regex paths; longest first; then method, headers and query
-    parameters."""
+    """Return the key by which rules are sorted.
+
+    Exact paths are first, followed by prefixes and then regular expressions. Longer paths precede shorter ones. Rules
+    with equal paths are ordered by method, number of headers and number of query parameters.
+    """
     if not rule.match:
         return (1,)
     match = rule.match[0]

@@ -1,7 +1,7 @@
-"""VirtualServices of HTTPRoutes and GRPCRoutes.
+"""VirtualServices that are converted from HTTPRoutes and GRPCRoutes.
 
-There is one for each listener and host, and in the mesh one for each namespace, port and host. The rules of several
-routes are merged: the most specific match first, then the oldest route.
+At gateways, there is one for each listener and host. In the mesh, there is one for each namespace, port and host. The
+rules of several routes are merged: the most specific match is first, and the oldest route is first among equals.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class RoutePart(NamedTuple):
-    """The contribution of a route to one VirtualService. Parts with the same `merge` key are merged in the order of
-    `age`.
+    """The contribution of a route to one VirtualService.
 
-    `port` limits its rules to one port of a service, 0 for all.
+    Parts with the same `merge` key are merged in the order of `age`. `port` limits the rules to one port of a service.
+    It is 0 for all ports.
     """
 
     age: tuple[str, str, str]
@@ -45,7 +45,7 @@ class RoutePart(NamedTuple):
 def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
     """Return the parts of a route, or None if it has none.
 
-    They do not depend on the contents of its rules, only on whether it has any.
+    They do not depend on the contents of the route's rules, but only on whether it has any.
     """
     binding = route_binding(db, route)
     if binding is None:
@@ -91,7 +91,7 @@ _all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_route
 
 @hub
 def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
-    """Return the parts of each VirtualService by its key."""
+    """Return the parts of each VirtualService, keyed by VirtualService."""
     by_merge_key: dict[str, list[RoutePart]] = {}
     for parts in _all_parts(db).values():
         for part in parts:
@@ -146,4 +146,5 @@ def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:
 virtual_services_of_http_routes: Gather[ObjectKey, [], Object[VirtualService]] = Gather(
     "virtual_services_of_http_routes", _merged_keys, _merged
 )
-"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit of a route rebuilds only those of its own hosts."""
+"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit to a route rebuilds only those with the route's hosts.
+"""

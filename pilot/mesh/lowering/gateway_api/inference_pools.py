@@ -1,7 +1,7 @@
-"""Shadow Services of InferencePools, and the endpoint pickers named by their labels.
+"""Shadow Services of InferencePools, and the endpoint pickers that their labels name.
 
-A shadow Service selects the pool's pods. It is written to the cluster (`controllers.shadow_services`), so that its
-endpoints are discovered like those of any Service. Its labels identify the pool and the endpoint picker.
+A shadow Service selects the pool's Pods. It is written to the cluster (`controllers.shadow_services`), so that its
+endpoints are discovered like those of any other Service. Its labels identify the pool and the endpoint picker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def shadow_labels(pool: str, service: str, port: int, failure_mode: str) -> Mapp
 
 
 def endpoint_picker_of(db: Mesh, shadow: Service) -> EndpointPicker | None:
-    """Return the endpoint picker named by the labels of a shadow service, or None if they are incomplete."""
+    """Return the endpoint picker that the labels of a shadow Service name, or None if the labels are incomplete or
+    invalid."""
     labels = dict(shadow.labels)
     name, port, mode = labels.get(PICKER_SERVICE), labels.get(PICKER_PORT, ""), labels.get(FAILURE_MODE)
     if not name or not mode or not port.isdecimal() or not 0 < int(port) < 1 << 16:

@@ -1,4 +1,4 @@
-"""Istio Gateways converted from the Gateway API: one for each valid listener."""
+"""Istio Gateways that are converted from the Gateway API. There is one for each valid listener."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _by_listener: Gather[ListenerKey, [], Object[Gateway]] = Gather(
 
 @derived
 def gateways_of_listeners(db: Mesh) -> Mapping[ObjectKey, Object[Gateway]]:
-    """Return the Gateways of all listeners. If two have the same name, the first wins."""
+    """Return the Gateways of all listeners. If two Gateways have the same name, the first takes precedence."""
     gateways: dict[ObjectKey, Object[Gateway]] = {}
     for gateway in _by_listener(db).values():
         gateways.setdefault(gateway.key, gateway)

@@ -23,12 +23,12 @@ from pilot.mesh.model.condition import Fault
 _REJECTED = RouteDestination(
     destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535))
 )
-"""A cluster that does not exist, so that connections without a weighted backend are rejected."""
+"""A cluster that does not exist. Connections are rejected if a rule has no backend with a weight."""
 _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
 class Destinations(NamedTuple):
-    """The destinations of each rule, and a fault. Without rules, the whole route is invalid."""
+    """The destinations of each rule, and a fault. If there are no rules, the whole route is invalid."""
 
     rules: tuple[tuple[RouteDestination, ...], ...] = ()
     fault: Fault | None = None
@@ -70,12 +70,12 @@ def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinat
 
 
 def tcp_rules(destinations: Destinations, port: int | None = None) -> tuple[TCPRoute, ...]:
-    """Return the TCP routes, for one port of a service if `port` is set."""
+    """Return the TCP routes. They are limited to `port` if it is set."""
     match = (L4MatchAttributes(port=port),) if port is not None else ()
     return tuple(TCPRoute(match=match, route=to) for to in destinations.rules)
 
 
 def tls_rules(destinations: Destinations, hosts: tuple[str, ...], port: int | None = None) -> tuple[TLSRoute, ...]:
-    """Return the TLS routes for clients with one of the SNI hosts. A rule without backends matches everything."""
+    """Return the TLS routes for clients that send one of the SNI hosts. A rule without backends matches all clients."""
     match = TLSMatchAttributes(sni_hosts=hosts, port=port or 0)
     return tuple(TLSRoute(match=() if to == (_REJECTED,) else (match,), route=to) for to in destinations.rules)

@@ -1,4 +1,7 @@
-"""VirtualServices of TCPRoutes and TLSRoutes: one for each listener or mesh host to which a route attaches."""
+"""VirtualServices that are converted from TCPRoutes and TLSRoutes.
+
+There is one for each listener or mesh host that a route attaches to.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def _tls(
 
 
 def intersect_hosts(hosts: Sequence[str], listener_hostname: str) -> tuple[str, ...]:
-    """Return the intersection of hosts with a listener's hostname; "" matches every host."""
+    """Return the intersection of hosts with the hostname of a listener. The hostname "" matches every host."""
     if not listener_hostname:
         return tuple(hosts)
     return tuple(dict.fromkeys(_common(hosts, listener_hostname)))

@@ -1,4 +1,5 @@
-"""Parents of routes: listeners of Gateways and ListenerSets, and the mesh through a Service or ServiceEntry."""
+"""Parents of routes: listeners of Gateways and ListenerSets, and the mesh. Services and ServiceEntries represent the
+mesh."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ PARENTS = (KUBERNETES_GATEWAY.id, LISTENER_SET.id, SERVICE.id, SERVICE_ENTRY.id)
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent that routes may attach to.
+    """A parent that routes may attach to: a listener, or the mesh.
 
-    `gateway` is its name in VirtualServices, and `hosts` have the form `namespace/host`. The other fields are those of
-    the listener.
+    `gateway` is its name in VirtualServices. `hosts` have the form `namespace/host`. The other fields are those of the
+    listener.
     """
 
     gateway: str
@@ -40,8 +41,8 @@ MESH_PARENT = Parent(gateway=MESH)
 
 @derived
 def parents_of(db: Mesh, owner: OwnerKey) -> tuple[Parent, ...]:
-    """Return the listeners of a Gateway, or the valid listeners of a ListenerSet, sorted by the
-    names of their Gateways."""
+    """Return the listeners of a Gateway, or the valid listeners of a ListenerSet, sorted by the names of their Istio
+    Gateways."""
     kind, key = owner
     parents = [
         Parent(

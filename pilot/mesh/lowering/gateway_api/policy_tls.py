@@ -1,4 +1,4 @@
-"""Root certificates and subject names by which backend policies verify servers."""
+"""Root certificates and subject names with which backend policies verify servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CREDENTIAL = "invalid://"
 
 
 class ServerRoots(NamedTuple):
-    """The credential with the root certificates, "" for the system's, and its faults."""
+    """The credential with the root certificates, and its faults. The credential is "" for the system's roots."""
 
     credential: str = ""
     resolved: Fault | None = None
@@ -26,7 +26,7 @@ class ServerRoots(NamedTuple):
 
 
 def subject_names(validation: BackendTLSPolicyValidation) -> tuple[str, ...]:
-    """Return the names of which a server's certificate must contain one, in addition to the hostname."""
+    """Return the subject names of a policy. The certificate of a server must contain one of them."""
     return tuple(
         name
         for subject in validation.subject_alt_names
@@ -35,7 +35,7 @@ def subject_names(validation: BackendTLSPolicyValidation) -> tuple[str, ...]:
 
 
 def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> ServerRoots:
-    """Return the root certificates by which a policy verifies servers. Not memoised."""
+    """Return the root certificates with which a policy verifies servers. Not memoised."""
     if validation.well_known_ca_certificates is not None:
         is_system = validation.well_known_ca_certificates == "System"
         fault = (

@@ -1,4 +1,4 @@
-"""Routes of every kind behind a common key, and their parents and hostnames."""
+"""Routes of all kinds with a common key, and their parents and hostnames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RouteObject = Object[HTTPRoute] | Object[GRPCRoute] | Object[TCPRoute] | Object[
 
 
 class RouteKey(NamedTuple):
-    """A route of the Gateway API."""
+    """Key of a route of the Gateway API."""
 
     kind: GroupKind
     namespace: str
@@ -30,7 +30,7 @@ class RouteKey(NamedTuple):
 
 
 class RouteBinding(NamedTuple):
-    """The parents and hostnames of a route."""
+    """The parents, hostnames and creation time of a route."""
 
     parent_refs: tuple[ParentReference, ...]
     hostnames: tuple[str, ...]
@@ -48,7 +48,7 @@ def find_route(db: Mesh, key: RouteKey) -> RouteObject | None:
 
 @derived
 def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
-    """Return the parents and hostnames of a route, unaffected by its rules, or None if it does not exist."""
+    """Return the parents and hostnames of a route, or None if it does not exist. They do not depend on its rules."""
     row = find_route(db, key)
     if row is None:
         return None

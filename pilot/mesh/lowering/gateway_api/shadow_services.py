@@ -1,4 +1,4 @@
-"""Gateways with routes to InferencePools, and the shadow Services of these pools."""
+"""The Gateways that have routes to InferencePools, and the shadow Services of these pools."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ShadowService(NamedTuple):
-    """The shadow Service of a pool.
+    """The desired shadow Service of a pool.
 
-    `is_current` is True if it exists as desired, or if an unrelated Service has its name.
+    `is_current` is True if nothing needs to be written: the Service is up to date, or its name belongs to an unrelated
+    Service.
     """
 
     name: str
@@ -32,7 +33,7 @@ class ShadowService(NamedTuple):
 
 @derived
 def pool_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Return every InferencePool, or () if they are disabled."""
+    """Return every InferencePool, or () if InferencePools are disabled."""
     return INFERENCE_POOL.all_keys(db) if db.settings.gateway_api.inference else ()
 
 
@@ -51,7 +52,10 @@ def has_inference_pools(db: Mesh, gateway: ObjectKey) -> bool:
 
 @derived
 def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
-    """Return the shadow Service of a pool, or None if no Gateway has a route to it or it names no endpoint picker."""
+    """Return the shadow Service of a pool.
+
+    Return None if no Gateway has a route to the pool, or if the pool names no endpoint picker.
+    """
     row = INFERENCE_POOL.get(db, key)
     if row is None or not gateways_routing_to(db, ObjectRef(INFERENCE_POOL.id, *key)):
         return None

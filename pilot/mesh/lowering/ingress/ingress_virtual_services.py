@@ -1,4 +1,7 @@
-"""VirtualServices of Ingresses: one for each host, with the rules of all Ingresses for it, longest path first."""
+"""VirtualServices that are converted from Ingresses.
+
+There is one for each host. It contains the rules of all Ingresses for the host, ordered by path, longest first.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _ALL = 100
 
 
 class RuleKey(NamedTuple):
-    """A rule of an Ingress, by position. Rules of the same host are sorted by this key."""
+    """A rule of an Ingress, identified by its position. Rules for the same host are sorted by this key."""
 
     created: str
     name: str
@@ -90,7 +93,7 @@ def _routes(db: Mesh, key: RuleKey) -> Iterator[HTTPRoute]:
 
 
 def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
-    """Return the port number of a backend, or 0 if its Service has no port with that name."""
+    """Return the port number of a backend. Return 0 if the backend names a port that its Service does not have."""
     if service.port.number > 0:
         return service.port.number
     row = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, service.name))
@@ -98,7 +101,7 @@ def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
 
 
 def build_ingress_route(path: HTTPIngressPath, destination: Destination) -> HTTPRoute:
-    """Return the route of a path. With an unknown path type, a trailing `.*` or `/*` makes the path a prefix."""
+    """Return the route of a path. If the path type is unknown, a path that ends with `.*` or `/*` is a prefix."""
     uri = {"Exact": StringMatch(exact=path.path), "Prefix": StringMatch(prefix=path.path)}.get(
         path.path_type or "", _old_path(path.path)
     )
@@ -114,7 +117,7 @@ def _old_path(path: str) -> StringMatch | None:
 
 
 def _by_length(rule: HTTPRoute) -> tuple[int, bool]:
-    """Return the sort key of routes: longest path first, exact before prefix."""
+    """Return the key by which routes are sorted: the longest path first, and exact paths before prefixes."""
     uri = rule.match[0].uri if rule.match else None
     text = (uri.exact or uri.prefix or "") if uri is not None else ""
     return -len(text), uri is None or uri.exact is None

@@ -1,4 +1,4 @@
-"""Ingresses that belong to this control plane, by class and the mesh's ingress mode."""
+"""The Ingresses that belong to this control plane, according to their class and the mesh's ingress mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_SERVICE, DEFAULT_SELECTOR = "istio-ingressgateway", "ingressgateway"
 
 
 class IngressMode(NamedTuple):
-    """The mesh config's settings for Ingresses. `selector` is the `istio` label of their routers."""
+    """The settings for Ingresses in the mesh config. `selector` is the value of the `istio` label on their routers."""
 
     mode: str
     class_name: str
@@ -25,7 +25,7 @@ class IngressMode(NamedTuple):
 
 @hub
 def ingress_mode(db: Mesh) -> IngressMode:
-    """Return the mesh config's settings for Ingresses."""
+    """Return the settings for Ingresses in the mesh config."""
     mesh = mesh_config(db)
     service = mesh.ingress_service if mesh.ingress_service not in ("", DEFAULT_SERVICE) else DEFAULT_SELECTOR
     return IngressMode(mesh.ingress_controller_mode, mesh.ingress_class, mesh.ingress_selector or service)
@@ -33,7 +33,7 @@ def ingress_mode(db: Mesh) -> IngressMode:
 
 @derived
 def supported_ingress(db: Mesh, key: ObjectKey) -> Object[Ingress] | None:
-    """Return an Ingress, or None if it belongs to another controller."""
+    """Return an Ingress, or None if it does not exist or belongs to another controller."""
     row = INGRESS.get(db, key)
     return row if row is not None and _is_ours(db, row, ingress_mode(db)) else None
 
@@ -41,7 +41,7 @@ def supported_ingress(db: Mesh, key: ObjectKey) -> Object[Ingress] | None:
 def _is_ours(db: Mesh, row: Object[Ingress], mode: IngressMode) -> bool:
     """Return True if an Ingress belongs to this control plane.
 
-    The annotation takes precedence over the class; without either, the mode decides.
+    The annotation takes precedence over the IngressClass. Without either, the ingress mode decides.
     """
     if mode.mode == "OFF":
         return False

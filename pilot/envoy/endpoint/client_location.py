@@ -14,8 +14,7 @@ from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 
 CrossNetwork = Literal["sni", "hbone", "none"]
-"""How a client reaches endpoints behind gateways of other networks: by mTLS with SNI, by double HBONE, or not at all.
-"""
+"""The path to endpoints behind gateways of other networks: mTLS with SNI, double HBONE, or none."""
 
 
 class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):

@@ -1,4 +1,5 @@
-"""Resources that patches add (clusters, listeners and extension configs), and the patches behind a resource."""
+"""Resources that patches add (clusters, listeners and extension configs), and a lookup of the patches behind a
+resource."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ _TYPES = {CLUSTER: "CLUSTER", LISTENER: "LISTENER"}
 
 @derived
 def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resource]:
-    """Return the clusters or listeners that patches add, by patch.
+    """Return a mapping from patch to the cluster or listener that the patch adds.
 
-    Patches for any context are not added to the inbound side.
+    Patches for any context do not add resources to the inbound side.
     """
     return {p.key: as_resource(type_url, p.value) for p in patches(db, facet) if _adds(p, _TYPES[type_url], facet)}
 
@@ -35,7 +36,7 @@ def _adds(patch: ParsedPatch, apply_to: str, facet: PatchFacet) -> bool:
 
 @derived
 def _extension(db: Mesh, name: str, facet: PatchFacet) -> Resource | None:
-    """Return the first extension config with this name that a patch adds."""
+    """Return the first extension config with this name that a patch adds, or None if there is none."""
     additions = (p for key in facet.patches if (p := patch(db, key)) is not None and p.operation == "ADD")
     return next((Resource.of(EXTENSION, p.value) for p in additions if p.value.name == name), None)
 
@@ -47,7 +48,7 @@ added_extensions: Lookup[str, [frozenset[str], PatchFacet], Resource] = Lookup(
 
 
 def find_patches(db: Mesh, fn: Any, args: tuple[Any, ...], name: str) -> tuple[PatchKey, ...]:
-    """Return the patches that changed or added a resource in a group `fn(db, *args)`, in order."""
+    """Return the patches that changed or added a resource in the group `fn(db, *args)`, in order of application."""
     if fn is added:
         return tuple(key for key, resource in added(db, *args).items() if resource.name == name)[:1]
     if fn is added_extensions:

@@ -18,8 +18,8 @@ _ANYTHING = EnvoyConfigObjectMatch()
 class ParsedPatch(NamedTuple):
     """A patch with its parsed value.
 
-    `value` is shared by all patched resources: copy it, and never change it. It is None for removals. An insertion
-    becomes an addition if order is irrelevant.
+    All patched resources share `value`, so it must be copied and never modified. It is None for removals. The operation
+    of an insertion is replaced by ADD if the order is irrelevant.
     """
 
     key: PatchKey
@@ -31,29 +31,29 @@ class ParsedPatch(NamedTuple):
 
     @property
     def merges(self) -> bool:
-        """Return whether the value is merged."""
+        """Return whether the patch merges its value into the target."""
         return self.operation in MERGES
 
     @property
     def replaces_lists(self) -> bool:
-        """Return whether lists of the value replace existing lists instead of being appended."""
+        """Return whether lists in the value replace existing lists instead of being appended to them."""
         return self.operation == "MERGE_AND_REPLACE_LIST"
 
     @property
     def network_filter(self) -> FilterMatch | None:
-        """The match for a network filter, or None if any filter matches."""
+        """The match for a network filter, or None if every filter matches."""
         listener = self.match.listener
         return listener.filter_chain.filter if listener is not None and listener.filter_chain is not None else None
 
     @property
     def listener_filter(self) -> str:
-        """The name of the matching listener filter, or "" if any matches."""
+        """The name of the listener filter to match, or "" if every filter matches."""
         return self.match.listener.listener_filter if self.match.listener is not None else ""
 
 
 @derived
 def patch(db: Mesh, key: PatchKey) -> ParsedPatch | None:
-    """Return a patch, or None if its value is invalid."""
+    """Return a patch, or None if it does not exist or its value is invalid."""
     configured = configured_patch(db, key)
     if configured is None or configured.patch is None:
         return None

@@ -18,7 +18,7 @@ _SOCKET = "transport_socket"
 
 
 def patch_cluster(cluster: Any, patches: Iterable[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
-    """Patch a cluster in place. Return False if it is removed."""
+    """Patch a cluster in place. Return False if a patch removes it."""
     for patch in patches:
         if not matches_cluster(patch.match.cluster, cluster.name, facet):
             continue
@@ -31,9 +31,10 @@ def patch_cluster(cluster: Any, patches: Iterable[ParsedPatch], facet: PatchFace
 
 
 def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merge a patch.
+    """Merge a patch into a cluster. Return whether it fits.
 
-    Its transport socket is merged into the one with the same name, which may be one of several that endpoints select.
+    The patch's transport socket is merged into the socket with the same name. This may be one of several sockets that
+    endpoints select.
     """
     socket = patch.value.transport_socket
     if not socket.name:

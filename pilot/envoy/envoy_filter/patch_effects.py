@@ -11,7 +11,7 @@ from pilot.mesh.model.facets import PatchKey
 
 
 class Misfit(NamedTuple):
-    """A patch that does not fit a resource that it matches. The fault is located in the patch's value."""
+    """A patch that does not fit a resource that it matches. The location of the fault is a path in the patch's value."""
 
     patch: PatchKey
     fault: Violation
@@ -25,11 +25,11 @@ class Effects:
         self.misfits: dict[Misfit, None] = {}
 
     def record_applied(self, patch: ParsedPatch) -> None:
-        """Record that a patch changed something."""
+        """Record that a patch changed a resource."""
         self.applied[patch.key] = None
 
     def record_misfit(self, patch: ParsedPatch, fault: Violation) -> None:
-        """Record that a patch does not fit."""
+        """Record that a patch does not fit a resource."""
         self.misfits[Misfit(patch.key, fault)] = None
 
     def update(self, applied: Iterable[PatchKey], misfits: Iterable[Misfit]) -> None:

@@ -28,14 +28,15 @@ _TERMINAL_FILTERS = frozenset(
         f"{_NETWORK}.direct_response.v3.Config",
     )
 )
-"""Filters that must be the last of their list. Envoy rejects a list with a filter after one of them."""
+"""Filters that must be the last in their list. Envoy rejects a list in which another filter follows them."""
 _AUTHN = frozenset(("envoy.filters.http.jwt_authn", "istio_authn"))
 _AUTHZ = frozenset(("envoy.filters.http.rbac", "envoy.filters.http.ext_authz"))
 _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
 
 
 def _end(filters: Any) -> int:
-    """Return the position at which filters can be appended, before the terminal filter if there is one."""
+    """Return the position at which filters can be appended. If there is a terminal filter, it is the position before
+    it."""
     last = len(filters)
     return last - 1 if last and name_in(filters[-1].typed_config.type_url) in _TERMINAL_FILTERS else last
 
@@ -44,7 +45,7 @@ def _end(filters: Any) -> int:
 
 
 def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patch the filters of a chain in place: first the list, then each filter, then the HTTP filters inside."""
+    """Patch the filters of a chain in place: first the list, then each network filter, then the HTTP filters inside it."""
     matching = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in matching if patch.apply_to == "NETWORK_FILTER"]
     for patch in network:
@@ -73,7 +74,7 @@ def _named_filter(patch: ParsedPatch) -> Callable[[Any], bool] | None:
 def _merge_filter(target: Any, patch: ParsedPatch, effects: Effects) -> None:
     """Merge a patch into a filter's config, and rename the filter if the patch has a name.
 
-    A config from discovery is not merged.
+    A filter whose config comes from extension config discovery is not changed.
     """
     if not target.HasField("typed_config"):
         return
@@ -115,9 +116,10 @@ def _has_name(name: str | None) -> Callable[[Any], bool] | None:
 
 
 def _insert_position(patch: ParsedPatch, filters: Any) -> int:
-    """Return the position of an added filter.
+    """Return the position at which a patch adds a filter.
 
-    Its class places it after Istio's filters of that class, or before statistics. Without a class it is appended.
+    A filter of class STATS is placed before the statistics filters. A filter of class AUTHN or AUTHZ is placed after
+    Istio's filters of that class. A filter without a class is appended.
     """
     end = _end(filters)
     if patch.operation != "ADD" or patch.filter_class == "UNSPECIFIED":

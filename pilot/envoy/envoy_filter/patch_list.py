@@ -1,4 +1,4 @@
-"""Adds, inserts, replaces and removes items of ordered lists: filters and routes."""
+"""Adds, inserts, replaces and removes items of ordered lists, such as filters and routes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.lib.protobuf.fault import Violation
 
 IsTarget = Callable[[Any], bool]
-"""Returns whether an item is the one that a patch names."""
+"""Predicate that returns whether an item is the one that a patch names."""
 
 
 def change_list(
     items: Any, patch: ParsedPatch, is_target: IsTarget | None, effects: Effects, end: int | None = None
 ) -> None:
-    """Apply a patch that does not merge.
+    """Apply a patch that does not merge its value.
 
-    `is_target` is None if the patch names no item: it then inserts at the beginning or the end, and replaces and
-    removes nothing. `end` is the last position at which items may be inserted, if that is not the end of the list.
+    `is_target` is None if the patch names no item. Such a patch can only insert an item at the beginning or end of the
+    list. `end` is the last position at which items may be inserted, or None for the end of the list.
     """
     end_position = len(items) if end is None else end
     if patch.operation == "REMOVE":
@@ -53,7 +53,7 @@ def change_list(
 def _position(operation: str, target: int | None, end_position: int) -> int | None:
     """Return the position of an insertion or replacement, or None if the named item does not exist.
 
-    ADD and INSERT_FIRST do not need it.
+    ADD and INSERT_FIRST do not require the named item.
     """
     if operation == "ADD":
         return end_position

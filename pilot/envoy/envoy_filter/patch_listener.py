@@ -20,7 +20,7 @@ _SOCKET = "transport_socket"
 
 
 def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
-    """Patch a listener in place, from the outside inwards. Return False if it is removed."""
+    """Patch a listener in place, from the outside inwards. Return False if a patch removes it."""
     patch_inline_routes(listener, patches, facet, effects)
     for patch in _of("LISTENER", patches, listener):
         if patch.operation == "REMOVE":
@@ -35,7 +35,7 @@ def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFa
 
 
 def _of(apply_to: str, patches: Iterable[ParsedPatch], listener: Any) -> list[ParsedPatch]:
-    """Return the patches of one kind that match a listener in its current state."""
+    """Return the patches that have this `applyTo` value and match a listener in its current state."""
     return [patch for patch in patches if patch.apply_to == apply_to and matches_listener(patch, listener)]
 
 
@@ -57,7 +57,7 @@ def _patch_listener_filters(filters: Any, patch: ParsedPatch, effects: Effects) 
 
 
 def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patch the chains. Added chains are not patched."""
+    """Patch the filter chains of a listener. Chains that patches add are not patched."""
     for index in range(len(listener.filter_chains) - 1, -1, -1):
         if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
             del listener.filter_chains[index]
@@ -72,7 +72,7 @@ def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effect
 
 
 def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patch a chain in place. Return False if it is removed."""
+    """Patch a filter chain in place. Return False if a patch removes it."""
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
             continue
@@ -86,7 +86,10 @@ def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effe
 
 
 def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merge a patch. Its transport socket is merged into the one with the same name."""
+    """Merge a patch into a filter chain. Return whether it fits.
+
+    If the chain's transport socket has the same name as the patch's, the two sockets are merged.
+    """
     socket = patch.value.transport_socket
     if not socket.name or socket.name != chain.transport_socket.name:
         return merge_value(chain, patch.value, patch, effects)
@@ -103,7 +106,7 @@ def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
 
 
 def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
-    """Patch the inline routes of a listener in place."""
+    """Patch the route configurations that a listener contains, in place."""
     route_patches = [
         patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")
     ]

@@ -1,4 +1,4 @@
-"""Decides whether a patch matches a resource, by its name and by its content."""
+"""Decides whether a patch matches a resource, based on the resource's name and content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACTIONS = {"route": "ROUTE", "redirect": "REDIRECT", "direct_response": "DIRECT
 
 
 def can_change(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
-    """Return whether a patch can change a resource with this name. If only the content can tell, the result is True."""
+    """Return whether a patch can change a resource with this name. Return True if this also depends on the content."""
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
     if type_url == LISTENER:
@@ -27,9 +27,9 @@ def can_change(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) 
 
 
 def required_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
-    """Return a string that must occur in the name of a resource for the patch to change it.
+    """Return a string that the name of a resource must contain if the patch is to change the resource.
 
-    The string is "" if there is none. The result is None for a patch that can change all resources.
+    Return "" if no such string is known, and None if the patch can change every resource.
     """
     match = patch.match
     if type_url == CLUSTER:
@@ -52,7 +52,7 @@ def _can_match_listener(match: ListenerMatch | None, name: str) -> bool:
 
 
 def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) -> bool:
-    """Return whether a cluster with this name matches. An inbound cluster also matches by the services of its port."""
+    """Return whether a cluster with this name matches. An inbound cluster also matches the services of its port."""
     if match is None or match.name:
         return match is None or match.name == name
     parsed = names.parse_cluster(name)
@@ -69,9 +69,9 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
 
 
 def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
-    """Return whether a listener or a part of it matches.
+    """Return whether a patch can match a listener or a part of it.
 
-    For a capture listener, the port is matched against its chains.
+    The port of a match refers to the listener. For a capture listener, it refers to the filter chains.
     """
     match = patch.match.listener
     if match is None:
@@ -84,7 +84,7 @@ def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
 
 
 def matches_chain(patch: ParsedPatch, listener: Any, chain: Any) -> bool:
-    """Return whether a filter chain of a matching listener matches."""
+    """Return whether a patch matches a filter chain. The listener must already match."""
     match = patch.match.listener
     if match is None:
         return True
@@ -110,7 +110,7 @@ def matches_chain(patch: ParsedPatch, listener: Any, chain: Any) -> bool:
 def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: PatchFacet) -> bool:
     """Return whether a route configuration with this name matches.
 
-    A gateway's also matches by the ports of its servers.
+    A gateway's route configuration also matches the ports of its servers.
     """
     if match is None or match.name not in ("", name):
         return match is None
@@ -125,7 +125,7 @@ def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: Patc
 
 
 def matches_host(patch: ParsedPatch, host: Any) -> bool:
-    """Return whether a virtual host of a matching route configuration matches."""
+    """Return whether a patch matches a virtual host. The route configuration must already match."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return match is None or (
         match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains)
@@ -133,21 +133,21 @@ def matches_host(patch: ParsedPatch, host: Any) -> bool:
 
 
 def host_texts(patch: ParsedPatch) -> tuple[bytes, ...]:
-    """Return strings that occur in every virtual host that a patch matches."""
+    """Return strings that every virtual host that a patch matches must contain."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 
 
 def names_route(patch: ParsedPatch) -> bool:
-    """Return whether a patch matches specific routes of a virtual host."""
+    """Return whether a patch only matches specific routes of a virtual host."""
     match = patch.match.route_configuration
     return match is not None and match.vhost is not None and match.vhost.route is not None
 
 
 def matches_route(patch: ParsedPatch, route: Any) -> bool:
-    """Return whether a route of a matching virtual host matches.
+    """Return whether a patch matches a route. The virtual host must already match.
 
-    An action that a match cannot name matches any action.
+    A route action that a match cannot name matches every action.
     """
     host = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     match = host.route if host is not None else None

@@ -22,7 +22,7 @@ CONFIG: Place = ("typed_config",)
 
 
 def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = ()) -> bool:
-    """Merge a part of the patch's value, located at `place`, into a message of the same type.
+    """Merge `value`, the part of the patch's value at `place`, into a message of the same type.
 
     Return whether it fits.
     """
@@ -38,10 +38,10 @@ def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pla
 
 
 def _affected_fields(message: Any, value: Any) -> Any:
-    """Return a copy of the messages and lists in a message that a value also sets, or None if there are none.
+    """Return a copy of a message, reduced to the messages and lists that a value also sets, or None if there are none.
 
-    The message may be large and the value is small. Without common fields, the merged fields equal the value, which is
-    known to be valid.
+    Only a copy of these fields is validated, because the message may be large. If there are none, the merged fields
+    equal the value, which is known to be valid.
     """
     affected = None
     for field, _ in value.ListFields():
@@ -56,14 +56,14 @@ def _affected_fields(message: Any, value: Any) -> Any:
 
 
 def _is_set(message: Any, field: Any) -> bool:
-    """Return whether a list, map or message field of a message is set."""
+    """Return whether a field of a message is set and is a list, map or message."""
     if field.is_repeated:
         return bool(getattr(message, field.name))
     return field.message_type is not None and bool(message.HasField(field.name))
 
 
 def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = CONFIG) -> bool:
-    """Merge an Any of the patch's value into another Any by merging the messages inside. Return whether it fits."""
+    """Merge the message in an Any of the patch's value into the message in another Any. Return whether it fits."""
     message, patch_message = unpack(into), _unpack_as(name_in(into.type_url), value)
     if message is None or patch_message is None or type(message) is not type(patch_message):
         text = f"{_type_name(value)} cannot be merged into {name_in(into.type_url)}"
@@ -81,14 +81,18 @@ def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pl
 
 
 def merge_socket(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place) -> bool:
-    """Merge a transport socket into one with the same name by merging the messages inside."""
+    """Merge a transport socket into another with the same name, by merging their configurations. Return whether it
+    fits."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)
     return merge_packed(into.typed_config, value.typed_config, patch, effects, (*place, "typed_config"))
 
 
 def _unpack_as(name: str, value: Any) -> Any:
-    """Return the message in an Any. A TypedStruct is converted to its own type if `name` requests it."""
+    """Return the message in an Any, or None if it cannot be unpacked.
+
+    A TypedStruct that contains a message of type `name` is converted to this type.
+    """
     message = unpack(value)
     if (
         message is None

@@ -22,7 +22,7 @@ def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet,
 
 
 def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Merge the patches for the route configuration itself."""
+    """Merge the patches of the route configuration itself."""
     for patch in patches:
         if (
             patch.apply_to == "ROUTE_CONFIGURATION"
@@ -42,7 +42,7 @@ def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) ->
 
 
 def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Add the virtual hosts of patches to a route configuration."""
+    """Add the virtual hosts that patches add to a route configuration."""
     for patch in patches:
         if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
             config.virtual_hosts.add().CopyFrom(patch.value)
@@ -50,7 +50,7 @@ def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> 
 
 
 def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patch a virtual host in place. Return False if it is removed."""
+    """Patch a virtual host in place. Return False if a patch removes it."""
     for patch in hosts:
         if patch.operation == "ADD" or not matches_host(patch, host):
             continue
@@ -67,7 +67,7 @@ def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[Parsed
 
 
 def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Remove and merge existing routes, and then add routes. Added routes are not patched."""
+    """Patch or remove the existing routes, and then add routes. Routes that patches add are not patched."""
     for index in range(len(host.routes) - 1, -1, -1):
         if not _patch_route(host.routes[index], patches, effects):
             del host.routes[index]
@@ -89,7 +89,7 @@ def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -
 
 
 def _add_route(routes: Any, patch: ParsedPatch, effects: Effects) -> None:
-    """Add a route. If INSERT_FIRST names another route, it takes effect only if that route exists."""
+    """Add a route. If an INSERT_FIRST patch names another route, it only takes effect if that route exists."""
     if not names_route(patch):
         change_list(routes, patch, None, effects)
     elif patch.operation != "INSERT_FIRST" or any(matches_route(patch, route) for route in routes):

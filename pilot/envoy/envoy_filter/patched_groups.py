@@ -1,7 +1,7 @@
 """Patched groups of resources.
 
-A resource that no patch can change is the shared original. A patched resource is shared by all proxies with the same
-patches.
+If no patch can change a resource, the patched group contains the shared original. Proxies with the same patches share
+each patched resource.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PatchedGroupKey(NamedTuple):
 
 
 class PatchTargetKey(NamedTuple):
-    """A resource that patches can change. `facet` contains only these patches."""
+    """A resource that patches can change. `facet` only contains these patches."""
 
     key: ResourceKey
     facet: PatchFacet
@@ -47,7 +47,8 @@ class PatchTargetKey(NamedTuple):
 class PatchResult(NamedTuple):
     """The result of patching a resource.
 
-    `resource` is None if a patch removed it, and `misfits` are the patches that do not fit it.
+    `resource` is None if a patch removed it. `applied` are the patches that changed it. `misfits` are the patches that
+    do not fit it.
     """
 
     resource: Resource | None
@@ -60,13 +61,13 @@ class PatchResult(NamedTuple):
 
 @derived
 def _names(db: Mesh, source: PatchedGroupKey) -> tuple[tuple[ResourceKey, str], ...]:
-    """Return the names of the resources in a group. Edits of a resource do not change them."""
+    """Return the keys and names of the resources in a group. Changes to a resource do not affect them."""
     return tuple((key, resource.name) for key, resource in source.fn(db, *source.args).items())
 
 
 @derived
 def _patch_targets(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tuple[PatchTargetKey, ...]:
-    """Return the resources of a group that any patch of the facet can change, each with these patches."""
+    """Return the resources of a group that patches of the facet can change, each with the patches that can change it."""
     targets: list[PatchTargetKey] = []
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
     candidates = [(row, required_text(row, source.type_url, facet)) for row in patches(db, facet)]
@@ -87,12 +88,12 @@ def _patch_targets(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tupl
 
 
 def _items(source: PatchedGroupKey, _: PatchFacet) -> tuple[PatchedGroupKey]:
-    """Return the source with the arguments of its items, which groups of several classes of proxies share."""
+    """Return the group with only the arguments of its items. Groups of several classes of proxies share these items."""
     return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
 
 
 def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | None:
-    """Return a resource as it is built. An item of a Gather is read without the others."""
+    """Return a resource before it is patched. An item of a gather is computed without the other items."""
     if isinstance(items.fn, Gather):
         resource: Resource | None = items.fn.item(db, key, *items.args)
         return resource
@@ -102,7 +103,8 @@ def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | 
 
 @derived
 def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -> PatchResult | None:
-    """Return a resource with all patches of a facet applied. `items` is its group, with the arguments of the items."""
+    """Return the result of applying all patches of a target. `items` is the resource's group, with the items'
+    arguments."""
     original = _original(db, target.key, items)
     if original is None:
         return None
@@ -122,9 +124,9 @@ patched_resources = Gather("patched resources", _patch_targets, patched_resource
 
 @derived
 def patched(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> Mapping[ResourceKey, Resource]:
-    """Return the resources of a group with the patches of a facet.
+    """Return the resources of a group, changed by the patches of a facet.
 
-    A resource that no patch can change is the shared original.
+    If no patch can change a resource, the result contains the shared original.
     """
     group: Mapping[ResourceKey, Resource] = source.fn(db, *source.args)
     targets = _patch_targets(db, source, facet)
@@ -153,7 +155,7 @@ def apply_patches(
 ) -> Resource | None:
     """Return a patched copy of a cluster or listener.
 
-    The result is the original if no patch changed it, or None if a patch removes it.
+    Return the original if no patch changes it, and None if a patch removes it.
     """
     message = unpack(any_pb2.Any.FromString(original.any))
     if not _PATCHERS[type_url](message, patches, facet, effects):
@@ -162,7 +164,7 @@ def apply_patches(
 
 
 def as_resource(type_url: str, message: Any) -> Resource:
-    """Return the resource of a message. A cluster with EDS is ready only once its endpoints arrive."""
+    """Return the resource for a message. A cluster with EDS only becomes ready when its endpoints arrive."""
     eds = type_url == CLUSTER and message.HasField("eds_cluster_config")
     return Resource.of(
         type_url, message, warms=(message.eds_cluster_config.service_name or message.name) if eds else ""

@@ -1,8 +1,7 @@
 """Patches route configurations piece by piece.
 
-Virtual hosts that several configurations share in one piece are patched once for all.
-
-A piece that neither a patch nor an edit changes keeps its bytes.
+Several configurations can share a piece, which contains virtual hosts. A shared piece is only patched once. A piece
+that is neither patched nor edited keeps its bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class RoutePiece:
-    """Virtual hosts of a configuration, serialized as its fields. Pieces are equal if their bytes are."""
+    """A piece of a route configuration: serialized virtual host fields. Pieces are equal if their bytes are equal."""
 
     __slots__ = ("data",)
 
@@ -42,7 +41,7 @@ class RoutePiece:
 
 
 class PatchedPiece(NamedTuple):
-    """The effects of patches on a piece."""
+    """A piece after patching, the patches that changed it and the patches that do not fit it."""
 
     data: bytes
     applied: tuple[PatchKey, ...]
@@ -52,7 +51,7 @@ class PatchedPiece(NamedTuple):
 def patch_pieces(
     db: Mesh, original: Resource, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
 ) -> Resource:
-    """Return a route configuration with patches applied, or the same one if none changed it. Not memoised."""
+    """Return a patched route configuration, or the original if no patch changes it. Not memoised."""
     matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, original.name, facet)]
     first, *pieces = original.message_pieces
     head = route_pb2.RouteConfiguration.FromString(first)
@@ -87,9 +86,10 @@ def patch_pieces(
 
 
 def _applicable_patches(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequence[ParsedPatch]:
-    """Return the patches that can change a piece: their virtual host's name and domain, if any, must occur in it.
+    """Return the patches that can change a piece.
 
-    If a patch may rename hosts, all patches are returned.
+    The piece must contain the virtual host name and the domain that a patch names. If a patch may rename virtual hosts,
+    all patches are returned.
     """
     applicable = [patch for patch in patches if all(text in piece for text in host_texts(patch))]
     renames = any(
@@ -101,7 +101,7 @@ def _applicable_patches(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequenc
 
 @derived
 def _patched_piece(db: Mesh, piece: RoutePiece, patches: tuple[PatchKey, ...]) -> PatchedPiece:
-    """Return a piece with patches, wherever it occurs."""
+    """Return a piece after patching. Every configuration that contains the piece shares the result."""
     hosts, effects = route_pb2.RouteConfiguration.FromString(piece.data), Effects()
     patch_hosts(hosts.virtual_hosts, [row for key in patches if (row := patch(db, key)) is not None], effects)
     data = hosts.SerializeToString(deterministic=True) if effects.applied else piece.data

@@ -1,1 +1,1 @@
-"""HTTP filters. Prebuilt messages are shared: copy them, and never change them."""
+"""HTTP filters. Prebuilt messages are shared, so they must be copied and never modified."""

@@ -30,7 +30,7 @@ _AUTHORITY = "%REQ(:AUTHORITY)%"
 
 @lru_cache(maxsize=2)
 def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
-    """Return the filter that records destination, source and identities. `istio` selects Istio's builds of Envoy."""
+    """Return the filter that records destination, source and identities. `istio` is set for Istio's build of Envoy."""
     kind = hashable(istio)
     values = [
         build_value(DESTINATION, _AUTHORITY, shared=ONCE),
@@ -44,9 +44,9 @@ def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
 
 @lru_cache(maxsize=2)
 def build_request_source(istio: bool) -> hcm_pb2.HttpFilter:
-    """Return the filter that records which kind of proxy opened a tunnel.
+    """Return the filter that records the type of proxy that opened a tunnel.
 
-    A waypoint has already applied the policies of its services.
+    If it is a waypoint, it has already applied the policies of its services.
     """
     value = build_value(REQUEST_SOURCE, f"%REQ({SOURCE_HEADER})%", hashable(istio), ONCE)
     return hcm_pb2.HttpFilter(
@@ -71,4 +71,5 @@ CLIENT_IDENTITY = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""Names the client to the workload behind a waypoint. A header in the request itself is overwritten."""
+"""The filter that tells the workload behind a waypoint who the client is. It overwrites a header in the request itself.
+"""

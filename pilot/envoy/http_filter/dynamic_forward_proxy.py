@@ -1,6 +1,6 @@
 """The filter that resolves hosts at request time.
 
-The cluster of the route has a DNS cache with the same name and settings.
+The cluster that the route selects has a DNS cache with the same name and settings.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NAME = "envoy.filters.http.dynamic_forward_proxy"
 
 
 def build_dynamic_forward_proxy(cache: dns_cache_pb2.DnsCacheConfig) -> hcm_pb2.HttpFilter:
-    """Return the filter for a DNS cache."""
+    """Return the filter that uses a DNS cache."""
     return hcm_pb2.HttpFilter(
         name=NAME, typed_config=pack(dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache))
     )
 
 
 def build_dns_cache(name: str, family: cluster_pb2.Cluster.DnsLookupFamily) -> dns_cache_pb2.DnsCacheConfig:
-    """Return the DNS cache of a wildcard host with dynamic DNS (see `names.dns_cache`)."""
+    """Return the DNS cache for a wildcard host with dynamic DNS. `names.dns_cache` returns its name."""
     return dns_cache_pb2.DnsCacheConfig(name=name, dns_lookup_family=family)
 
 
@@ -36,7 +36,7 @@ def build_allow_any_dns_cache(
 ) -> dns_cache_pb2.DnsCacheConfig:
     """Return the DNS cache for the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS.
 
-    `dns_proxy` is the "host:port" of a resolver to use in place of the system's.
+    `dns_proxy` is the "host:port" of the resolver to use instead of the system's resolver.
     """
     cache = dns_cache_pb2.DnsCacheConfig(
         name=names.ALLOW_ANY_DNS_CACHE, dns_lookup_family=family, max_hosts=wrappers_pb2.UInt32Value(value=max_hosts)

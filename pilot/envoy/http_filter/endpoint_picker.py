@@ -1,9 +1,7 @@
-"""The filter through which an endpoint picker chooses the endpoint of a request.
+"""The filter through which an endpoint picker chooses the endpoint for a request.
 
-Routes to an inference pool name its ext_proc server.
-
-The picker writes the address into dynamic metadata, which the pool's cluster reads. The proxy reports through metadata
-which endpoint served the request.
+Routes to an inference pool name the picker's ext_proc server. The picker writes the address into dynamic metadata,
+which the pool's cluster reads. The proxy then reports in metadata which endpoint served the request.
 https://gateway-api-inference-extension.sigs.k8s.io/
 """
 
@@ -49,9 +47,9 @@ ENDPOINT_PICKER = hcm_pb2.HttpFilter(
 
 
 def build_override(picker: EndpointPicker) -> any_pb2.Any:
-    """Return the per-route configuration of a route to a pool.
+    """Return the filter's per-route configuration for a route to an inference pool.
 
-    The picker receives complete requests and responses, because the name of the model is in the body.
+    The picker receives complete requests and responses, because the body contains the name of the model.
     """
     mode = _Mode(
         request_header_mode=_Mode.SEND,

@@ -1,4 +1,4 @@
-"""HTTP filters that authorize requests: Envoy's RBAC, and calls to an external authorizer.
+"""HTTP filters that authorize requests: Envoy's RBAC filter, and the filter that calls an external authorizer.
 
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ExtensionProvider
 """
@@ -29,7 +29,7 @@ _RBAC, _EXT_AUTHZ = "envoy.filters.http.rbac", "envoy.filters.http.ext_authz"
 
 
 def build_http_rbac(rules: ActionRules) -> hcm_pb2.HttpFilter:
-    """Return the filter that applies the rules of one action."""
+    """Return the RBAC filter that applies the rules of one action."""
     config = filter_pb2.RBAC(
         rules=rules.enforced, shadow_rules=rules.shadow, shadow_rules_stat_prefix=rules.shadow_prefix
     )
@@ -37,7 +37,7 @@ def build_http_rbac(rules: ActionRules) -> hcm_pb2.HttpFilter:
 
 
 def build_http_denial(rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:
-    """Return the filter that denies requests that match these rules."""
+    """Return the RBAC filter that denies requests that match these rules."""
     return hcm_pb2.HttpFilter(name=_RBAC, typed_config=pack(filter_pb2.RBAC(rules=rules)))
 
 
@@ -45,7 +45,7 @@ def build_http_denial(rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:
 
 
 def build_http_ext_authz(provider: str, authorizer: Authorizer) -> hcm_pb2.HttpFilter:
-    """Return the filter that sends requests to an external authorizer."""
+    """Return the filter that calls an external authorizer for each request."""
     settings = authorizer.http or authorizer.grpc
     assert settings is not None
     config = ext_authz_pb2.ExtAuthz(
@@ -98,7 +98,7 @@ def _http_service(
 
 
 def _headers(names: Iterable[str]) -> string_pb2.ListStringMatcher:
-    """Return the matcher for header names, which may start or end with a wildcard."""
+    """Return the matcher for header names. A name may start or end with a wildcard."""
     return string_pb2.ListStringMatcher(patterns=[_header(name) for name in names])
 
 

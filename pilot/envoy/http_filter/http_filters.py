@@ -1,4 +1,4 @@
-"""Chooses the HTTP filters of a connection manager, and their order."""
+"""Selects and orders the HTTP filters of a connection manager."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from pilot.mesh.model.facets import FeaturesFacet
 class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The settings that determine the HTTP filters of a connection manager.
 
-    `metadata_exchange`, `alpn` and `sessions` are enabled by settings. `labels` are additional workload labels to
-    exchange. `mesh_only` limits metadata headers to peers in the mesh. `exchanges` is False if the peers cannot
-    exchange metadata, as through a tunnel. `picks_endpoints` is set if routes lead to inference pools.
+    Settings of the control plane enable `metadata_exchange`, `alpn` and `sessions`. `labels` are additional workload
+    labels to exchange. `mesh_only` limits metadata headers to peers in the mesh. `exchanges` is False if the peers
+    cannot exchange metadata, for example through a tunnel. `picks_endpoints` is set if routes target inference pools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"]
@@ -52,17 +52,17 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_filters(
     options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()
 ) -> list[hcm_pb2.HttpFilter]:
-    """Return the filters of a connection manager.
+    """Return the filters of a connection manager, in order.
 
-    `added` are the filters of policies and the filters that resolve hosts.
+    `added` contains the filters of policies and the filters that resolve hosts.
     """
     return in_order((*_common_filters(options), *added), at_waypoint=options.side == "waypoint")
 
 
 def _common_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yield the filters of every connection manager, as far as the proxy supports them.
+    """Yield the filters that every connection manager has, if the proxy supports them.
 
-    The peer's metadata comes first, so that requests that a policy rejects are counted with it.
+    The peer metadata filter comes first, so that telemetry also identifies the peer of a request that a policy rejects.
     """
     outgoing, waypoint = options.side in ("outbound", "gateway"), options.side == "waypoint"
     if waypoint and options.features.peer_metadata:

@@ -1,6 +1,6 @@
-"""The filter that validates JSON web tokens.
+"""The filter that validates JSON Web Tokens.
 
-It rejects invalid tokens, and only authorization policies can require a token.
+It rejects requests with an invalid token. Only authorization policies can require a token.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ Requirement = config_pb2.JwtRequirement
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
     """Return the filter for one or more rules.
 
-    `clear_route_cache` selects the route again after validation, because routes of gateways may depend on claims. With
-    several issuers a request passes if one token is valid or if none is invalid, because issuers may share a header.
+    With `clear_route_cache`, the route is selected again after validation, because a gateway's routes may depend on
+    claims. If there are several issuers, a request passes if one token is valid or if no token is invalid, because
+    issuers may share a header.
     """
     names = [f"origins-{i}" for i in range(len(rules))]
     lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]
@@ -86,7 +87,7 @@ def _build_provider(token_rule: TokenRule, clear_route_cache: bool) -> config_pb
 
 
 def _remote(uri: str, server: JwksServer, timeout: Duration) -> config_pb2.RemoteJwks:
-    """Return the source from which a proxy fetches keys itself."""
+    """Return the source from which the proxy itself fetches the keys."""
     cluster = outbound_cluster(server.port, "", server.hostname)
     source = http_uri_pb2.HttpUri(uri=uri, cluster=cluster, timeout=build_duration(timeout))
     return config_pb2.RemoteJwks(http_uri=source, cache_duration=build_duration(_CACHE_DURATION))

@@ -1,4 +1,4 @@
-"""The filter io.istio.http.peer_metadata, which identifies the peer by exchanged headers or by workload discovery."""
+"""The filter io.istio.http.peer_metadata. It identifies the peer by exchanged headers or by workload discovery."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DOWNSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
         CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}
     ),
 )
-"""Identifies the peer that opened a tunnel, for the listener that handles its payload."""
+"""The filter that identifies the peer that opened a tunnel, for the listener that handles the tunnel's payload."""
 UPSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
     name="waypoint_upstream_peer_metadata",
     typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]}),
 )
-"""Identifies the peer to which a waypoint forwards a request."""
+"""The filter that identifies the peer to which a waypoint forwards a request."""
 
 
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:
@@ -42,6 +42,6 @@ def build_inbound_peer_metadata(labels: tuple[str, ...] = ()) -> hcm_pb2.HttpFil
 
 @lru_cache(maxsize=64)
 def build_outbound_peer_metadata(labels: tuple[str, ...] = (), mesh_only: bool = False) -> hcm_pb2.HttpFilter:
-    """Return the filter for the client side. `mesh_only` sends no headers to services outside the mesh."""
+    """Return the filter for the client side. With `mesh_only`, it sends no headers to services outside the mesh."""
     headers = {"skip_external_clusters": True} if mesh_only else {}
     return _build({"upstream_discovery": _DISCOVERY, "upstream_propagation": [{"istio_headers": headers}]}, labels)

@@ -1,4 +1,4 @@
-"""HTTP filters that are the same for every proxy, or differ only in a few flags."""
+"""HTTP filters that are equal for all proxies, or only differ in a few flags."""
 
 from __future__ import annotations
 
@@ -21,29 +21,35 @@ FAULT_FILTER = "envoy.filters.http.fault"
 STATEFUL_SESSION_FILTER = "envoy.filters.http.stateful_session"
 
 CORS = hcm_pb2.HttpFilter(name=CORS_FILTER, typed_config=pack(cors_pb2.Cors()))
-"""Answers cross-origin preflight requests. The policy is part of the route configuration."""
+"""The filter that answers cross-origin preflight requests. Its policy is in the route configuration."""
 FAULT = hcm_pb2.HttpFilter(name=FAULT_FILTER, typed_config=pack(fault_pb2.HTTPFault()))
-"""Injects delays and aborts, which are part of the route configuration."""
+"""The filter that injects delays and aborts. They are configured in the route configuration."""
 STATEFUL_SESSION = hcm_pb2.HttpFilter(
     name=STATEFUL_SESSION_FILTER, typed_config=pack(stateful_session_pb2.StatefulSession())
 )
-"""Keeps a session on one endpoint. Routes to services with sticky sessions configure it."""
+"""The filter that keeps a session on one endpoint. Routes to services with sticky sessions configure it."""
 GRPC_WEB = hcm_pb2.HttpFilter(name="envoy.filters.http.grpc_web", typed_config=pack(grpc_web_pb2.GrpcWeb()))
-"""Translates gRPC-Web requests from browsers into gRPC."""
+"""The filter that translates gRPC-Web requests from browsers into gRPC."""
 GRPC_STATS = hcm_pb2.HttpFilter(
     name="envoy.filters.http.grpc_stats",
     typed_config=pack(
         grpc_stats_pb2.FilterConfig(emit_filter_state=True, stats_for_all_methods=wrappers_pb2.BoolValue(value=False))
     ),
 )
-"""Counts gRPC messages. The counts go to filter state for telemetry, and not to Envoy's statistics for each method."""
+"""The filter that counts gRPC messages.
+
+It writes the counts to filter state for telemetry, and does not add Envoy statistics for each method.
+"""
 
 _ALPN_OFFERS = {
     alpn_pb2.FilterConfig.HTTP10: ("istio-http/1.0", "istio", "http/1.0"),
     alpn_pb2.FilterConfig.HTTP11: ("istio-http/1.1", "istio", "http/1.1"),
     alpn_pb2.FilterConfig.HTTP2: ("istio-h2", "istio", "h2"),
 }
-"""`istio` is for server proxies older than Istio 1.4, and the plain protocol is for servers outside the mesh."""
+"""The ALPN values to offer for each protocol.
+
+`istio` is for server proxies older than Istio 1.4. The plain protocol is for servers outside the mesh.
+"""
 ALPN = hcm_pb2.HttpFilter(
     name="istio.alpn",
     typed_config=pack(
@@ -55,12 +61,13 @@ ALPN = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""Sets the ALPN that a client's proxy offers, so that the server's proxy learns the protocol that was detected."""
+"""The filter that sets the ALPN that a client's proxy offers. It tells the server's proxy which protocol was detected.
+"""
 
 
 @lru_cache(maxsize=4)
 def build_router(start_child_span: bool = False, suppress_envoy_headers: bool = False) -> hcm_pb2.HttpFilter:
-    """Return the router, which ends every chain of HTTP filters.
+    """Return the router filter, which is the last of the HTTP filters.
 
     `start_child_span` creates a separate span for the proxy, which some tracers require. `suppress_envoy_headers`
     removes `x-envoy-*` headers.

@@ -45,7 +45,10 @@ _log = scope("default")
 
 
 def run(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) -> int:
-    """Run the agent of a proxy until it receives a signal or Envoy exits. Returns the exit status. Raises StartError."""
+    """Run the agent of a proxy until it receives a signal or Envoy exits. Returns the exit status.
+
+    Raises StartError.
+    """
     try:
         proxy = read_proxy_context(proxy_type, settings, environ)
     except ValueError as error:

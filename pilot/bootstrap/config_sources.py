@@ -1,6 +1,6 @@
-"""Config sources of the mesh config: folders, servers of objects over xDS, and the local cluster's API server.
+"""The config sources in the mesh config: folders, servers of objects over xDS, and the local cluster's API server.
 
-They are opened once at startup. A later change of the mesh config takes effect after a restart.
+They are opened once at startup. A later change to the list takes effect after a restart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pilot.settings import Settings
 
 BACKOFF = Backoff(0.5, 30.0)
 RANK_STEP = 2
-"""Difference between the ranks of consecutive sources. The API server also has a rank for its remote clusters."""
+"""Difference between the ranks of consecutive sources. The rank after the API server's is for its remote clusters."""
 _ROOT_KEYS = ("cacert", "ca.crt")
 _log = scope("config")
 
@@ -36,8 +36,9 @@ _log = scope("config")
 class ConfigSources:
     """Opens and reads the config sources.
 
-    `kubernetes_rank` is the rank of the API server. Sources listed before `k8s://` take precedence over it, and later
-    ones do not. `read_secret` reads the roots named by `credentialName`; it is None without an API server.
+    `kubernetes_rank` is the rank of the API server. Sources before `k8s://` in the list take precedence over it, and it
+    takes precedence over the others. `read_secret` reads the Secrets that `credentialName` refers to. It is None
+    without an API server.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class ConfigSources:
         self.has_kubernetes = False
 
     def open(self, sources: Sequence[ConfigSource]) -> None:
-        """Create the sources of the mesh config. Invalid addresses are skipped; validation reports them."""
+        """Create the sources in the mesh config. Skip sources with an invalid address, which validation reports."""
         self._opened = tuple(sources)
         valid = [(source, address) for source in sources if (address := _parse_address(source)) is not None]
         schemes = [address.scheme for _, address in valid]
@@ -67,7 +68,7 @@ class ConfigSources:
     async def load(self) -> int:
         """Read all sources except the API server. Return the number of files.
 
-        There is no timeout for servers, because they may have policies that must not be missing.
+        There is no timeout for servers, because configuration such as security policies must not be missing.
         """
         for _, mcp_stream in self.servers:
             await mcp_stream.start()
@@ -94,7 +95,7 @@ class ConfigSources:
             await mcp_stream.stop()
 
     def on_mesh_config(self, mesh: MeshConfig) -> None:
-        """Report a change of the config sources, which takes effect after a restart."""
+        """Report a changed list of config sources, because the change takes effect only after a restart."""
         is_changed = mesh.config_sources != self._opened
         message = "config sources have changed; the change takes effect after a restart"
         problem = Problem(code="needs-restart", path="configSources", message=message, severity=Severity.WARNING)
@@ -143,7 +144,7 @@ async def server_credentials(
 ) -> grpc.ChannelCredentials | None:
     """Return the channel credentials for a server, or None for plaintext. Files and Secrets are read on each call.
 
-    Raise CannotConnectError if they are missing.
+    Raise CannotConnectError if a file or Secret is missing.
     """
     if tls is None or tls.mode == "DISABLE":
         return None

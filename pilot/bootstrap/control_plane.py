@@ -1,4 +1,4 @@
-"""The control plane: its parts, the order in which they start, and shutdown."""
+"""The control plane: its parts, their startup order, and shutdown."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ from pilot.xds.workload_registration import NoRegistration, WorkloadRegistration
 KUBERNETES_RANK = 10_000
 """Rank of the API server.
 
-Folders in flags take precedence over it; sources in the mesh config rank before or after it.
+Folders from flags take precedence over it. Sources in the mesh config have a rank before or after it.
 """
 REGISTERED_RANK = 1_000_000
-"""Rank of workloads registered in memory. Whatever users declare takes precedence."""
+"""Rank of workloads that are registered in memory. Every other source takes precedence."""
 SWEEP_SECONDS = 10.0
 TRIM_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
-"""Thread switch interval, so that threads which read files do not delay the event loop for long."""
+"""Interval in seconds at which Python switches threads, short so that file readers do not block the event loop."""
 _log = scope("default")
 
 
 def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raise StartError or FlagError if the start fails."""
+    """Run until SIGTERM or SIGINT. Raise StartError or FlagError if startup fails."""
     sys.setswitchinterval(SWITCH_SECONDS)
     uvloop.run(_run_until_signal(settings))
 
@@ -108,7 +108,7 @@ async def _run_until_signal(settings: Settings) -> None:
 
 
 class ControlPlane:
-    """A control plane with some settings. `clock` schedules batches and periodic jobs."""
+    """A control plane. `clock` schedules batches and periodic jobs."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -196,22 +196,22 @@ class ControlPlane:
 
     @property
     def ready(self) -> bool:
-        """Return whether proxies can be served: everything has started, and nothing has begun to stop."""
+        """Return whether the control plane can serve proxies: all parts have started, and shutdown has not begun."""
         return self.parts.ready
 
     def end(self) -> None:
-        """Make `run` stop everything and return."""
+        """Make `run` stop all parts and return."""
         self._end.set()
 
     async def run(self) -> None:
-        """Start, run until `end`, and stop. Raise StartError if the start fails."""
+        """Start, run until `end` is called, and stop. Raise StartError if startup fails."""
         if await self._start():
             _log.info("ready: %d objects", sum(len(table) for table in self.db.tables.values()))
             await self._end.wait()
             await self.parts.stop()
 
     async def _start(self) -> bool:
-        """Start all parts. Return False if `end` was called meanwhile; then nothing is left running."""
+        """Start all parts. If `end` is called meanwhile, stop them again and return False."""
         starting, ending = asyncio.create_task(self.parts.start()), asyncio.create_task(self._end.wait())
         await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -226,7 +226,7 @@ class ControlPlane:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _add_commit_listeners(self) -> None:
-        """Connect the parts that handle commits, in the order in which they are called."""
+        """Register the parts that handle commits, in the order in which they are called."""
         self._commit_listeners += [
             lambda commit: self._checking.reached(commit.hit),
             lambda commit: self._key_sets.reached(commit.hit),
@@ -269,7 +269,7 @@ class ControlPlane:
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _count_internals(self, remote_clusters: int) -> None:
-        """Connect the metrics that are computed when they are read."""
+        """Register the metrics whose values are computed when they are scraped."""
         self.metrics.count_nodes(lambda: len(self.db))
         self.metrics.clusters(1, remote_clusters)
         if self.settings.debug.cache_metrics:
@@ -295,7 +295,7 @@ class ControlPlane:
         )
 
     def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
-        """Return the source of a folder. If several folders of a cluster declare the same object, the first wins."""
+        """Return the source for a folder. If several folders of a cluster declare an object, the first one wins."""
         ingest, local_cluster = self.settings.ingest, self.settings.mesh.registry.cluster_id
         origin = DocumentOrigin(folder.cluster, folder.cluster == local_cluster, ingest.revision)
         source_ledger = ledger.source(rank, folder.path)
@@ -312,7 +312,7 @@ class ControlPlane:
     def _build_in_memory_registration(self, ledger: Ledger) -> InMemoryRegistration | None:
         """Return the registration of workloads in this process.
 
-        Return None if they are registered in the cluster, or not at all.
+        Return None if workloads are registered in the cluster or cannot register.
         """
         kubernetes, registry = self.settings.kubernetes, self.settings.mesh.registry
         is_in_cluster = self._controllers is not None and self._controllers.registration is not None
@@ -331,9 +331,9 @@ class ControlPlane:
         return self._in_memory_registration or NoRegistration()
 
     def _build_secret_access(self, file_clusters: set[str]) -> SecretAccess | None:
-        """Return the permissions of accounts to read Secrets, as reviewed by API servers.
+        """Return the check of whether an account may read Secrets, which API servers review.
 
-        Return None without an API server. Then every account may read the Secrets of its namespace.
+        Return None without an API server. Every account may then read the Secrets in its namespace.
         """
         if self.api_servers is None:
             self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
@@ -345,10 +345,10 @@ class ControlPlane:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _build_parts(self) -> Iterator[Part]:
-        """Yield the parts in their order.
+        """Yield the parts in startup order.
 
-        The HTTP ports are first, so that /ready returns 503 during the start. Configuration is watched only after
-        proxies can connect: parts stop in reverse order, so configuration does not change while streams are drained.
+        The HTTP ports are first, so that /ready returns 503 during startup. Configuration is watched only after proxies
+        can connect. Parts stop in reverse order, so configuration does not change while streams are drained.
         """
         if self._export is not None:
             yield Part("trace export", stop=functools.partial(asyncio.to_thread, self._export.stop))
@@ -403,7 +403,7 @@ class ControlPlane:
     # -- gRPC ports ----------------------------------------------------------------------------------------------------
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
-        """Return the services of each gRPC port, which differ in authentication."""
+        """Return the services of each gRPC port. The ports differ in authentication."""
         addresses, security = self.addresses, self.security
         return (
             self._services("xDS", addresses.grpc, security.plain),
@@ -434,7 +434,7 @@ class ControlPlane:
         return {SECRET: self._secret_access.on_request} if self._secret_access is not None else {}
 
     def _object_access(self) -> CheckObjectAccess:
-        """Return the check of access to configuration objects."""
+        """Return the check of whether a caller may read configuration objects."""
         return (
             allow_objects_to_namespace(lambda: self._mesh_config().root_namespace)
             if self.settings.authentication.objects_for_root
@@ -452,7 +452,7 @@ class ControlPlane:
 
     @functools.cached_property
     def _sources(self) -> Sources:
-        """Return the data of debug pages, over HTTP and over xDS."""
+        """Return the data for the debug pages, which are available over HTTP and over xDS."""
         identify = HttpIdentities(self.security.secure.authenticate)
         problems, debug, pod = (lambda: self.problems), self.settings.debug, self.settings.process.pod_name
         return Sources(
@@ -468,7 +468,7 @@ class ControlPlane:
         )
 
     def _build_http_ports(self) -> Iterator[Part]:
-        """Yield the ports of readiness, and of debug pages and metrics. They may be the same."""
+        """Yield the port for readiness and the port for debug pages and metrics. They may be the same port."""
         sources, monitoring = self._sources, self.addresses.monitoring
         main = web.Application(middlewares=[not_found]) if monitoring else application(sources)
         add_ready(main, lambda: self.ready)

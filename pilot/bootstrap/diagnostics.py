@@ -49,20 +49,21 @@ def debug_over_xds(sources: Sources) -> AnswerDebugRequest:
 
 
 def _denial(identity: str) -> str:
-    """Return the error message for a caller without access."""
+    """Return the error message for a caller that has no access."""
     return (
         f'the debug info is not available for current identity: "{identity}"' if identity else "authentication required"
     )
 
 
 class HttpIdentities:
-    """Authenticates HTTP callers by their bearer token, as on the secure port."""
+    """Authenticates HTTP callers by their bearer token, with the same rules as the secure port."""
 
     def __init__(self, authenticate: Authenticate) -> None:
         self._authenticate = authenticate
 
     async def __call__(self, address: str, headers: Mapping[str, str]) -> Sequence[str]:
-        """Return the identities of a caller, or () if it is not authenticated. `headers` have lower-case names."""
+        """Return the identities of a caller, or () if it is not authenticated. The names in `headers` are in lower
+        case."""
         try:
             return await self._authenticate(Caller(address, headers))
         except IdentityError:
@@ -70,9 +71,9 @@ class HttpIdentities:
 
 
 class ControlzPort(HttpPort):
-    """ControlZ on its address.
+    """The ControlZ port.
 
-    If the address is unavailable, the control plane starts without it. `end` ends the process.
+    If its address is unavailable, the control plane starts without it. `end` ends the process.
     """
 
     def __init__(self, address: Address, metrics: Metrics, end: Callable[[], object]) -> None:
@@ -81,7 +82,7 @@ class ControlzPort(HttpPort):
         self._address = address
 
     async def start(self) -> None:
-        """Listen, or log a warning."""
+        """Listen. Log a warning if the address is unavailable."""
         try:
             await super().start()
         except StartError as error:
@@ -91,7 +92,7 @@ class ControlzPort(HttpPort):
 
 
 def log_stacks() -> None:
-    """Log the stack of each thread and of up to `MAX_TASKS` tasks, innermost call first. SIGUSR1 calls this."""
+    """Log the stacks of all threads and of up to `MAX_TASKS` tasks, innermost call first. SIGUSR1 calls this."""
     for thread in threads():
         _log.info("stack of thread %s: %s", thread.name, _format_stack(thread.stack))
     for task in itertools.islice(tasks(), MAX_TASKS):

@@ -1,4 +1,4 @@
-"""Builds the parts that fetch external data: the key sets of issuers, and the addresses of gateways."""
+"""Builds the parts that fetch external data: issuers' key sets, and the addresses of gateways."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKUP_TIMEOUT = 5.0
 
 
 def make_key_sets(settings: Settings, db: Mesh, batch: Batch, problems: ProblemStore, metrics: Metrics) -> KeySets:
-    """Return the part that fetches the key sets of issuers. Raise StartError if a setting is invalid."""
+    """Return the part that fetches issuers' key sets. Raise StartError if a setting is invalid."""
     jwks = settings.jwks
     try:
         client = JwksClient(
@@ -35,7 +35,7 @@ def make_key_sets(settings: Settings, db: Mesh, batch: Batch, problems: ProblemS
 
 
 def make_gateway_names(settings: Settings, db: Mesh, batch: Batch, problems: ProblemStore) -> GatewayNames | None:
-    """Return the part that resolves the host names of gateways between networks, or None if that is disabled."""
+    """Return the part that resolves the host names of gateways between networks, or None if it is disabled."""
     if not settings.ingest.resolve_gateways:
         return None
     return GatewayNames(db, batch, NameServers(read_name_servers(), LOOKUP_TIMEOUT), problems)

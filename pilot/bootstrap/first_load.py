@@ -1,4 +1,4 @@
-"""Reads all configuration before anything is served."""
+"""Reads all configuration before the control plane serves proxies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GC_THRESHOLDS = (10_000, 500, 100)
 """Thresholds of the garbage collector after the first load.
 
 A collection of 10,000 young objects blocks the event loop for about 5 ms. Older objects are collected only after five
-million allocations, because nearly all of them stay.
+million allocations, because nearly all of them stay alive.
 """
 
 
@@ -43,9 +43,9 @@ class FirstLoad:
         self._batch, self._clock = batch, clock
 
     async def start(self) -> None:
-        """Read everything. Files are read in a thread, so that /ready is answered meanwhile.
+        """Read everything. Files are read in a thread, so that /ready is served meanwhile.
 
-        Raise StartError if a folder is unreadable or a kubeconfig unusable.
+        Raise StartError if a folder is unreadable or a kubeconfig is unusable.
         """
         started_at = time.monotonic()
         gc.disable()  # nothing that is read is garbage
@@ -73,9 +73,10 @@ class FirstLoad:
         _log.info("read %d files in %.1f s", count, time.monotonic() - started_at)
 
     def _open_sources(self) -> bool:
-        """Open the config sources of the mesh config. Return whether configuration is read from the API server.
+        """Open the config sources in the mesh config. Return whether configuration is read from the API server.
 
-        It is if the mesh config names it, or if nothing else is named.
+        It is read from there if the mesh config lists the API server, or if there are neither config sources nor
+        folders.
         """
         mesh = self._batch.waiting(MESH_CONFIG, "mesh")
         sources = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
@@ -84,7 +85,7 @@ class FirstLoad:
 
 
 class PausedClock:
-    """A clock whose timers do nothing before `resume`, so that the first load is one commit."""
+    """A clock whose timers do nothing until `resume` is called, so that the first load is one commit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._is_paused = clock, True

@@ -1,4 +1,4 @@
-"""Reports changes of configuration, users' mistakes and failed derivations in metrics and logs."""
+"""Reports configuration changes, users' mistakes and failed derivations in metrics and logs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _PROVIDER_TYPES = {
     "envoy_otel_als": "envoyOtelAls",
     "sds": "externalSds",
 }
-"""Values of istiod's metric by field of an extension provider. It has no others."""
+"""Mapping from the field of an extension provider to the label value of istiod's metric, which has no others."""
 _log, _ads = scope("default"), scope("ads")
 
 
 class ChangeReporter:
-    """Reports changes, and wakes the proxies that a change affects."""
+    """Reports changes, and notifies the proxies that a change affects."""
 
     def __init__(
         self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: ChangeTraces | None = None
@@ -81,7 +81,7 @@ class ChangeReporter:
         _ads.info(text, services, woken, self._discovery.version, extra=fields(event=self._event))
 
     def on_problem(self, problem: Problem) -> None:
-        """Handle a new mistake of a user."""
+        """Handle a new problem."""
         log_problem(problem)
         if provider := failed_provider_lookup(self._db, problem):
             self._metrics.provider_lookup_failed(provider)
@@ -93,13 +93,14 @@ class ChangeReporter:
 
 
 def report_failure(metrics: Metrics, node: Node, error: Exception) -> None:
-    """Report a bug in a derivation. Whatever depends on it keeps its last valid value."""
+    """Report a bug in a derivation. Values that depend on the derivation keep their last valid value."""
     metrics.derivation_failed(str(node.fn))
     _log.error("cannot derive %r", node.key, exc_info=error)
 
 
 def failed_provider_lookup(db: Mesh, problem: Problem) -> str:
-    """Return the type of the extension provider whose service does not exist, as istiod's metric names it.
+    """Return the type of the extension provider whose service does not exist. The type is a label value of istiod's
+    metric.
 
     Return "" for other problems, and for types that the metric does not have.
     """

@@ -1,4 +1,4 @@
-"""Parses settings that have a structure, before anything starts."""
+"""Parses structured settings at startup, before any part starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilot.xds.net.listen_address import Address, parse_address
 
 
 class ListenAddresses(NamedTuple):
-    """Addresses to listen on. None disables a port."""
+    """Addresses to listen on. A port whose address is None is disabled."""
 
     http: Address | None
     grpc: Address | None
@@ -44,7 +44,10 @@ def controlz_address(settings: ProcessSettings) -> Address | None:
 
 
 def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
-    """Return clusters by alias. Raise FlagError if an entry is not alias=cluster, or a cluster has two aliases."""
+    """Return a mapping from aliases to clusters.
+
+    Raise FlagError if an entry is not alias=cluster, or if a cluster has two aliases.
+    """
     aliases: dict[str, str] = {}
     for pair in pairs:
         alias, equals, cluster = pair.partition("=")

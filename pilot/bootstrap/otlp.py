@@ -36,7 +36,7 @@ class OtlpExporter:
         return True
 
     def export(self, spans: Sequence[Any]) -> Any:
-        """Send spans. If that fails, they are lost, and a warning is logged once."""
+        """Send spans. If that fails, the spans are lost. Only the first failure is logged."""
         body = json.dumps(encode_spans(spans), separators=(",", ":")).encode()
         try:
             request = urllib.request.Request(self._url, body, self._headers)
@@ -51,7 +51,7 @@ class OtlpExporter:
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Return the headers in "name=value,other=value". Values may be percent-encoded."""
+    """Return the headers in a string of the form "name=value,other=value". Values may be percent-encoded."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name.strip(): urllib.parse.unquote(value.strip()) for name, _, value in pairs}
 

@@ -1,4 +1,7 @@
-"""A process as a list of parts, which start in order and stop in reverse. It is ready when all parts are."""
+"""A process as a list of parts, which start in order and stop in reverse order.
+
+The process is ready when all parts are ready.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ _log = scope("default")
 
 
 async def do_nothing() -> None:
-    """Start or stop a part that needs neither."""
+    """Do nothing. Used for a part that has nothing to start or stop."""
 
 
 class Part(NamedTuple):
     """A part of a process.
 
-    start: Returns when the part works. If it raises, it leaves nothing behind.
-    stop: Called once, and only after a successful start.
-    ready: Whether the part works. Some parts continue to prepare after their start.
+    start: Returns when the part is running. If it raises an error, it cleans up first. stop: Called once, and only
+    after a successful start. ready: Returns whether the part is ready. Some parts need more time after `start` has
+    returned.
     """
 
     name: str
@@ -43,7 +46,7 @@ class Parts:
         return self._serving and all(part.ready() for part in self._parts)
 
     async def start(self) -> None:
-        """Start every part. If one fails, stop those before it. Raise StartError for errors of the environment."""
+        """Start every part. If one fails, stop those before it. Raise StartError for errors in the environment."""
         try:
             for part in self._parts:
                 await _start(part)
@@ -54,7 +57,7 @@ class Parts:
         self._serving = True
 
     async def stop(self) -> None:
-        """Stop the started parts in reverse order. A part that fails to stop is logged, and the others still stop."""
+        """Stop the started parts in reverse order. If a part fails to stop, log the error and stop the others."""
         self._serving = False
         while self._started:
             part = self._started.pop()

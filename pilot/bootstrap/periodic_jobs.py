@@ -1,4 +1,4 @@
-"""Runs jobs periodically, and defines the small ones."""
+"""Runs jobs periodically, and defines the small jobs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _log = scope("default")
 class PeriodicJobs:
     """Runs each job every `seconds`.
 
-    A job that fails is logged, and all jobs run again in the next period. A job that returns an iterator runs in steps,
-    and the event loop handles other events in between; the next job starts when it has finished.
+    The error of a job that fails is logged, and the job runs again in the next period. A job that returns an iterator
+    runs in steps, and the event loop handles other events in between. The next job starts when all steps are finished.
     """
 
     def __init__(self, clock: Clock, seconds: float, jobs: Sequence[Callable[[], Any]]) -> None:
@@ -52,7 +52,7 @@ class PeriodicJobs:
         self._continue(self._steps())
 
     def _continue(self, steps: Iterator[None]) -> None:
-        """Run one step and schedule the next one, or the next period after the last step."""
+        """Run one step and schedule the next one. After the last step, schedule the next period."""
         is_finished = next(steps, steps) is steps
         self._timer = (
             self._clock.call_later(self._seconds, self._run)
@@ -71,7 +71,7 @@ class PeriodicJobs:
 
 
 def find_trim() -> Callable[[int], object] | None:
-    """Return the C library's malloc_trim, or None if it has none, such as musl."""
+    """Return the C library's malloc_trim, or None if it has none. For example, musl has none."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -79,7 +79,7 @@ def find_trim() -> Callable[[int], object] | None:
 
 
 class MallocTrimmer:
-    """A job that returns unused memory to the system. It runs in a thread, so the event loop is not blocked."""
+    """A job that returns unused memory to the system. It runs in a thread, so it does not block the event loop."""
 
     def __init__(self, trim: Callable[[int], object] | None) -> None:
         self._trim = trim
@@ -90,7 +90,7 @@ class MallocTrimmer:
 
 
 class PatchMetrics:
-    """A job that reports the results of EnvoyFilter patches in istiod's metric, if PILOT_ENVOY_FILTER_STATS is set."""
+    """A job that reports the results of EnvoyFilter patches in istiod's metric. PILOT_ENVOY_FILTER_STATS enables it."""
 
     def __init__(self, db: Mesh, metrics: Metrics) -> None:
         self._db, self._metrics = db, metrics

@@ -21,10 +21,10 @@ _log = scope("default")
 
 
 class HttpPort:
-    """An HTTP application on an address.
+    """A port that serves an HTTP application.
 
-    `number` is the port number once it listens, which differs from the address if that is 0. `tls` returns the TLS
-    context; if it returns None, there is no certificate and the port does not listen.
+    `number` is the actual port number once the port listens, even if the port in the address is 0. `tls` returns the
+    TLS context. If it returns None, there is no certificate and the port does not listen.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class HttpPort:
 
 
 class GrpcServices(NamedTuple):
-    """The services of a gRPC port as generic RPC handlers. `connections` are its open xDS streams."""
+    """The services of a gRPC port as generic RPC handlers. `connections` are the open xDS streams of the services."""
 
     name: str
     address: Address | None
@@ -60,7 +60,7 @@ class GrpcServices(NamedTuple):
 
 
 class GrpcPort:
-    """A gRPC server on an address. On `stop`, open streams get `drain_duration`. `number` is as in `HttpPort`."""
+    """A port that serves gRPC. On `stop`, open streams have `drain_duration` to end. `number` is as in `HttpPort`."""
 
     def __init__(
         self, server: aio.Server, address: Address, connections: Collection[Connection], drain_duration: Duration

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of changes, from reading through the commit to the proxies' acknowledgements."""
+"""OpenTelemetry traces of configuration changes, from reading to the commit and the proxies' acknowledgements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = scope("default")
 
 @dataclasses.dataclass
 class _Change:
-    """An event in progress. Times are monotonic seconds, or 0.0 if not known yet."""
+    """An event in progress. Times are in monotonic seconds. A time that is not known yet is 0.0."""
 
     commit: Commit
     committed_at: float
@@ -36,14 +36,14 @@ class _Change:
 
 
 class ChangeTraces:
-    """Creates the spans of an event when it has finished. `tracer` is OpenTelemetry's."""
+    """Creates the spans of an event when the event has finished. `tracer` is an OpenTelemetry tracer."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
         self._changes: dict[int, _Change] = {}
 
     def on_commit(self, event: int, commit: Commit, proxies: int) -> None:
-        """Handle a committed batch of changes that affects some proxies."""
+        """Handle a committed batch of changes. `proxies` is the number of affected proxies."""
         kinds: Counter[str] = Counter()
         for (table, what), count in sorted(commit.events.items()):
             kinds[f"pilot.changes.{table.rpartition('/')[2]}.{what}"] += count
@@ -55,7 +55,7 @@ class ChangeTraces:
             del self._changes[next(iter(self._changes))]
 
     def on_push(self, push: Pushed) -> None:
-        """Handle a written response."""
+        """Handle a response that was written to a stream."""
         type_name = short_name(push.type_url)
         for event in push.events:
             change = self._changes.get(event)
@@ -70,7 +70,7 @@ class ChangeTraces:
             change.responses[type_name] = change.responses.get(type_name, 0) + 1
 
     def on_outcome(self, outcome: EventOutcome) -> None:
-        """Handle the end of an event, when all proxies have responded or disconnected."""
+        """Handle the end of an event. All proxies have responded or disconnected."""
         change = self._changes.pop(outcome.event, None)
         if change is not None:
             self._create_spans(change, outcome)
@@ -110,7 +110,7 @@ class ChangeTraces:
 
 
 def _nanoseconds(monotonic: float, offset: int) -> int:
-    """Return a monotonic time as Unix nanoseconds."""
+    """Return a monotonic time as Unix time in nanoseconds."""
     return round(monotonic * 1e9) + offset
 
 
@@ -127,7 +127,7 @@ class TraceExport:
 
 
 def start_export(settings: TraceSettings, version: str) -> TraceExport | None:
-    """Return the export of traces, or None if no endpoint is set or OpenTelemetry is not installed."""
+    """Return the trace export, or None if no endpoint is set or OpenTelemetry is not installed."""
     if not settings.endpoint:
         return None
     try:

@@ -38,7 +38,10 @@ _MODES = {"true": True, "false": False, "auto": None}
 
 
 class WebhookParts:
-    """The webhooks that API servers call. `certificate` is for their port. Raise FlagError if a setting is invalid."""
+    """The webhooks that API servers call. `certificate` is the certificate of their port.
+
+    Raise FlagError if a setting is invalid.
+    """
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class WebhookParts:
         self._application.add_to(app)
 
     def build_port(self, address: Address, is_ready: Callable[[], bool]) -> HttpPort:
-        """Return the port, which uses TLS. It does not listen if it has no certificate."""
+        """Return the TLS port of the webhooks. It does not listen if it has no certificate."""
         app = web.Application(client_max_size=0)
         self.add_to(app)
         add_ready(app, is_ready)
@@ -108,7 +111,7 @@ class WebhookParts:
             self._loading = asyncio.create_task(self._load_config_map(), name="load the injector's ConfigMap")
 
     def _tls_context(self) -> ssl.SSLContext | None:
-        """Return a context that switches to the latest certificate in each handshake, without closing the port."""
+        """Return a context that uses the latest certificate for each handshake, without closing the port."""
         context = self._certificate.context
         if context is not None:
             context.sni_callback = lambda connection, name, _: _use_context(connection, self._certificate.context)
@@ -138,7 +141,8 @@ class WebhookParts:
     def _is_native(self, cluster: str, node: str) -> bool:
         """Return whether proxies run as native sidecars.
 
-        Unless it is configured, they do if the node supports it, or all nodes of the cluster if the node is unknown.
+        Unless this is configured, it depends on whether the node supports them. For an unknown node, all nodes of the
+        cluster must support them.
         """
         if self._native_mode is not None:
             return self._native_mode

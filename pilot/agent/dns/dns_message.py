@@ -83,7 +83,7 @@ def build_error(message: bytes, code: int) -> bytes:
 
 
 def truncate(response: bytes, limit: int) -> bytes:
-    """Return a response for UDP. If it exceeds `limit` bytes, only its header and question remain, marked as truncated."""
+    """Return a response for UDP. If it exceeds `limit` bytes, keep only header and question, marked as truncated."""
     if len(response) <= limit:
         return response
     query_id, flags, questions, *_ = _HEADER.unpack_from(response)

@@ -1,4 +1,4 @@
-"""The bootstrap of the agent's Envoy: the general bootstrap, extended with settings from the ProxyConfig and the pod."""
+"""The bootstrap of the agent's Envoy: the general one, extended with settings from the ProxyConfig and the pod."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def read_downward_file(path: str) -> dict[str, str]:
 
 
 def _unquote(key: str, quoted: str) -> str:
-    """Return the string that a Go string literal denotes. Go's literals differ from JSON strings only in a few escapes."""
+    """Return the value of a Go string literal. Go's literals differ from JSON strings only in a few escapes."""
     try:
         value = json.loads(_GO_ESCAPE.sub(_to_json_escape, quoted))
     except ValueError:

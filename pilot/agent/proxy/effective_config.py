@@ -1,4 +1,4 @@
-"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and by the pod's annotations."""
+"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and the pod's annotations."""
 
 from __future__ import annotations
 

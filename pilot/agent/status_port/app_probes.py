@@ -41,7 +41,7 @@ _SERVING = b"\x08\x01"
 
 
 class Probe(NamedTuple):
-    """A probe of the application. `kind` is http, https, tcp or grpc. `service` is the service of a gRPC health check."""
+    """A probe of the application. `kind` is http, https, tcp or grpc. `service` is the gRPC service to check."""
 
     kind: str
     port: int

@@ -95,7 +95,7 @@ class ExtensionRewriter:
 
 
 def _find_wasm_filter(extension: extension_pb2.TypedExtensionConfig) -> Any:
-    """Return the Wasm filter of an extension, or None if it is another extension. The filter may be in a TypedStruct."""
+    """Return the Wasm filter of an extension, which may be in a TypedStruct, or None if it is another extension."""
     typed_config = extension.typed_config
     for message in (http_wasm_pb2.Wasm, network_wasm_pb2.Wasm):
         filter_config: Any = message()
@@ -131,7 +131,7 @@ def _localize(name: str, vm: wasm_pb2.VmConfig, modules: ModuleCache) -> None:
 
 
 def _build_replacement(is_network_filter: bool, fails_open: bool) -> Any:
-    """Return an RBAC filter. If `fails_open`, it has no rules and allows all traffic, or else its empty rules deny it."""
+    """Return an RBAC filter. Without rules, it allows all traffic. With empty rules, it denies all traffic."""
     rules = None if fails_open else rules_pb2.RBAC()
     stat_prefix = _ALLOW_STAT_PREFIX if fails_open else _DENY_STAT_PREFIX
     if is_network_filter:

@@ -1,4 +1,4 @@
-"""Reviews of tokens and of permissions by the API server of the caller's cluster."""
+"""Reviews tokens and permissions with the API server of the caller's cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pilot.xds.authn.service_account import Review, Reviewer
 
 
 class TokenReviewers(Mapping[str, Reviewer]):
-    """Token reviewers by cluster name, as callers specify it.
+    """Token reviewers, keyed by the cluster name that a caller specifies.
 
-    `local_names` are the names of the local cluster. `remote` is the current remote clusters, which come and go.
+    `local_names` are the names of the local cluster. `remote` always contains the current remote clusters.
     """
 
     def __init__(self, local: ApiClient, local_names: Collection[str], remote: Mapping[str, RemoteCluster]) -> None:
@@ -47,10 +47,10 @@ def token_reviewer(client: ApiClient) -> Reviewer:
 
 
 class SecretAccessReview:
-    """Reviews whether a service account may list the Secrets of its namespace.
+    """Reviews whether a service account may list the Secrets in its namespace.
 
-    The API server of the account's cluster decides. A cluster that is read from files has no permissions, so every
-    account may. For any other cluster, no account may. `remote` is the current remote clusters.
+    The API server of the account's cluster decides. In a cluster that is read from files, every account may list them.
+    In an unknown cluster, no account may. `remote` always contains the current remote clusters.
     """
 
     def __init__(

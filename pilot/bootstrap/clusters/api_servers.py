@@ -1,4 +1,4 @@
-"""API servers of the local and remote clusters: the sources of configuration that are read from them."""
+"""API servers of the local and remote clusters, as sources of configuration, workloads and services."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
 
 RunRemote = Callable[[str, ApiClient], Coroutine[Any, Any, None]]
-"""Runs the controllers of a remote cluster, by its name and client."""
+"""Runs the controllers of a remote cluster. The arguments are the name of the cluster and a client."""
 
 
 def find_credentials(settings: KubernetesSettings, has_folders: bool) -> Credentials | None:
-    """Return the credentials for the local cluster's API server, or None if none is used."""
+    """Return the credentials for the local cluster's API server, or None if the control plane uses no API server."""
     path = settings.kubeconfig or ("" if has_folders else settings.kubeconfig_env)
     if path:
         return KubeconfigFile(path, settings.context)
@@ -47,9 +47,9 @@ def find_credentials(settings: KubernetesSettings, has_folders: bool) -> Credent
 
 
 def mesh_file_paths(settings: Settings) -> tuple[str, str]:
-    """Return the paths of the mesh config and mesh networks files.
+    """Return the paths of the mesh config file and the mesh networks file.
 
-    A path is "" if the file does not exist and an API server is used, because a ConfigMap replaces it.
+    If the control plane uses an API server, the path of a missing file is "", because a ConfigMap replaces the file.
     """
     has_api_server = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs)) is not None
     mesh, networks = settings.ingest.mesh_config, settings.ingest.networks_config
@@ -64,7 +64,7 @@ class _Secret(msgspec.Struct):
 
 
 class IngestTarget(NamedTuple):
-    """Destination of what is read. `catalogue` has the kinds to read, from any source."""
+    """Destination of the objects that are read. `catalogue` contains the kinds to read, from any source."""
 
     mesh: Mesh
     catalogue: Catalogue
@@ -77,8 +77,8 @@ class IngestTarget(NamedTuple):
 class ApiServers:
     """API servers of the local and remote clusters.
 
-    `rank` is the rank of their objects between sources, and `aliases` maps aliases to cluster names. `run_remote` runs
-    for each remote cluster while it is read. `reviewers` review tokens.
+    `rank` is the rank of their objects among all sources, and `aliases` maps aliases to cluster names. `run_remote`
+    runs for each remote cluster while the cluster is read. `reviewers` review tokens.
     """
 
     def __init__(
@@ -170,11 +170,11 @@ class ApiServers:
         return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop(), names)
 
     async def start(self, reads_configuration: Callable[[], bool]) -> None:
-        """Read everything, and keep watching. Raise StartError if the credentials are unusable.
+        """Read all clusters, and keep watching them. Raise StartError if the credentials are unusable.
 
-        The local cluster is read completely, and remote clusters as far as they respond in time. `reads_configuration`
-        is called once the mesh config is known; if it returns False, only workloads and services are read from the
-        local cluster.
+        The local cluster is read completely. Remote clusters are read as far as they respond in time.
+        `reads_configuration` is called once the mesh config is known. If it returns False, only workloads and services
+        are read from the local cluster.
         """
         try:
             await self._credentials.load()

@@ -1,4 +1,4 @@
-"""Controllers of the local cluster, most of which run while this replica leads, and of remote clusters."""
+"""Controllers of the local cluster and of remote clusters. Most of them run only while this replica is the leader."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-au
 ANALYSIS_LOCK, TAINTS_LOCK = "istio-analyze-leader", "istio-node-untaint"
 EXPORTS_LOCK = "istio-serviceexport-controller-election"
 SHARED_LOCKS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, TAINTS_LOCK, EXPORTS_LOCK, INGRESS_LOCK})
-"""Locks that all revisions share. They are ConfigMaps, and the default revision has priority. The others are Leases."""
+"""Locks that all revisions share. They are ConfigMaps, and the default revision has priority. All other locks are
+Leases."""
 MIN_INTERVAL, DEFAULT_INTERVAL = 1.0, 10.0
 
 
 class Controllers:
-    """All controllers. Each runs while this replica holds its lock, except `registration` and the CA bundle controller.
+    """All controllers. `start` and `stop` it once.
 
-    `start` and `stop` it once.
+    Each controller runs while this replica holds the controller's lock. `registration` and the CA bundle controller
+    need no lock.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class Controllers:
         return ClusterControllers(self._build_roots(client), bundles if has_webhooks else None)
 
     def _build_roots(self, client: ApiClient) -> Controller:
-        """Return the controller that writes root certificates into a cluster, for pods."""
+        """Return the controller that writes root certificates into a cluster, so that pods can mount them."""
         maps = RootCertificateController(client, self._desired_maps, self._is_selected, self._options, self._rng)
         if not self._settings.kubernetes.trust_bundle:
             return maps
@@ -237,14 +239,14 @@ class Controllers:
             self._analysis.on_edit(row.ref for _, _, row in commit.edits if isinstance(row, Object))
 
     def on_stream_commit(self, nodes: Iterable[Node]) -> None:
-        """Handle a commit of rows that streams produce, such as connected proxies."""
+        """Handle a commit of rows that come from xDS streams, such as connected proxies."""
         if self._gateways is not None:
             self._gateways.on_stream_commit(nodes)
 
     # -- leadership ----------------------------------------------------------------------------------------------------
 
     def _elections(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """Yield the name of each lock and what its holder runs."""
+        """Yield the name of each lock, and the function to run while this replica holds it."""
         if self._roots is not None:
             yield ROOTS_LOCK, self._roots.run
         if self._addresses is not None:
@@ -285,13 +287,13 @@ class Controllers:
     # -- data for the controllers --------------------------------------------------------------------------------------
 
     def _roots_pem(self) -> str:
-        """Return the root certificates against which proxies verify the control plane, or "" if there are none yet."""
+        """Return the root certificates with which proxies verify the control plane, or "" if there are none yet."""
         return self._identity.roots_pem().decode() if self._identity is not None else ""
 
     def _desired_maps(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the data of the ConfigMaps that every namespace gets, by name.
+        """Return the data of the ConfigMaps to write into every namespace, keyed by name.
 
-        There are none before the root exists.
+        The result is empty until a root certificate exists.
         """
         kubernetes, identity = self._settings.kubernetes, self._identity
         if identity is None or not identity.roots_pem():
@@ -300,7 +302,7 @@ class Controllers:
         return maps | ({kubernetes.crl_map: {"ca-crl.pem": identity.crl.decode()}} if kubernetes.crl else {})
 
     def _is_selected(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a namespace is read and matches the discovery selectors of the mesh config."""
+        """Return whether a namespace is watched and matches the discovery selectors of the mesh config."""
         if self._settings.kubernetes.watched_namespace not in ("", namespace):
             return False
         config = self._db.mesh.peek("mesh")

@@ -1,4 +1,4 @@
-"""Controllers for the Gateway API, Ingresses and ambient mode: statuses, GatewayClasses and deployments."""
+"""Controllers for the Gateway API, Ingresses and ambient mode. They write statuses, GatewayClasses and deployments."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Lead = Callable[[], Awaitable[None]]
 
 
 class GatewayControllers:
-    """Controllers that write for gateways into the local cluster.
+    """Controllers that write gateway objects and statuses into the local cluster.
 
-    `elections` are the duties of a leader. Gateways are deployed only if the injector is enabled, because it has the
-    templates.
+    `elections` yields those that run only on the leader. Gateways are deployed only if the injector is enabled, because
+    it has the templates.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GatewayControllers:
         return ShadowServiceController(self._client, self._db, path_of, self.is_ours, self._options.backoff, self._rng)
 
     def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
-        """Return the ProxyConfig of pods in a namespace with some labels."""
+        """Return the ProxyConfig of the pods with some labels in a namespace."""
         mesh = self._webhooks.context.mesh()
         return effective(
             mesh.default_config,
@@ -159,12 +159,12 @@ class GatewayControllers:
             self._shadow_services.on_commit(commit.hit)
 
     def on_stream_commit(self, nodes: Iterable[Node]) -> None:
-        """Handle a commit of rows that streams produce, such as connected proxies."""
+        """Handle a commit of rows that come from xDS streams, such as connected proxies."""
         if self._gateway_status is not None:
             self._gateway_status.on_commit(nodes, ())
 
     def elections(self) -> Iterator[tuple[str, Lead]]:
-        """Yield the name of each lock and what its holder runs."""
+        """Yield the name of each lock, and the function to run while this replica holds it."""
         yield INGRESS_LOCK, self._ingress_status.run
         if self._gateway_status is not None:
             yield f"{STATUS_LEASE}-{self._revision}", self._after_tags(self._gateway_status.run)
@@ -189,7 +189,7 @@ class GatewayControllers:
 
 
 def _resync_on_class(classes: GatewayClassController) -> Callable[[GroupKind], None]:
-    """Return a listener that creates classes once the kind is available."""
+    """Return a listener that creates GatewayClasses when the kind becomes available."""
 
     def on_watch(kind: GroupKind) -> None:
         if kind == GATEWAY_CLASS.id:

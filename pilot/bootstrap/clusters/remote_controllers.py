@@ -1,4 +1,4 @@
-"""Controllers for remote clusters that select this control plane: they write its root certificates."""
+"""Controllers for remote clusters that select this control plane. They write its root certificates there."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class _Namespace(msgspec.Struct):
 class ClusterControllers(NamedTuple):
     """Controllers of one remote cluster.
 
-    The leader in the cluster writes `roots`. Every control plane writes `bundles` into its own webhook configurations,
-    if it has any.
+    Only the leader runs `roots`. Every control plane runs `bundles`, which writes into the control plane's own webhook
+    configurations. `bundles` is None if that is disabled.
     """
 
     roots: Controller
@@ -46,9 +46,10 @@ Lead = Callable[[ApiClient, Controller], Coroutine[Any, Any, None]]
 class RemoteControllers:
     """Runs controllers in each cluster that selects the local cluster.
 
-    A cluster selects it, or `*`, in an annotation of its namespace `namespace`. `build` returns the controllers for a
-    cluster, and `lead` runs `roots` while this replica leads there. `authority_ready` is set when root certificates
-    exist. `new_delays` returns the delays between attempts to read the annotation.
+    To select it, an annotation on the cluster's namespace `namespace` lists the local cluster or `*`. `build` returns
+    the controllers for a cluster, and `lead` runs `roots` while this replica is the leader in that cluster.
+    `authority_ready` is set when root certificates exist. `new_delays` returns the delays between attempts to read the
+    annotation.
     """
 
     def __init__(
@@ -65,14 +66,14 @@ class RemoteControllers:
         self._running: list[ClusterControllers] = []
 
     def resync(self) -> None:
-        """Resync all controllers, after the root certificates or the selected namespaces changed."""
+        """Resync all controllers, because the root certificates or the selected namespaces changed."""
         for roots, bundles in self._running:
             roots.resync()
             if bundles is not None:
                 bundles.resync()
 
     async def run(self, cluster: str, client: ApiClient) -> None:
-        """Write into a cluster until cancelled. Return if the cluster does not select the local cluster."""
+        """Run the controllers of a cluster until cancelled. Return if it does not select the local cluster."""
         if not await self._is_selected(cluster, client):
             return
         await self._authority_ready.wait()

@@ -31,10 +31,11 @@ _log = scope("ca")
 
 
 class CertificateAuthority:
-    """Provides `authority` after `start`. `on_change` callbacks run after the signer or the revocation list changed.
+    """Provides `authority` after `start`. `on_change` callbacks run after the signer or the revocation list has
+    changed.
 
-    With an API server, `root_store` returns the store of the self-signed root, unless the settings name a folder, and
-    `read_secret` reads Secrets.
+    With an API server, `root_store` returns the store of the self-signed root, and `read_secret` reads Secrets. The
+    store is not used if the settings name a folder.
     """
 
     def __init__(
@@ -53,23 +54,27 @@ class CertificateAuthority:
         self._stop: Callable[[], Awaitable[None]] | None = None
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Return the result of `Authority.answer`. Raise SigningError CA_NOT_READY before the start."""
+        """Return the result of `Authority.answer`. Raise SigningError with the code CA_NOT_READY if `start` has not
+        finished."""
         if self.authority is None:
             raise SigningError("CA_NOT_READY", "the authority has not started")
         return await self.authority.answer(csr, identities, seconds, signer)
 
     def roots_pem(self) -> bytes:
-        """Return the root certificates, or b"" before the start."""
+        """Return the root certificates in PEM, or b"" if the authority has not started."""
         return self.authority.signer.roots_pem if self.authority is not None else b""
 
     def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
-        """Issue certificates of the control plane for DNS names. Raise SigningError if the signer has expired."""
+        """Issue certificates for the control plane's DNS names. Raise SigningError if the signer has expired."""
         assert self.authority is not None
         certificates = issue_server_certificates(self.authority.signer, names, utc_now())
         return [CertificatePair(*certificate) for certificate in certificates]
 
     async def start(self) -> None:
-        """Load the plugged-in signer, or else a self-signed root. Raise StartError if either is unusable."""
+        """Load the plugged-in signer if there is one, or else a self-signed root.
+
+        Raise StartError if it is unusable.
+        """
         try:
             await self._fetch_files()
             plugged_in = self._read_plugged_in()
@@ -82,14 +87,20 @@ class CertificateAuthority:
             await self._stop()
 
     def _read_plugged_in(self) -> PluggedIn | None:
-        """Return the plugged-in signer. Return None if the folder mounts this authority's own self-signed Secret."""
+        """Return the plugged-in signer, or None if there is none.
+
+        A mounted Secret that this authority itself has generated is not a plugged-in signer.
+        """
         folder = self._settings.plugged_in_dir
         if self._settings.self_signed_cacerts and (pathlib.Path(folder) / GENERATED_MARKER).is_file():
             return None
         return read_plugged_in(folder)
 
     async def _fetch_files(self) -> None:
-        """Write the files of the plugged-in Secret to its folder, if the settings ask for that and it has no key."""
+        """Write the files of the plugged-in Secret to the folder of the plugged-in signer.
+
+        Do nothing if the settings disable this or the folder already has a key.
+        """
         folder = pathlib.Path(self._settings.plugged_in_dir)
         if (
             not self._settings.remote_files
@@ -148,7 +159,10 @@ class CertificateAuthority:
         return FolderStore(folder) if folder else MemoryStore()
 
     async def _generate_root(self, store: Store, ttl: datetime.timedelta) -> Signer:
-        """Return a new root, or that of a faster replica. Raise KeyMaterialError if the root cannot be stored."""
+        """Return a new root, or the root of another replica that was faster.
+
+        Raise KeyMaterialError if the root cannot be stored.
+        """
         signer = await asyncio.to_thread(make_root, self._trust_domain(), ttl, utc_now(), self._settings.root_key_bits)
         try:
             await asyncio.to_thread(store.save, signer)

@@ -28,10 +28,10 @@ _log = scope("ca")
 
 
 class ExternalSigner:
-    """Requests certificates from Kubernetes signers.
+    """Requests certificates from Kubernetes signers. Raise FlagError if the settings do not name a signer.
 
-    The signers' roots come from a mounted file or, if no signer domain is set, from the API server's CA file; these are
-    in `roots`. Otherwise they come from the mesh config. Raise FlagError if the settings do not name a signer.
+    `roots` are the signers' roots from a mounted file. If no signer domain is set, the API server's CA file replaces a
+    missing file. If `roots` is empty, the roots come from the mesh config.
     """
 
     def __init__(self, settings: AuthoritySettings, client: ApiClient, mesh_config: Callable[[], MeshConfig]) -> None:
@@ -50,7 +50,7 @@ class ExternalSigner:
         self.on_change: list[Callable[[], None]] = []
 
     async def start(self) -> None:
-        """Read the roots. Raise StartError if their file is invalid."""
+        """Read the roots. Raise StartError if their file is unreadable or invalid."""
         try:
             for path in filter(os.path.isfile, self._files):
                 with open(path, "rb") as file:
@@ -69,7 +69,7 @@ class ExternalSigner:
                 callback()
 
     def roots_pem(self) -> bytes:
-        """Return all known roots of the signers."""
+        """Return all known roots of the signers in PEM."""
         entries = [entry for entry in self._mesh_config().ca_certificates if entry.cert_signers]
         return bundle_pem(dict.fromkeys((*self.roots, *(root for entry in entries for root in _roots(entry)))))
 
@@ -93,7 +93,8 @@ class ExternalSigner:
 
 
 def _roots(entry: CertificateData) -> Sequence[x509.Certificate]:
-    """Return the roots in an entry of the mesh config. An invalid entry has none; validation reports it."""
+    """Return the roots in an entry of the mesh config, or () if the entry is invalid. Validation reports invalid
+    entries."""
     try:
         return load_bundle((entry.pem or "").encode(), "caCertificates") if entry.pem else ()
     except KeyMaterialError:

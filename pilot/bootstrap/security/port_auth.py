@@ -1,4 +1,4 @@
-"""Builds the authentication of ports from the settings."""
+"""Builds the authentication of each port from the settings."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ _log = scope("authn")
 
 
 class PortAuth(NamedTuple):
-    """Authentication of a port: `identify_peer` returns the caller of a call, and `authenticate` verifies it."""
+    """Authentication on a port. `identify_peer` returns the peer of a call. `authenticate` verifies its identities."""
 
     identify_peer: IdentifyPeer
     authenticate: Authenticate
 
 
 def local_cluster_names(local_cluster: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names that callers may use for the local cluster, including "" for callers that name none."""
+    """Return the names that callers may use for the local cluster. "" is for callers that specify no cluster."""
     return "", local_cluster, *(alias for alias, cluster in aliases.items() if cluster == local_cluster)
 
 
 def find_reviewers(
     settings: AuthenticationSettings, local_cluster: str, aliases: Mapping[str, str], servers: Mapping[str, Reviewer]
 ) -> Mapping[str, Reviewer]:
-    """Return the token reviewers by cluster name.
+    """Return the token reviewers, keyed by cluster name.
 
-    If the settings name a file of keys, it reviews tokens of the local cluster. Otherwise the reviewers are `servers`.
+    If the settings name a key file, tokens of the local cluster are verified with its keys, and those of other clusters
+    are rejected. Otherwise, the reviewers are `servers`.
     """
     if not settings.token_keys:
         return servers
@@ -54,10 +55,10 @@ def find_reviewers(
 
 
 def find_provider(settings: AuthenticationSettings, in_kubernetes: bool, own_token: str = OWN_TOKEN) -> JwtRule | None:
-    """Return the OpenID Connect provider whose tokens are accepted for certificate requests, without Kubernetes.
+    """Return the OpenID Connect provider whose tokens are accepted for certificate requests outside Kubernetes.
 
     It is the provider in the settings, or else the issuer of the control plane's own token. Return None if there is
-    neither, or if no audience is configured.
+    neither, if no audience is configured, or if Kubernetes or a key file verifies tokens.
     """
     if in_kubernetes or settings.token_keys:
         return None
@@ -75,7 +76,7 @@ def find_provider(settings: AuthenticationSettings, in_kubernetes: bool, own_tok
 
 
 def _read_claims(own_token: str) -> Mapping[str, Any]:
-    """Return the claims of the control plane's own token, or {} if it has none."""
+    """Return the claims of the control plane's own token, or {} if it has no valid token."""
     try:
         with open(own_token, encoding="ascii") as file:
             claims = own_claims(file.read().strip())
@@ -100,7 +101,8 @@ def build_authenticate(
 def with_provider(
     authenticate: Authenticate, provider: JwtRule | None, trust_domain: Callable[[], str]
 ) -> Authenticate:
-    """Return an authentication that also accepts tokens of a provider. Without authentication, nothing changes."""
+    """Return an authentication that also accepts tokens of a provider. If authentication is disabled, it stays
+    disabled."""
     if provider is None or authenticate is no_authentication:
         return authenticate
     tokens = OidcTokens(provider, Provider(provider), trust_domain)
@@ -125,7 +127,7 @@ def _chain(
 
 
 def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) -> AuthenticateRequest:
-    """Return the authentication of certificate requests, which rejects unauthenticated callers."""
+    """Return the authentication of certificate requests. It rejects unauthenticated callers."""
 
     async def identify(context: Any) -> Sequence[str]:
         try:
@@ -140,7 +142,7 @@ def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) ->
 
 
 def authorize_impersonation(identify_peer: IdentifyPeer, proxies: NodeProxies | None) -> Impersonate:
-    """Return the check of requests for other identities' certificates. Only node proxies may make them."""
+    """Return the authorization of requests for another identity's certificate. Only node proxies may make them."""
     if proxies is None:
         return refuse_impersonation
 

@@ -1,4 +1,4 @@
-"""Certificate of a TLS port: from files, or issued by the authority of this process.
+"""The certificate of a TLS port. It is read from files, or issued by the authority of this process.
 
 It is renewed without a restart.
 """
@@ -22,13 +22,13 @@ from pilot.settings.security import SecurePortSettings
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 
 DEBOUNCE = 0.1
-"""Seconds without a further change after which files are read again."""
+"""Seconds to wait after the last change before the files are read again."""
 MOUNT_PATH = "./var/run/secrets/istiod"
 _log = scope("tls")
 
 
 class CertificateFiles(NamedTuple):
-    """Paths of the port's certificate chain and key, and of the roots for client certificates."""
+    """Paths of the port's certificate chain, of its key, and of the roots that verify client certificates."""
 
     chain: str
     key: str
@@ -36,9 +36,9 @@ class CertificateFiles(NamedTuple):
 
 
 class PortCertificate:
-    """Provides the TLS `context` of a port after `start`, or None if nothing issues a certificate for the port.
+    """Provides the TLS `context` of a port after `start`. The context is None if there is no certificate for the port.
 
-    `on_change` callbacks get each later context.
+    `on_change` callbacks receive each new context.
     """
 
     def __init__(
@@ -124,7 +124,8 @@ class PortCertificate:
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:
     """Return the files of the port's certificate, or None if there are none.
 
-    All three flags must be set; otherwise the files are expected where Istio's chart mounts them.
+    The files are those in the three flags. Unless all three are set, they are the files at the paths where Istio's
+    chart mounts them.
     """
     flags = CertificateFiles(settings.certificate_file, settings.key_file, settings.roots_file)
     if all(flags):
@@ -137,7 +138,7 @@ def find_files(settings: SecurePortSettings) -> CertificateFiles | None:
 
 
 def dns_names(mesh: MeshConfig, namespace: str, revision: str, custom: Sequence[str]) -> tuple[str, ...]:
-    """Return the DNS names by which proxies reach the control plane."""
+    """Return the DNS names that proxies use for the control plane."""
     host = mesh.default_config.discovery_address.rpartition(":")[0]
     services = (
         "istiod",

@@ -1,4 +1,4 @@
-"""Authentication, certificate authority and certificates of a process, wired by the settings."""
+"""Builds authentication, the certificate authority and the certificates of a process from the settings."""
 
 from __future__ import annotations
 
@@ -48,13 +48,10 @@ ROW_KEY = "authority"
 class SecurityContext:
     """The parts of a process that security depends on.
 
-    mesh_config: Returns the current mesh config.
-    aliases: Clusters by alias.
-    db: Contains the Pods that node proxies act for.
-    reviewers: Token reviewers by cluster name, if there are API servers.
-    root_store: Returns the store of the self-signed root, if there is an API server.
-    read_secret: Reads a Secret, if there is an API server.
-    client: Client of the local cluster's API server, if there is one.
+    mesh_config: Returns the current mesh config. aliases: Mapping from aliases to clusters. db: Contains the Pods that
+    node proxies act for. reviewers: Token reviewers, keyed by cluster name, if there are API servers. root_store:
+    Returns the store of the self-signed root, if there is an API server. read_secret: Reads a Secret, if there is an
+    API server. client: Client of the local cluster's API server, if there is one.
     """
 
     mesh_config: Callable[[], MeshConfig]
@@ -70,8 +67,8 @@ class SecurityContext:
 class Security:
     """Authenticates callers and issues certificates. Raise FlagError if a setting is invalid.
 
-    `authority` is None if the built-in authority is disabled or not needed. Proxies verify the control plane against
-    the roots of `server_identity`.
+    `authority` is None if the built-in authority is disabled or not needed. Proxies verify the control plane with the
+    roots of `server_identity`.
     """
 
     def __init__(self, settings: Settings, context: SecurityContext) -> None:
@@ -105,7 +102,7 @@ class Security:
         self.secure = PortAuth(self._front.identify_peer, authenticate)
 
     def build_certificate(self, protocol: str) -> PortCertificate:
-        """Return the certificate of another TLS port, which speaks `protocol`."""
+        """Return the certificate of an additional TLS port for `protocol`."""
         return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.server_identity, protocol)
 
     def _build_signed_certificate(self, provider: str) -> SignedCertificate | None:
@@ -116,7 +113,7 @@ class Security:
 
     @property
     def authorize(self) -> Authorize:
-        """Return the check that a caller's identities match the proxy that it claims to be."""
+        """Return the check of whether a caller's identities match the proxy that the caller claims to be."""
         return verified_identity if self._settings.authentication.identity_check else unchecked
 
     def on_mesh_config(self, mesh: MeshConfig) -> None:
@@ -140,9 +137,9 @@ class Security:
             yield Part("the secure port's certificate", self._certificate.start, self._certificate.stop)
 
     def certificate_service(self, auth: PortAuth) -> CertificateService | None:
-        """Return the service that issues certificates on a port, or None if that port has none.
+        """Return the service that issues certificates on a port, or None if the port has none.
 
-        It is on the secure port, or on the plaintext port if there is no secure port.
+        The service is on the secure port. Without a secure port, it is on the plaintext port.
         """
         serving_auth = self.secure if self._settings.secure_port.address else self.plain
         issuer = self.external_signer or self.authority
@@ -191,7 +188,7 @@ class TrustRootPublisher:
         self._authority, self._external_signer, self._discovery = authority, external_signer, discovery
 
     async def start(self) -> None:
-        """Publish the current roots, and every change of them."""
+        """Publish the current roots now, and new roots whenever they change."""
         if self._authority is not None:
             self._authority.on_change.append(self._publish)
         self._publish()
@@ -221,7 +218,7 @@ def _node_proxies(
 ) -> NodeProxies | None:
     """Return the check for node proxies.
 
-    Return None if the settings name no accounts of node proxies, or disable authentication.
+    Return None if the settings name no service accounts of node proxies or disable authentication.
     """
     accounts, local_cluster = settings.authority.node_accounts, settings.mesh.registry.cluster_id
     if not accounts or not settings.authentication.enabled:

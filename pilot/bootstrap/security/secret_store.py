@@ -1,4 +1,4 @@
-"""Secrets of the control plane, and the storage of the self-signed root in one that all replicas share."""
+"""Secrets of the control plane, and the storage of the self-signed root in a Secret that all replicas share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pilot.kube.api_errors import Conflict, KubeError, NotFound
 
 SELF_SIGNED_SECRET, SECRET_TYPE = "istio-ca-secret", "istio.io/ca-root"
 PLUGGED_IN_SECRET, GENERATED_MARKER = "cacerts", "istio-generated"
-"""Name of the Secret with an operator's signing certificate, and the key that marks a self-signed one in it."""
+"""The name of the Secret with an operator's signing certificate. The marker is a key that the Secret has if the
+certificate in it is self-signed."""
 CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
-"""Reads the data of a Secret in the control plane's namespace. It is {} if there is no Secret. Raises SecretError."""
+"""Returns the data of a Secret in the control plane's namespace, or {} if it does not exist. Raises SecretError."""
 T = TypeVar("T")
 
 
@@ -39,10 +40,10 @@ class _Secret(msgspec.Struct):
 
 
 class SecretStore:
-    """Stores a self-signed signer as ca-cert.pem and ca-key.pem of a Secret.
+    """Stores a self-signed signer in a Secret, as ca-cert.pem and ca-key.pem.
 
-    The Secret is the first of `names` that exists, or else the last. Call the methods from a thread other than
-    that of `loop`, on which the client runs.
+    The Secret is the first of `names` that exists, or else the last of them. The client runs on `loop`, so call the
+    methods from another thread.
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class SecretStore:
         return signer
 
     def save(self, signer: Signer) -> None:
-        """Replace the signer that was loaded.
+        """Replace the stored signer.
 
-        Raise KeyMaterialError if it cannot be written, for example because another replica was faster.
+        Raise KeyMaterialError if the Secret cannot be written or if another replica changed it after `load`.
         """
         certificate = certificate_pem(signer.certificate)
         data = {

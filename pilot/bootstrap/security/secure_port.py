@@ -18,10 +18,10 @@ from pilot.xds.tls.front import TlsFront
 
 
 class SecurePort:
-    """A gRPC server behind TLS. It does not listen if it has no certificate.
+    """A gRPC server with TLS. It does not listen if it has no certificate.
 
-    `number` is the port number, which differs from the address if that is 0. On `stop`, open streams get
-    `drain_duration`.
+    `number` is the actual port number, even if the port in the address is 0. On `stop`, open streams have
+    `drain_duration` to end.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SecurePort:
         self.number = address.port
 
     async def start(self) -> None:
-        """Listen. Client certificates must be of the mesh's current trust domain.
+        """Listen. A client certificate must belong to the mesh's current trust domain.
 
         Raise StartError if the address is unavailable.
         """

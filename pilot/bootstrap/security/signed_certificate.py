@@ -1,4 +1,4 @@
-"""Identity of the control plane: its certificates, and the roots that proxies verify them against.
+"""Identity of the control plane: its certificates, and the roots with which proxies verify them.
 
 Both come from the certificate authority of this process, or from a Kubernetes signer.
 """
@@ -25,30 +25,33 @@ from pilot.xds.tls.context import CertificatePair
 
 PROVIDER = "k8s.io/"
 RETRY_DELAY = 60.0
-"""Seconds after which a failed request is repeated."""
+"""Seconds to wait before a failed request is repeated."""
 _log = scope("tls")
 
 
 class ServerIdentity(Protocol):
-    """Source of the control plane's certificates. `on_change` callbacks run after any change. `crl` is PEM."""
+    """Source of the control plane's certificates.
+
+    `on_change` callbacks run after any change. `crl` is the certificate revocation list in PEM.
+    """
 
     on_change: list[Callable[[], None]]
     crl: bytes
 
     def roots_pem(self) -> bytes:
-        """Return the root certificates, or b"" if there are none yet."""
+        """Return the root certificates in PEM, or b"" if there are none yet."""
         ...
 
     def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
-        """Return certificates for DNS names, as far as the issuer supports them.
+        """Return certificates for DNS names, as far as the issuer supports the names.
 
-        Raise SigningError if there are none.
+        Raise SigningError if there is no certificate.
         """
         ...
 
 
 class SignedCertificate:
-    """A `ServerIdentity` issued by a Kubernetes signer and renewed in time.
+    """A `ServerIdentity` whose certificate is issued by a Kubernetes signer and renewed before it expires.
 
     `names` returns the DNS names to request.
     """
@@ -82,18 +85,18 @@ class SignedCertificate:
         await cancel_tasks(self._task)
 
     def roots_pem(self) -> bytes:
-        """Return the known roots of the signer, or else the self-signed certificates in its chain."""
+        """Return the known roots of the signer, or else the self-signed certificates in the current chain."""
         return bundle_pem(
             self._external_signer.roots_of(self._signer)
             or [certificate for certificate in self._chain if certificate.issuer == certificate.subject]
         )
 
     def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
-        """Return the current certificate. It is for the names at the time of its request."""
+        """Return the current certificate. Its names are those at the time of the request, regardless of `names`."""
         return (self._pair,)
 
     async def _keep_renewing(self) -> None:
-        """Request another certificate after half of each lifetime."""
+        """Request a new certificate whenever half of the current lifetime has passed."""
         while True:
             leaf = self._chain[0]
             renew_at = leaf.not_valid_before_utc + (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / 2

@@ -25,12 +25,12 @@ _GROUPS = {
 class AddressKey(NamedTuple):
     """Key of an address resource.
 
-    A workload is identified by its cluster and the object that declares it; `part` is an address if the object declares
-    several workloads. The name of a service is its hostname.
+    A workload is identified by its cluster and the object that declares it. If the object declares several workloads,
+    `part` is the address of the workload. The name of a service is its hostname.
 
-    A network gateway has the network as `namespace`, its address as `name` and its port as `part`. A split-horizon
-    workload, which represents the workloads of a service in another network, has that network as `cluster` and its
-    gateway as `part`.
+    For a network gateway, `namespace` is the network, `name` the gateway's address and `part` its port. A split-horizon
+    workload represents the workloads of a service in another network. For it, `cluster` is that network and `part` the
+    gateway.
     """
 
     kind: Kind
@@ -46,7 +46,7 @@ class AddressKey(NamedTuple):
 
     @property
     def object(self) -> ObjectKey:
-        """Return the key of that object without the cluster."""
+        """Return the key of the object that declares a workload, without the cluster."""
         return ObjectKey(self.namespace, self.name)
 
     @property
@@ -64,7 +64,7 @@ class AddressKey(NamedTuple):
 
 
 def parse_uid(text: str) -> AddressKey | None:
-    """Return the key for the uid of a workload that an object declares, or None if the text is no such uid."""
+    """Return the key for the uid of a workload that an object declares, or None if `text` is not such a uid."""
     parts = text.split("/", 5)
     if len(parts) < 5 or _GROUPS.get(parts[2]) != parts[1]:
         return None
@@ -72,7 +72,11 @@ def parse_uid(text: str) -> AddressKey | None:
 
 
 class AddressPort(NamedTuple):
-    """A port of a service. `target` is the port number of its workloads, or 0 if they have it under `target_name`."""
+    """A port of a service.
+
+    `target` is the port number of the service's workloads. It is 0 if each workload defines the number under
+    `target_name`.
+    """
 
     number: int
     target: int = 0
@@ -82,7 +86,7 @@ class AddressPort(NamedTuple):
 
 
 class NetworkAddress(NamedTuple):
-    """An IP address in a network. `prefix` is the prefix length if it represents a range."""
+    """An IP address in a network, or a range of addresses if the length of a `prefix` is set."""
 
     network: str
     ip: str
@@ -93,7 +97,7 @@ class NetworkAddress(NamedTuple):
 
 
 class LoadBalancing(NamedTuple):
-    """Load balancing of a service, in the values of the protocol."""
+    """Load balancing settings of a service. The values are those of the workload API."""
 
     mode: Literal["UNSPECIFIED_MODE", "STRICT", "FAILOVER", "PASSTHROUGH"] = "UNSPECIFIED_MODE"
     scopes: tuple[Literal["REGION", "ZONE", "SUBZONE", "NODE", "CLUSTER", "NETWORK"], ...] = ()
@@ -108,8 +112,8 @@ class WeightedWaypoint(NamedTuple):
 class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A service as sent to ztunnels.
 
-    `canonical` marks the service that other namespaces use for the hostname. `private` hides the service from clients
-    of other namespaces.
+    `canonical` marks the service that clients in other namespaces use for the hostname. `private` hides the service
+    from clients in other namespaces.
     """
 
     name: str
@@ -128,20 +132,20 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedService(NamedTuple):
-    """A service, as `namespace/hostname`, that a workload serves, and its (port, target port) pairs."""
+    """A service that a workload serves: its `namespace/hostname`, and the pairs of service port and workload port."""
 
     service: str
     ports: tuple[tuple[int, int], ...]
 
 
 class WorkloadAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload as sent to ztunnels. `addresses` are its IPs; if there are none, `hostname` is resolved.
+    """A workload as sent to ztunnels. `addresses` are its IPs. If there are none, `hostname` is resolved.
 
-    - `tunnels`: the workload accepts HBONE, through the ztunnel of its node or, if `native`, itself.
+    - `tunnels`: the workload accepts HBONE, either itself if `native`, or through the ztunnel on its node.
     - `tunnel`: how connections are forwarded to the application.
     - `policies`: the policies that select the workload, as `namespace/name`.
-    - `capacity`: its share of load; 0 is treated as 1.
-    - `is_compute`: the workload runs something, rather than merely stands for an address.
+    - `capacity`: its relative share of the load. 0 is treated as 1.
+    - `is_compute`: whether the workload runs code, rather than only representing an address.
     """
 
     uid: str
@@ -171,5 +175,5 @@ class WorkloadAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Return the other names under which clients request the workload."""
+        """Return the other names by which clients can request the workload."""
         return tuple(f"{self.network}/{ip}" for ip in self.addresses)

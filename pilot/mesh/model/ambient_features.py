@@ -1,4 +1,4 @@
-"""Effective ambient features. All are off if ambient mode is disabled."""
+"""The ambient features in effect. All are off if ambient mode is disabled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pilot.settings.ambient import AmbientSettings
 
 
 def serves_waypoints(ambient: AmbientSettings) -> bool:
-    """Return True if waypoints are served."""
+    """Return True if the control plane configures waypoints."""
     return ambient.enabled and ambient.waypoints
 
 
@@ -26,12 +26,12 @@ def prefers_hbone(ambient: AmbientSettings) -> bool:
 
 
 def ingress_enters_waypoints(ambient: AmbientSettings) -> bool:
-    """Return True if gateways route to the waypoints of services that request it."""
+    """Return True if gateways route to the waypoints of services that request this."""
     return ambient.enabled and ambient.ingress_waypoints
 
 
 def uses_double_hbone(ambient: AmbientSettings) -> bool:
-    """Return True if other networks are reached through double HBONE."""
+    """Return True if clients use double HBONE to reach other networks."""
     return ambient.enabled and ambient.multi_network
 
 

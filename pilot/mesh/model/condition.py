@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class StatusCondition(NamedTuple):
-    """A condition. `type` and `reason` are defined by the object's API; `message` is for people."""
+    """A condition. The object's API defines `type` and `reason`. `message` is for people."""
 
     type: str
     status: bool
@@ -15,12 +15,13 @@ class StatusCondition(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Reason and message of a condition that is False."""
+    """The reason and message of a condition whose status is False."""
 
     reason: str
     message: str
 
 
 def condition(type_: str, fault: Fault | None, reason: str, message: str) -> StatusCondition:
-    """Return a condition that is True with a reason and message, or False because of a fault."""
+    """Return a condition that is False with the reason and message of `fault` or, if there is no fault, True with the
+    others."""
     return StatusCondition(type_, True, reason, message) if fault is None else StatusCondition(type_, False, *fault)

@@ -16,9 +16,9 @@ _SOURCES: dict[str, CredentialSource] = {
 
 
 class CredentialKey(NamedTuple):
-    """An object that holds a credential.
+    """Key of the object that contains a credential.
 
-    A `gateway Secret` may be read by a proxy only if a Gateway refers to it.
+    A proxy may read a `gateway Secret` only if a Gateway refers to it.
     """
 
     source: CredentialSource
@@ -27,21 +27,24 @@ class CredentialKey(NamedTuple):
 
     @property
     def is_roots(self) -> bool:
-        """Return True if the name denotes root certificates, which are public, rather than a certificate with its
-        private key."""
+        """Return True if the name denotes root certificates, which are public.
+
+        Other names denote a certificate and its private key.
+        """
         return self.source == "ConfigMap" or self.name.endswith(CA_SUFFIX)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the objects to read, in order of precedence: roots may be in their own object or beside the
-        certificate."""
+        """Return the names of the objects to read, in order of precedence.
+
+        Root certificates may be in an object of their own, or in the same object as the certificate.
+        """
         plain = self.name.removesuffix(CA_SUFFIX)
         return (self.name,) if plain == self.name or not plain else (self.name, plain)
 
 
 def parse_resource(text: str, namespace: str) -> CredentialKey | None:
-    """Return the key for the name of an SDS resource requested by a proxy of a namespace, or None if the name is
-    invalid."""
+    """Return the key for an SDS resource that a proxy in `namespace` requests, or None if its name is invalid."""
     for scheme, source in _SOURCES.items():
         if text.startswith(scheme):
             parts = text.removeprefix(scheme).split("/")

@@ -8,7 +8,7 @@ import msgspec
 
 
 class EndpointHealth(enum.StrEnum):
-    """Health of an endpoint. UNKNOWN, such as for the endpoint of a ServiceEntry, is treated as healthy."""
+    """Health of an endpoint. UNKNOWN, which is the health of ServiceEntry endpoints, is treated as healthy."""
 
     UNKNOWN = "Unknown"
     HEALTHY = "Healthy"
@@ -18,7 +18,7 @@ class EndpointHealth(enum.StrEnum):
 
 
 class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """A locality with Envoy's three levels; unknown levels are ""."""
+    """A locality with Envoy's three levels. Unknown levels are ""."""
 
     region: str = ""
     zone: str = ""
@@ -26,7 +26,7 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
     @classmethod
     def parse(cls, text: str) -> Locality:
-        """Return the locality of "region/zone/subzone"; trailing levels may be missing."""
+        """Return the locality of a "region/zone/subzone". Trailing levels may be missing."""
         return cls(*text.split("/")[:3])
 
     def __str__(self) -> str:
@@ -36,10 +36,11 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """An endpoint of a service port.
 
-    The first of `addresses` is used; the others are its additional addresses in other IP families. An address is "" if
-    only the gateway of its network is known. A Unix socket is a path with `port` 0. `labels` are those of the workload
-    and its topology (`pilot.lib.labels.with_topology`). `locality_text` is the locality as written: endpoints are
-    grouped by it, so "r/z" and "r/z/" are separate groups.
+    Envoy uses the first of `addresses`. The others are additional addresses in other IP families. An address is "" if
+    only the gateway of its network is known. A Unix socket is a path, and its `port` is 0.
+
+    `labels` are those of the workload and its topology (`pilot.lib.labels.with_topology`). `locality_text` is the
+    locality as written. Endpoints are grouped by it, so "r/z" and "r/z/" are separate groups.
     """
 
     addresses: tuple[str, ...]

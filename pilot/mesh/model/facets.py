@@ -1,9 +1,9 @@
-"""Facets: small frozen values that describe everything that can make the resources of two proxies differ.
+"""Facets: small frozen values that describe everything in which the resources of two proxies can differ.
 
-Facets are the cache keys of everything built for proxies. `pilot.mesh.proxies` computes them from a `Proxy`, and no
-builder receives a proxy. Each builder takes the smallest facet that it needs, so that proxies with equal facets share
-one computation and one copy of the bytes. A facet that needs types of a higher layer is defined there. A key is part of
-a facet, or the name of an input.
+Facets are the cache keys of everything that is built for proxies. `pilot.mesh.proxies` computes them from a `Proxy`.
+Builders never receive a proxy. Each builder takes the smallest facet that it needs, so that proxies with equal facets
+share one computation and one copy of the bytes. A facet that needs types of a higher layer is defined in that layer. A
+class named `…Key` is a part of a facet, or identifies an input.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ Labels = frozenset[tuple[str, str]]
 FACET_CACHE_SIZE = 256
 """Cache size of the functions that project a facet to a smaller one.
 
-A projection is cheap to recompute, and cached ones stay in memory after the last proxy of their class disconnects.
+A projection is cheap to recompute, but a cached projection stays in memory after the last proxy of its class
+disconnects.
 """
 
 
 PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]
-"""The resources that a policy affects: connections to a workload's ports, the filters of a sidecar's inbound or
-outbound side, of a gateway or of a waypoint, or any resource by patches."""
+"""The resources that a policy affects.
+
+These are connections to the ports of a workload, the filters on the inbound or outbound side of a sidecar, the filters
+of a gateway or of a waypoint, or (with patches) any resource.
+"""
 
 
 class PolicyTargetKey(NamedTuple):
-    """An object that policies of its namespace may target."""
+    """An object that policies in its namespace may target."""
 
     namespace: str
     group: str
@@ -45,11 +49,11 @@ class PolicyTargetKey(NamedTuple):
 
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The facts that decide which policies apply to a workload.
+    """The properties of a workload that determine which policies apply to it.
 
-    `labels` are only those that some policy selects by. `targets` are the objects that the proxy stands for, such as
-    its Gateway. With `by_target_only`, policies without targets do not apply, as at a waypoint, whose own labels are
-    unrelated to the services behind it.
+    `labels` are limited to those that occur in selectors of policies. `targets` are the objects that the proxy
+    represents, such as its Gateway. With `by_target_only`, policies without targets do not apply. This is so for
+    waypoints, because their labels are unrelated to the services behind them.
     """
 
     namespace: str
@@ -59,7 +63,7 @@ class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The policies that apply to a workload: object keys by kind, mesh-wide policies first."""
+    """The policies that apply to a workload: the keys of the objects, grouped by kind. Mesh-wide policies are first."""
 
     applied: tuple[tuple[str, tuple[ObjectKey, ...]], ...] = ()
 
@@ -69,21 +73,21 @@ class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 ProxyPatchContext = Literal["SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY"]
-"""The patch context to which a side of a proxy belongs."""
+"""The patch context of one side of a proxy."""
 
 
 class PatchKey(NamedTuple):
-    """A patch, by its position in an EnvoyFilter."""
+    """A patch of an EnvoyFilter, identified by its position."""
 
     filter: ObjectKey
     position: int
 
 
 class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The patches that apply to one side of a proxy, in the order of application.
+    """The patches that apply to one side of a proxy, in the order in which they are applied.
 
-    `ports` and `hosts` are filled only if a patch matches on them. `ports` are the server ports by the port that a
-    router listens on; `hosts` are the hostnames of the services at each port of the workload.
+    `ports` and `hosts` are set only if a patch matches on them. `ports` maps each port that a router listens on to the
+    ports of its servers. `hosts` maps each port of the workload to the hostnames of its services.
     """
 
     context: ProxyPatchContext
@@ -93,7 +97,7 @@ class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Relevant features of the proxy's build; Istio's own proxy has all of them."""
+    """Relevant features of the proxy's build. Istio's own proxy has all of them."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
@@ -107,7 +111,7 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The visible configuration: that of a namespace, limited by the Sidecar that applies."""
+    """The configuration that is visible to a proxy: that of its namespace, limited by the Sidecar that applies."""
 
     namespace: str
     sidecar: ObjectKey | None = None
@@ -119,9 +123,9 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class LocationFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The location of a client, from which endpoints are reached.
+    """The location of a client, which determines how it reaches endpoints.
 
-    `networks` are those of REQUESTED_NETWORK_VIEW; empty for all.
+    `networks` are those in REQUESTED_NETWORK_VIEW. If it is empty, all networks are visible.
     """
 
     network: str = ""
@@ -134,7 +138,7 @@ class LocationFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TlsFilesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Paths of a mesh certificate that the proxy provides itself (node metadata TLS_CLIENT_* and TLS_SERVER_*)."""
+    """Paths of a mesh certificate that the proxy itself provides (TLS_CLIENT_* and TLS_SERVER_* in its metadata)."""
 
     client_cert: str = ""
     client_key: str = ""
@@ -145,20 +149,20 @@ class TlsFilesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """User-provided SDS servers next to the proxy: `credential` and `file-credential` in its node metadata."""
+    """User-provided SDS servers next to the proxy. Its metadata lists them as `credential` and `file-credential`."""
 
     credentials: bool = False  # serves credentials named sds://…
     files: bool = False  # serves mounted files
 
 
 class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The credentials that a proxy may read under its verified identity: those of its own namespace, in its cluster or
-    the local cluster.
+    """The credentials that a proxy with its verified identity may read: those in its namespace, from its cluster or the
+    local cluster.
 
-    - `lists_secrets`: its service account may read private keys there.
-    - `referred`: the `kubernetes-gateway://` Secrets to which Gateways of the namespace refer.
+    - `lists_secrets`: its service account may read the private keys in the namespace.
+    - `referred`: the `kubernetes-gateway://` Secrets that Gateways in the namespace refer to.
     - `roots`: credentials that its Gateways use as root certificates, although their names do not say so.
-    - `key_provider`: performs private key operations for the proxy, if its build supports that.
+    - `key_provider`: performs private key operations for the proxy, if the proxy's build supports this.
     """
 
     namespace: str
@@ -170,10 +174,10 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The extensions that apply to a proxy, and the cluster whose image pull secrets it receives; None if it receives
-    none.
+    """The extensions that apply to a proxy, and the cluster from which it receives their image pull secrets.
 
-    With `fetched`, an agent next to the proxy fetches the modules; a bare Envoy cannot.
+    The cluster is None if the proxy receives no secrets. `fetched` says that an agent next to the proxy fetches the
+    modules. A bare Envoy cannot fetch them.
     """
 
     applied: frozenset[ObjectKey] = frozenset()
@@ -182,7 +186,7 @@ class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Tags that identify the workload in its spans."""
+    """Tags that identify the workload in spans."""
 
     service: str = ""  # canonical name
     revision: str = "latest"  # canonical revision
@@ -195,7 +199,7 @@ class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
-    """A service port served by the proxy's own workload."""
+    """A service port that the proxy's own workload serves."""
 
     ref: ServiceRef
     port: Port
@@ -205,8 +209,8 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
 class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """Tracing settings of the proxy config.
 
-    `sampling` is in percent, `tags` are custom tags by name, and `max_path_length` is 0 if unset. With `default`, spans
-    are also reported without a Telemetry.
+    `sampling` is a percentage. `tags` pairs the names of custom tags with their definitions. `max_path_length` is 0 if
+    it is not set. With `default`, spans are reported even without a Telemetry.
     """
 
     sampling: float = 1.0
@@ -217,7 +221,8 @@ class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Telemetry of one side of a proxy, by content, so that workloads with equal settings share what is built."""
+    """The telemetry rules for one side of a proxy. They are values, not keys, so workloads with equal rules share
+    resources."""
 
     logs: tuple[LogRule, ...] = ()
     metrics: tuple[MetricRules, ...] = ()
@@ -225,17 +230,17 @@ class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Settings of the listeners on one side of a proxy and of their HTTP connection managers, independent of routes.
+    """Settings of the listeners on one side of a proxy, and of their HTTP connection managers. They are independent of
+    routes.
 
-    - `policies`: those that change the filters of this side.
-    - `reserved_ports`: ports of the listeners in the proxy's bootstrap.
-    - `http_proxy_port`: the port of this side, None for the mesh's default.
-    - `unsupported_telemetry`: telemetry requirements that the proxy does not meet
+    - `policies`: the policies that change the filters on this side.
+    - `reserved_ports`: the ports of the listeners in the proxy's bootstrap.
+    - `http_proxy_port`: the HTTP proxy port on this side, or None for the mesh's default.
+    - `unsupported_telemetry`: the telemetry requirements that the proxy does not meet
       (`pilot.mesh.model.telemetry_features`).
-    - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state instead of a
-      certificate.
+    - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state, not in a certificate.
     - `forwards_client`: the peer's identity is forwarded upstream.
-    - `has_inference_pools`: its Gateway has routes to InferencePools.
+    - `has_inference_pools`: the proxy's Gateway has routes to InferencePools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
@@ -262,11 +267,11 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that the outbound listeners of a sidecar may depend on, except the tags of its spans. `labels` are as in
-    `OutboundFacet`.
+    """All properties that the outbound listeners of a sidecar may depend on, except the tags of its spans.
 
-    `cluster` is the cluster whose service addresses come first, "" for the default ones. `own_address` gets no filter
-    chain in listeners that are shared by the pods of headless services.
+    `labels` are as in `OutboundFacet`. `cluster` is the cluster whose service addresses take precedence, or "" for the
+    default addresses. `own_address` is the proxy's address, which has no filter chain in the listeners that the Pods of
+    a headless service share.
     """
 
     scope: ScopeFacet
@@ -278,10 +283,10 @@ class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_on
 
 
 class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that outbound clusters, endpoints and routes may depend on.
+    """All properties that outbound clusters, endpoints and routes may depend on.
 
-    `labels` are limited to those that a reachable selector (DestinationRule workloadSelector, VirtualService
-    sourceLabels) selects by, so that unrelated labels do not split classes.
+    `labels` are limited to those in selectors that can affect the proxy (DestinationRule workloadSelector and
+    VirtualService sourceLabels), so that unrelated labels do not split classes of proxies.
     """
 
     type: NodeType
@@ -298,11 +303,10 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The endpoints of a proxy's own service that are like itself. Zone-aware load balancing compares its zone with
-    theirs.
+    """The endpoints of a proxy's own service that are replicas of the proxy.
 
-    `ref` is None if the proxy serves nothing. `templates` are its values of the labels that distinguish the revisions
-    of a Deployment or Rollout.
+    For zone-aware load balancing, Envoy compares their zones with its own. `ref` is None if the proxy serves no
+    service. `templates` are the values of the labels that distinguish the revisions of a Deployment or Rollout.
     """
 
     ref: ServiceRef | None
@@ -313,10 +317,10 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a sidecar's inbound listeners and clusters may depend on.
+    """All properties that the inbound listeners and clusters of a sidecar may depend on.
 
-    `targets` are sorted by the services' age. `policies` decide who may connect. With `accepts_hbone`, HBONE may
-    terminate at the sidecar in an ambient mesh; its node reports it (ENABLE_HBONE).
+    `targets` are ordered by the age of the service. `policies` determine who may connect. With `accepts_hbone`, the
+    sidecar may terminate HBONE in an ambient mesh. Its node reports this (ENABLE_HBONE).
     """
 
     scope: ScopeFacet

@@ -1,4 +1,4 @@
-"""Responses that proxies rejected (NACKs)."""
+"""Rejections of responses by proxies (NACKs)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pilot.config.problem import ObjectRef
 
 
 class NackKey(NamedTuple):
-    """A proxy, by the key of its row, and a resource type."""
+    """The key of a proxy's row, and a resource type."""
 
     proxy: str
     type_url: str
 
 
 class Nack(NamedTuple):
-    """A proxy's rejection of its last response of a type.
+    """The rejection of a proxy's last response of a type.
 
-    `objects` are the user's objects from which the rejected resources are built, as far as they can be determined.
+    `objects` are the user's objects from which the rejected resources were built, as far as these objects are known.
     """
 
     proxy: str

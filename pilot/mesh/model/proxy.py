@@ -1,4 +1,4 @@
-"""A connected proxy, as described by the node of its xDS requests."""
+"""A connected proxy, as described by the node in its xDS requests."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ class NodeType(enum.StrEnum):
 
 
 class NodeError(ValueError):
-    """The node of a first request is invalid. The message is sent to the peer."""
+    """The node in a proxy's first request is invalid. The message is sent to the peer."""
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """A connected proxy.
 
-    `id` is the third part of the node id (`<pod>.<namespace>`). `ips` has at least one address, all valid. `metadata`
-    is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
+    `id` is the third part of the node id (`<pod>.<namespace>`). `ips` has at least one address, and all are valid.
+    `metadata` is the metadata of the node as plain data (istio.io/latest/docs/reference/config). All booleans and lists
+    in it are strings.
 
-    `extensions` are the names and types of the extensions compiled into the proxy's Envoy, or None if the node does not
-    list them. Istio's proxy, started by pilot-agent, lists none and has every extension of Istio's build. `envoy` is
-    the Envoy version, or None if the node does not report it. `node_cluster` is the cluster of the node, which tracers
-    use as the workload's name.
+    `extensions` are the names and types of the extensions that are compiled into the proxy's Envoy. It is None if the
+    node does not list them. Istio's proxy, started by pilot-agent, lists none and has every extension of Istio's build.
+    `envoy` is the Envoy version, or None if the node does not report it. `node_cluster` is the cluster in the node,
+    which tracers use as the name of the workload.
 
-    `identity` is the verified SPIFFE identity of the stream, "" if none was verified. All other fields are claims of
+    `identity` is the verified SPIFFE identity of the stream, or "" if none was verified. All other fields are claims by
     the proxy.
     """
 
@@ -51,25 +52,23 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""
 
     def text(self, key: str, default: str = "") -> str:
-        """Return a metadata value as text, or `default` if it is absent."""
+        """Return a metadata value as a string, or `default` if it is absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Return True if a metadata value (Istio's StringBool) is "true" or "1" in any case.
-
-        Return `default` if it is absent.
-        """
+        """Return whether a metadata value (Istio's StringBool) is "true" or "1" in any case, or `default` if it is
+        absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value).lower() in ("true", "1")
 
     def items(self, key: str) -> tuple[str, ...]:
-        """Return the comma-separated items of a metadata value, Istio's StringList."""
+        """Return the items of a comma-separated metadata value (Istio's StringList)."""
         return tuple(p.strip() for p in self.text(key).split(",") if p.strip())
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the labels that the node announces; LABELS override STATIC_LABELS."""
+        """Return the labels in the node's metadata. LABELS override STATIC_LABELS."""
         return {**(self.metadata.get("STATIC_LABELS") or {}), **(self.metadata.get("LABELS") or {})}
 
     @property

@@ -1,4 +1,4 @@
-"""Fields of AuthorizationPolicy rules that can only be evaluated for requests, not for connections."""
+"""Fields of AuthorizationPolicy rules that match HTTP requests and cannot be evaluated for connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONNECTION_CONDITIONS = frozenset(
 
 
 class RequestOnlyField(NamedTuple):
-    """A field that cannot be evaluated for connections: its path in the rule, and its name."""
+    """A field that cannot be evaluated for connections: its path in the rule and its name."""
 
     path: str
     name: str
@@ -49,5 +49,5 @@ def request_only_operation_fields(operation: Operation) -> list[str]:
 
 
 def request_only_source_fields(source: Source) -> list[str]:
-    """Return the fields of a source that a ztunnel cannot evaluate for connections."""
+    """Return the fields of a source that cannot be evaluated for connections."""
     return [json_name(field) for field in _SOURCE if getattr(source, field)]

@@ -1,4 +1,4 @@
-"""Services of the mesh, independent of their registry."""
+"""Services in the mesh, independent of their registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.config.protocol import Protocol
 
 
 class Resolution(enum.StrEnum):
-    """The method by which the endpoints of a service are resolved."""
+    """The method by which a service's endpoints are resolved."""
 
     CLIENT_SIDE_LB = "ClientSideLB"  # EDS
     DNS_LB = "DNSLB"  # STRICT_DNS
@@ -28,14 +28,17 @@ class Registry(enum.StrEnum):
 
 
 class ServiceRef(NamedTuple):
-    """Key of a service. ServiceEntries of different namespaces may declare the same hostname."""
+    """Key of a service. ServiceEntries in different namespaces may declare the same hostname."""
 
     hostname: str
     namespace: str
 
 
 class Port(msgspec.Struct, frozen=True):
-    """A port of a service. `target` is the default port of its endpoints: a number, or the name of a container port."""
+    """A port of a service.
+
+    `target` is the default port of the service's endpoints: a number or the name of a container port.
+    """
 
     name: str
     number: int
@@ -44,20 +47,20 @@ class Port(msgspec.Struct, frozen=True):
 
 
 SEMANTICS, POOL_SEMANTICS = "internal.istio.io/service-semantics", "inferencepool"
-"""Label and value of a Service that stands for an InferencePool."""
+"""Label and label value of a Service that represents an InferencePool."""
 PUBLIC = frozenset({"*"})
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A service. A ServiceEntry with several hosts declares one service for each host.
 
-    - `addresses`: virtual IPs or CIDRs; () if there are none.
-    - `cluster_addresses`: the addresses of a Kubernetes Service in each cluster that has it; `addresses` are those of
-      the first cluster.
+    - `addresses`: virtual IPs or CIDRs, or () if there are none.
+    - `cluster_addresses`: the addresses of a Kubernetes Service in each cluster that has it. `addresses` are those in the
+      first cluster.
     - `auto_addresses`: addresses from the status of a ServiceEntry, which only proxies with DNS capture use.
-    - `export_to`: namespaces in which the service is visible, {"*"} if public, {} if in none. "." is replaced with the
-      namespace's name and the mesh's defaults are applied.
-    - `source`: the object that declares the service; `created` and `labels` are taken from it.
+    - `export_to`: the namespaces in which the service is visible, {"*"} if it is public, or {} if it is not visible. "."
+      has been replaced with the name of the namespace, and the mesh's defaults have been applied.
+    - `source`: the object that declares the service, from which `created` and `labels` are taken.
     """
 
     hostname: str
@@ -90,13 +93,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pool(self) -> bool:
-        """Return True if the service stands for an InferencePool, so that its first port has the endpoints of all."""
+        """Return True if the service represents an InferencePool. The first port of such a service has the endpoints of
+        all ports."""
         return (SEMANTICS, POOL_SEMANTICS) in self.labels
 
     def port(self, number: int) -> Port | None:
-        """Return the port with this number; the first one if TCP and UDP share it."""
+        """Return the port with this number, or the first of them if TCP and UDP share the number."""
         return next((p for p in self.ports if p.number == number), None)
 
     def addresses_in(self, cluster: str) -> tuple[str, ...]:
-        """Return the addresses that clients in a cluster use: those in that cluster, else `addresses`."""
+        """Return the addresses that clients in a cluster use: those in the cluster or, if it has none, `addresses`."""
         return next((addresses for name, addresses in self.cluster_addresses if name == cluster), self.addresses)

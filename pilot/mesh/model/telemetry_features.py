@@ -1,9 +1,9 @@
-"""Extensions and versions that telemetry requires of a proxy. Configuration that a proxy does not support is not sent
-to it.
+"""Extensions and versions that telemetry requires of a proxy. A proxy does not receive configuration that it does not
+support.
 
-Envoy reports its version and compiled-in extensions in its node. Istio's pilot-agent omits the list because Istio's
-build has all of them. ISTIO_VERSION in the node's metadata is the version of the configuration that a proxy supports. A
-missing value is treated as the newest version.
+Envoy reports its version and compiled-in extensions in its node. Istio's pilot-agent omits the list, because Istio's
+build has all extensions. ISTIO_VERSION in the node's metadata is the version of the configuration that a proxy
+supports. A missing version is treated as the newest one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ Version = tuple[int, int]
 
 
 class TelemetryRequirement(NamedTuple):
-    """A requirement: any one of `extensions`, by type or name, and minimum versions for proxies that report theirs."""
+    """A requirement: one of `extensions`, which are types or names, and minimum versions.
+
+    The minimum versions apply only to proxies that report their versions.
+    """
 
     extensions: frozenset[str] = frozenset()
     istio: Version = (0, 0)
@@ -76,7 +79,7 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:[^0-9].*)?", re.ASCII)
 
 
 def unsupported_telemetry(proxy: Proxy) -> frozenset[str]:
-    """Return the names of the requirements in `TELEMETRY_REQUIREMENTS` that a proxy does not meet."""
+    """Return the names in `TELEMETRY_REQUIREMENTS` whose requirements a proxy does not meet."""
     return _unmet_requirements(proxy.extensions, _parse(proxy.version), proxy.envoy)
 
 

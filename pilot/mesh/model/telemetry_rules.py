@@ -1,4 +1,4 @@
-"""Telemetries merged for one side of a workload: rules by provider name."""
+"""The result of merging Telemetries for one side of a workload: rules for each provider."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pilot.lib.duration import Duration
 
 
 class LogRule(msgspec.Struct, frozen=True):
-    """Access logging by one provider.
+    """Access logging to one provider.
 
-    `expression` selects the connections and requests to log; "" logs all. `disabled` turns logging off, even if the
-    mesh config enables it.
+    `expression` selects the connections and requests to log. If it is "", all are logged. `disabled` turns logging off,
+    even if the mesh config enables it.
     """
 
     provider: str
@@ -21,7 +21,7 @@ class LogRule(msgspec.Struct, frozen=True):
 
 
 class MetricOverride(msgspec.Struct, frozen=True):
-    """Overrides of one metric. `tags` map a tag to the CEL expression of its value, or to "" to remove the tag."""
+    """Overrides for one metric. `tags` pairs each tag with the CEL expression of its value, or "" to remove it."""
 
     metric: str
     disabled: bool = False
@@ -29,7 +29,7 @@ class MetricOverride(msgspec.Struct, frozen=True):
 
 
 class MetricRules(msgspec.Struct, frozen=True):
-    """Overrides of a provider's default metrics."""
+    """Overrides for a provider's default metrics."""
 
     provider: str
     overrides: tuple[MetricOverride, ...] = ()
@@ -37,7 +37,7 @@ class MetricRules(msgspec.Struct, frozen=True):
 
 
 class SpanRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Provider, sampling and tags of spans. None and () defer to the proxy config."""
+    """Provider, sampling and tags of spans. For values that are None or (), the proxy config applies."""
 
     provider: str = ""
     disabled: bool = False

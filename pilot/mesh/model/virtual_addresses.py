@@ -1,4 +1,4 @@
-"""Virtual addresses of services, as seen by the clients of a proxy."""
+"""Virtual addresses of services, as seen by a proxy's clients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ANY_IPV4 = "0.0.0.0"
 
 
 class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The families of virtual addresses that a proxy uses.
+    """The IP families of the virtual addresses that a proxy uses.
 
-    `dual` uses both families of a service at once, and `auto` uses allocated addresses. `cluster` is the argument of
-    `Service.addresses_in`, "" for the default addresses.
+    With `dual`, the proxy uses both families of a service at once. With `auto`, it uses allocated addresses. `cluster`
+    is the argument of `Service.addresses_in`, or "" for the default addresses.
     """
 
     ipv4: bool = True
@@ -24,10 +24,11 @@ class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def virtual_addresses(service: Service, families: AddressFamiliesFacet, single: bool) -> tuple[str, ...]:
-    """Return the addresses that clients of a proxy may use for a hostname.
+    """Return the addresses that a proxy's clients may use for a hostname.
 
-    Only the last address that a ServiceEntry lists is used, whatever its family: istiod makes a service of each and
-    keeps the last. `single` limits allocated addresses to the first of the proxy's families.
+    If a ServiceEntry lists addresses, only the last one is used, regardless of its family, because istiod creates a
+    service for each address and keeps the last. With `single`, only the first allocated address in a family of the
+    proxy is used.
     """
     if service.registry is Registry.KUBERNETES:
         return _of_families(service.addresses_in(families.cluster), families)
@@ -47,11 +48,10 @@ def virtual_addresses(service: Service, families: AddressFamiliesFacet, single: 
 
 
 def bound_addresses(service: Service, families: AddressFamiliesFacet) -> list[tuple[str, ...]]:
-    """Return the addresses on which a proxy listens for a service, each with its additional addresses; ANY_IPV4 if
-    there are none.
+    """Return the addresses on which a proxy listens for a service, each with its additional addresses.
 
-    Each address of a ServiceEntry is separate. The addresses of a Kubernetes Service are one address in several
-    families.
+    If the service has no address, the result is ANY_IPV4. Each address of a ServiceEntry is separate. The addresses of
+    a Kubernetes Service are one address in several families.
     """
     if service.registry is Registry.EXTERNAL and service.addresses:
         return [(a,) for a in service.addresses]
@@ -67,9 +67,10 @@ def bound_addresses(service: Service, families: AddressFamiliesFacet) -> list[tu
 
 
 def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> tuple[str, ...]:
-    """Return the addresses of the proxy's family.
+    """Return the addresses in the families of the proxy.
 
-    A proxy with both families gets those of the first address's family, or all if `dual`.
+    If the proxy has both families, these are the addresses in the family of the first address or, with `dual`, all
+    addresses.
     """
     if families.dual:
         return addresses

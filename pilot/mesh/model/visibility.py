@@ -1,5 +1,7 @@
-"""Namespaces in which a service is visible, derived from exportTo, the mesh's defaults and its limits for
-ServiceEntries."""
+"""The namespaces in which a service is visible.
+
+They depend on exportTo, the mesh's defaults for it, and the mesh's limits for ServiceEntries.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
-    """Return the namespaces of `export_to`: PUBLIC if it contains "*", else NO_NAMESPACES if "~"; "." is the
-    object's own namespace."""
+    """Return the namespaces of `export_to`, or those of the defaults if it is empty.
+
+    "*" results in PUBLIC, and otherwise "~" in NO_NAMESPACES. "." is the namespace of the object.
+    """
     namespaces = frozenset(export_to) or frozenset(defaults) or PUBLIC
     if "*" in namespaces:
         return PUBLIC
@@ -27,7 +31,7 @@ def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespa
 def limit_export(
     exported: frozenset[str], visibility: ServiceEntryVisibility | None, namespace: str, labels: Mapping[str, str]
 ) -> frozenset[str]:
-    """Return the namespaces in which a ServiceEntry stays visible under the mesh's `serviceEntryVisibility`.
+    """Return the namespaces in which a ServiceEntry is visible after the mesh's `serviceEntryVisibility` is applied.
 
     `labels` are those of the entry's namespace.
     """
@@ -44,7 +48,8 @@ def limit_export(
 
 
 def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, str]) -> str:
-    """Return NONE, NAMESPACE or PUBLIC from the first policy whose rules all match, else the default."""
+    """Return NONE, NAMESPACE or PUBLIC, as set by the first policy whose rules all match. If there is none, return the
+    default."""
     for policy in visibility.policies:
         if all(
             r.namespace_selector is not None and selects(r.namespace_selector, labels) for r in policy.matching_rules
@@ -54,7 +59,7 @@ def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, st
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return True if a Kubernetes label selector matches these labels; an empty selector matches everything."""
+    """Return True if a Kubernetes label selector matches the labels. An empty selector matches everything."""
     if any(labels.get(k) != v for k, v in selector.match_labels.items()):
         return False
     for expression in selector.match_expressions:

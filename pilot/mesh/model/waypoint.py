@@ -22,7 +22,7 @@ INBOUND_BINDING = "ambient.istio.io/waypoint-inbound-binding"
 NO_WAYPOINT = "none"
 HBONE, HBONE_PORT = "HBONE", 15008
 PROXY_PROTOCOL = "istio.io/PROXY"
-"""Protocol of a listener that accepts connections from ztunnel with a PROXY protocol header."""
+"""Protocol of a listener that accepts connections with a PROXY protocol header from ztunnels."""
 
 Traffic = Literal["service", "workload"]
 
@@ -38,9 +38,9 @@ class WaypointAddress(NamedTuple):
 
 
 class ApplicationTunnel(NamedTuple):
-    """The protocol and port by which ztunnel forwards connections to a captured waypoint.
+    """The protocol and port that a ztunnel uses to forward connections to a captured waypoint.
 
-    `port` is 0 for the original destination port.
+    If `port` is 0, the original destination port is used.
     """
 
     protocol: Literal["NONE", "PROXY"]
@@ -57,15 +57,15 @@ class Waypoint(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: RouteNamespaces = RouteNamespaces()
 
     def serves(self, traffic: Traffic) -> bool:
-        """Return True if the waypoint handles traffic to services, or to workloads."""
+        """Return True if the waypoint handles this type of traffic."""
         return self.traffic in (traffic, "all")
 
 
 class WaypointAttachment(NamedTuple):
-    """The waypoint of a service or workload, None if it has none.
+    """The waypoint of a service or workload, or None if it has none.
 
-    `fault` explains why a waypoint or canary named by a label is not used. `canary` receives `weight` percent of the
-    traffic to a service. `ingress` tells whether ingress gateways also use the waypoint; None if no label tells.
+    `fault` explains why a waypoint or canary that a label names is not used. `canary` receives `weight` percent of the
+    traffic to a service. `ingress` says whether ingress gateways also use the waypoint. It is None if no label says so.
     """
 
     waypoint: ObjectKey | None = None

@@ -15,13 +15,14 @@ UNIX = "unix://"
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A workload.
 
-    - `addresses`: the IPs of a Pod; otherwise one IP, DNS name or "unix://" path, or "" if only the network is known.
+    - `addresses`: the IPs of a Pod. Other workloads have one IP, DNS name or "unix://" path, or "" if only the network is
+      known.
     - `labels`: its own labels and those of its topology.
-    - `ports`: port numbers by the names that selecting services use.
-    - `ready`: selectors of services may match it.
+    - `ports`: pairs of port names, as used by the services that select it, and port numbers.
+    - `ready`: whether service selectors may match it.
     - `service_account`: a SPIFFE identity.
     - `workload`: its name in telemetry.
-    - `hostname`, `subdomain`: the first two labels of its DNS name below a headless service.
+    - `hostname`, `subdomain`: the first two labels of its DNS name in a headless service.
     - `locality`: "region/zone/subzone".
     """
 
@@ -46,18 +47,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_dns(self) -> bool:
-        """Return True if the workload is reachable only by DNS name or Unix socket.
+        """Return True if the address of the workload is a DNS name or a Unix socket.
 
-        Services with virtual IPs cannot use it.
+        Services with virtual IPs cannot use such a workload.
         """
         return bool(self.addresses[0]) and not is_ip(self.addresses[0])
 
     def named_port(self, name: str) -> int:
-        """Return the number of a named port, or 0."""
+        """Return the number of a named port, or 0 if the workload has no such port."""
         return next((number for n, number in self.ports if n == name), 0)
 
     def serves(self, labels: Mapping[str, str] | frozenset[tuple[str, str]]) -> bool:
-        """Return True if a selector with these labels selects the workload; an empty selector selects nothing."""
+        """Return True if a selector with these labels selects the workload. An empty selector selects nothing."""
         selector = labels if isinstance(labels, frozenset) else labels.items()
         return bool(selector) and selector <= self.labels
 
@@ -70,7 +71,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return self.at((self.addresses[0].removeprefix(UNIX),)).endpoint(0, port_name, health)
 
     def endpoint(self, port: int, port_name: str, health: EndpointHealth = EndpointHealth.UNKNOWN) -> Endpoint:
-        """Return the endpoint of a service port at this workload."""
+        """Return the endpoint for a service port at this workload."""
         return Endpoint(
             addresses=self.addresses,
             port=port,

@@ -103,7 +103,10 @@ class Resource:
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
-        """Return the resource for a protobuf message. Map fields are sorted, so that equal messages have equal bytes."""
+        """Return the resource for a protobuf message.
+
+        Map fields are sorted, so that equal messages have equal bytes.
+        """
         return cls(
             message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms
         )
@@ -132,5 +135,8 @@ class Resource:
 
 
 def _same_lengths(first: Resource, second: Resource) -> bool:
-    """Return whether two resources have pieces of the same lengths. If so, they are equal only if each piece is equal."""
+    """Return whether the pieces of two resources have the same lengths.
+
+    If they do, the resources are equal only if each piece is equal.
+    """
     return [*map(len, first.pieces)] == [*map(len, second.pieces)]

@@ -1,4 +1,4 @@
-"""The location of a client, reduced to the fields that a cluster's endpoints depend on, so that clients can share them."""
+"""The location of a client, reduced to the fields that affect a cluster's endpoints, so that clients can share them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
     cross_network: CrossNetwork = "sni"
 
     def can_view(self, network: str) -> bool:
-        """Return whether the client's requested network view includes a network. It always includes an unnamed network."""
+        """Return whether the client's requested network view includes a network. An unnamed network is always included."""
         return not self.networks or not network or network in self.networks
 
     def in_network(self, network: str) -> bool:

@@ -1,4 +1,4 @@
-"""The policy for a cluster's endpoints: which endpoints are included, and how traffic is balanced between localities."""
+"""The policy for a cluster's endpoints: which endpoints it includes, and how it balances traffic between localities."""
 
 from __future__ import annotations
 

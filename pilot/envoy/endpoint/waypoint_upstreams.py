@@ -49,7 +49,10 @@ def vip_keys(db: Mesh, key: VipListKey) -> tuple[ResolvedVipKey, ...]:
 
 
 def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
-    """Return the arguments that an item of a gather has after its key. Waypoints in the same location share the items."""
+    """Return the arguments that an item of a gather has after its key.
+
+    Waypoints in the same location share the items.
+    """
     return (without_scope(key.outbound),)
 
 

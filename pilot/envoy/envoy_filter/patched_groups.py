@@ -119,7 +119,7 @@ def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -
 
 patched_resources: Gather[PatchTargetKey, [PatchedGroupKey, PatchFacet], PatchResult]
 patched_resources = Gather("patched resources", _patch_targets, patched_resource, passed=_items)
-"""The results for the resources of a group that patches can change."""
+"""The results of patching the resources of a group that patches can change."""
 
 
 @derived

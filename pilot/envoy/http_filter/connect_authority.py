@@ -71,5 +71,7 @@ CLIENT_IDENTITY = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""The filter that tells the workload behind a waypoint who the client is. It overwrites a header in the request itself.
+"""The filter that tells the workload behind a waypoint who the client is.
+
+It overwrites a header that the request already has.
 """

@@ -1,7 +1,7 @@
 """The HTTP connection manager.
 
-Managers of one class share a template (`build_http_connection_manager`). The statistics prefix, routes and tracing of a
-single manager are appended to the serialized template, because protobuf merges concatenated fields.
+Managers of the same class share a template (`build_http_connection_manager`). The statistics prefix, routes and tracing
+of a single manager are appended to the serialized template, because protobuf merges concatenated fields.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ _FORWARDED = {
 
 
 class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The settings that a class of managers shares.
+    """The settings that all managers of a class share.
 
     `normalization` is the mesh config's path normalization. `internal_networks` are CIDRs whose requests are treated as
-    internal. `http2` is set for ports that speak only HTTP/2. `absolute_urls` enables forward proxying.
-    `forwards_identity` is set if a filter has already set the header that names the client.
+    internal. `http2` is set for ports that only speak HTTP/2. `absolute_urls` enables forward proxying.
+    `forwards_identity` is set if a filter has already set the header that identifies the client.
     """
 
     side: Side
@@ -96,7 +96,7 @@ class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_connection_manager(
     options: HttpOptions, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> hcm_pb2.HttpConnectionManager:
-    """Return a manager without statistics prefix, routes and tracing."""
+    """Return a connection manager without a statistics prefix, routes or tracing."""
     headers = options.headers
     manager = Manager(
         codec_type=Manager.HTTP3 if options.http3 else Manager.AUTO,
@@ -131,10 +131,10 @@ def build_terminating_manager(
     access_logs: Iterable[accesslog_pb2.AccessLog],
     routes: route_pb2.RouteConfiguration,
 ) -> hcm_pb2.HttpConnectionManager:
-    """Return the manager that terminates tunnels, which are CONNECT requests.
+    """Return the connection manager that terminates tunnels, which are CONNECT requests.
 
-    Keepalives detect clients that vanished. The limit on streams spreads tunnels over connections, because a single
-    thread serves all streams of a connection.
+    Keepalives detect clients that vanished. The stream limit spreads tunnels over connections, because a single thread
+    serves all streams of a connection.
     """
     manager = Manager(
         stat_prefix=CONNECT_TERMINATE,
@@ -155,7 +155,7 @@ def build_terminating_manager(
 
 
 def rds(name: str) -> hcm_pb2.Rds:
-    """Return the source of routes over ADS. The listener waits until they arrive."""
+    """Return the source of a route configuration over ADS. The listener waits until the routes arrive."""
     return hcm_pb2.Rds(config_source=_ADS, route_config_name=name)
 
 
@@ -177,7 +177,7 @@ def _set_protocols(manager: hcm_pb2.HttpConnectionManager, options: HttpOptions)
 def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: ProxyHeaders) -> None:
     """Set the headers that describe the server and the client.
 
-    On the outbound side, Envoy's default names the server.
+    On the outbound side, the server name is Envoy's default.
     """
     server = headers.server
     if server is not None and server.disabled:
@@ -208,7 +208,7 @@ def build_cert_details(
 
 
 def _set_connections(manager: hcm_pb2.HttpConnectionManager, settings: ConnectionSettings) -> None:
-    """Set the limits from a proxy's config. Its path settings override the mesh config."""
+    """Set the connection limits and path settings from a proxy's config. Its path settings override the mesh config."""
     shared = manager.common_http_protocol_options
     for target, name, value in (
         (shared, "idle_timeout", settings.http_idle_timeout),

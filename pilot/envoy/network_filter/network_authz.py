@@ -1,4 +1,4 @@
-"""Network filters that authorize connections: Envoy's RBAC, and calls to an external authorizer."""
+"""Network filters that authorize connections: Envoy's RBAC filter, and the filter that calls an external authorizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RBAC, _EXT_AUTHZ = "envoy.filters.network.rbac", "envoy.filters.network.ext_aut
 
 
 def build_network_rbac(rules: ActionRules) -> listener_components_pb2.Filter:
-    """Return the filter that applies the rules of one action."""
+    """Return the RBAC filter that applies the rules of one action."""
     config = filter_pb2.RBAC(
         rules=rules.enforced,
         shadow_rules=rules.shadow,
@@ -30,7 +30,7 @@ def build_network_rbac(rules: ActionRules) -> listener_components_pb2.Filter:
 
 
 def build_network_denial(rules: rbac_pb2.RBAC) -> listener_components_pb2.Filter:
-    """Return the filter that denies connections that match these rules."""
+    """Return the RBAC filter that denies connections that match these rules."""
     return listener_components_pb2.Filter(
         name=_RBAC, typed_config=pack(filter_pb2.RBAC(rules=rules, stat_prefix=STAT_PREFIX))
     )
@@ -39,7 +39,7 @@ def build_network_denial(rules: rbac_pb2.RBAC) -> listener_components_pb2.Filter
 def build_network_ext_authz(
     provider: str, settings: EnvoyExternalAuthorizationGrpcProvider, port: int, hostname: str
 ) -> listener_components_pb2.Filter:
-    """Return the filter that queries an external authorizer about connections, which is possible only over gRPC."""
+    """Return the filter that calls an external authorizer for each connection. Envoy only supports this over gRPC."""
     config = ext_authz_pb2.ExtAuthz(
         stat_prefix=STAT_PREFIX,
         failure_mode_allow=settings.fail_open,

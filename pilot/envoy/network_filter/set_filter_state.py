@@ -28,14 +28,14 @@ def _build(name: str, *values: object) -> listener_components_pb2.Filter:
 CONNECT_AUTHORITY = _build(
     "connect_authority", build_value(DESTINATION, f"%FILTER_STATE({DESTINATION}:PLAIN)%", shared=ONCE)
 )
-"""Passes the destination of a terminated tunnel on to the tunnel that carries the connection further."""
+"""The filter that passes the destination of a terminated tunnel on to the next tunnel."""
 
 
 @lru_cache(maxsize=2)
 def build_endpoint_metadata(istio: bool) -> listener_components_pb2.Filter:
-    """Return the filter that records the addresses of both tunnels to an endpoint from its metadata.
+    """Return the filter that records the destinations of the outer and inner tunnel from an endpoint's metadata.
 
-    `istio` selects Istio's builds of Envoy.
+    `istio` is set for Istio's build of Envoy.
     """
     return _build(
         "propagate_endpoint_metadata",
@@ -50,7 +50,7 @@ def build_endpoint_metadata(istio: bool) -> listener_components_pb2.Filter:
 def build_destination(address: str) -> listener_components_pb2.Filter:
     """Return the filter that records the destination of a connection to a service.
 
-    That is the target of the tunnel, or else the service's own address.
+    The destination is the target of the tunnel if there is one, and otherwise the service's own address.
     """
     text = f"%CEL('{DESTINATION}' in filter_state ? filter_state['{DESTINATION}']: r'{address}')%"
     return _build("set_dst_address", build_value(TRANSPORT_DESTINATION, text, cel=True))

@@ -1,4 +1,4 @@
-"""Network filters that take only a few settings."""
+"""Network filters that only have a few settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _REDIS_TIMEOUT = duration_pb2.Duration(seconds=5)
 
 
 def build_mongo_proxy(stat_prefix: str) -> listener_components_pb2.Filter:
-    """Return the filter that reports statistics on MongoDB traffic. A TCP proxy follows it."""
+    """Return the filter that reports statistics on MongoDB traffic. A TCP proxy must follow it."""
     config = mongo_proxy_pb2.MongoProxy(stat_prefix=stat_prefix)
     return listener_components_pb2.Filter(name="envoy.filters.network.mongo_proxy", typed_config=pack(config))
 
 
 def build_mysql_proxy(stat_prefix: str) -> listener_components_pb2.Filter:
-    """Return the filter that reports statistics on MySQL traffic. A TCP proxy follows it.
+    """Return the filter that reports statistics on MySQL traffic. A TCP proxy must follow it.
 
     Envoy's contrib builds and Istio's builds contain this filter. Stock builds do not.
     """
@@ -36,7 +36,7 @@ def build_mysql_proxy(stat_prefix: str) -> listener_components_pb2.Filter:
 
 
 def build_redis_proxy(stat_prefix: str, cluster: str) -> listener_components_pb2.Filter:
-    """Return the filter that ends a filter chain and sends all Redis commands to one cluster."""
+    """Return the terminal filter that sends all Redis commands to one cluster."""
     routes = redis_proxy_pb2.RedisProxy.PrefixRoutes(
         catch_all_route=redis_proxy_pb2.RedisProxy.PrefixRoutes.Route(cluster=cluster)
     )
@@ -50,9 +50,10 @@ def build_redis_proxy(stat_prefix: str, cluster: str) -> listener_components_pb2
 
 
 def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConfig) -> listener_components_pb2.Filter:
-    """Return the filter that resolves the SNI of a TLS connection and connects to `port` there. A TCP proxy follows it.
+    """Return the filter that resolves the SNI of a TLS connection and selects `port` at this host. A TCP proxy must
+    follow it.
 
-    Its cluster has a DNS cache with the same name and settings.
+    The TCP proxy's cluster has a DNS cache with the same name and settings.
     """
     config = sni_dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache, port_value=port)
     return listener_components_pb2.Filter(
@@ -64,8 +65,8 @@ def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConf
 def build_metadata_exchange_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
     """Return the configuration of istio.metadata_exchange, for listeners and for the upstream filters of clusters.
 
-    The filter tells the peer who it is over TCP, once ALPN has selected istio-peer-exchange. `labels` are additional
-    workload labels to exchange.
+    After ALPN has selected istio-peer-exchange, the filter sends metadata about the proxy to the peer over TCP.
+    `labels` are additional workload labels to exchange.
     """
     fields: dict[str, Any] = {"protocol": "istio-peer-exchange", "enable_discovery": True}
     if labels:
@@ -75,7 +76,7 @@ def build_metadata_exchange_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
 
 @lru_cache(maxsize=64)
 def build_metadata_exchange(labels: tuple[str, ...] = ()) -> listener_components_pb2.Filter:
-    """Return the filter for an inbound filter chain. On the outbound side it belongs to the clusters."""
+    """Return the filter for an inbound filter chain. On the outbound side, clusters contain the filter."""
     return listener_components_pb2.Filter(
         name=METADATA_EXCHANGE_FILTER, typed_config=build_metadata_exchange_config(labels)
     )

@@ -1,4 +1,4 @@
-"""Chooses the network filters of a TCP filter chain, and their order, for every kind of proxy."""
+"""Selects and orders the network filters of a TCP filter chain, for all types of proxies."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that determine the network filters of a proxy.
 
     `mongo`, `redis` and `mysql` are set if the settings enable these filters and the proxy supports them. `exchange`
-    enables metadata exchange with the peers that connect, and `exchanged_labels` are additional workload labels to
-    exchange. `authorization` has the filters that decide who may connect, and `statistics` those that count
-    connections. `extensions` has users' filters by port; the filters of port 0 apply to every port without an entry.
+    enables metadata exchange with the peers that connect. `exchanged_labels` are additional workload labels to
+    exchange. `authorization` contains the filters that decide who may connect. `statistics` contains the filters that
+    count connections. `extensions` maps ports to users' filters. The filters of port 0 apply to every port without an
+    entry.
     """
 
     access_logs: AccessLogs = AccessLogs()
@@ -41,16 +42,17 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     extensions: Mapping[int, tuple[PhasedFilter, ...]] = {}
 
     def extensions_at(self, port: int | None) -> tuple[PhasedFilter, ...]:
-        """Return users' filters for a port, or none if `port` is None."""
+        """Return users' filters for a port. Return an empty tuple if `port` is None."""
         return () if port is None else self.extensions.get(port, self.extensions.get(0, ()))
 
 
 def build_first_filters(
     options: NetworkOptions, port: int, inbound: bool = False
 ) -> list[listener_components_pb2.Filter]:
-    """Return the filters before an HTTP connection manager at a port, 0 for ports that nothing names.
+    """Return the filters that precede an HTTP connection manager.
 
-    `inbound` is set for chains to which mesh peers connect.
+    `port` selects users' extensions. It is 0 for ports that are not configured. `inbound` is set for chains to which
+    mesh peers connect.
     """
     return in_order((*_exchange(options, inbound), *options.extensions_at(port)))
 
@@ -68,9 +70,9 @@ def build_tcp_filters(
 ) -> list[listener_components_pb2.Filter]:
     """Return the filters of a TCP filter chain.
 
-    `port` selects users' extensions: 0 for ports that nothing names, None for chains without extensions. `inbound` is
-    set for chains to which mesh peers connect. `logged` enables access logs, and `guarded` adds authorization.
-    `resolving` are filters that resolve the destination host.
+    `port` selects users' extensions. It is 0 for ports that are not configured, and None for chains without extensions.
+    `inbound` is set for chains to which mesh peers connect. `logged` enables access logs. `guarded` adds the
+    authorization filters. `resolving` are filters that resolve the destination host.
     """
     policies = (*(options.authorization if guarded else ()), *options.statistics)
     added = (*options.extensions_at(port), *((Phase.RESOLUTION, f) for f in resolving))
@@ -87,7 +89,7 @@ def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:
 def _route_filters(
     route: TcpRoute, protocol: Protocol, options: NetworkOptions, logged: bool
 ) -> Iterator[PhasedFilter]:
-    """Yield the filters that forward connections, after the filters that parse their protocol."""
+    """Yield the filters that parse the protocol, and then the filter that forwards connections."""
     if protocol is Protocol.REDIS and options.redis:
         yield Phase.TERMINAL, build_redis_proxy(route.stat_prefix, route.clusters[0][0])
         return

@@ -1,4 +1,4 @@
-"""The filter that ends a TCP filter chain and forwards connections to one cluster, or to several by weight."""
+"""The terminal filter of a TCP filter chain. It forwards connections to one cluster, or to several weighted clusters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 
 
 class ProxyTunnel(NamedTuple):
-    """A tunnel through a forward proxy, which is the cluster, to `target` ("host:port").
+    """A tunnel to `target` ("host:port") through a forward proxy. The cluster is the forward proxy.
 
-    It uses CONNECT or POST, with additional headers.
+    The tunnel is requested by CONNECT or POST, with additional headers.
     """
 
     target: str
@@ -43,7 +43,7 @@ DEFAULT_SETTINGS = TcpSettings()
 
 
 class TcpRoute(NamedTuple):
-    """The destination of a TCP proxy: `clusters` with their weights. A single cluster needs no weight."""
+    """The destination of a TCP proxy: the clusters and their weights. A single cluster needs no weight."""
 
     stat_prefix: str
     clusters: tuple[tuple[str, int], ...]
@@ -52,12 +52,12 @@ class TcpRoute(NamedTuple):
 
 
 def single_cluster_route(cluster: str, settings: TcpSettings = DEFAULT_SETTINGS) -> TcpRoute:
-    """Return the route to one cluster, whose name is also the statistics prefix."""
+    """Return the route to one cluster. The cluster's name is also the statistics prefix."""
     return TcpRoute(cluster, ((cluster, 0),), settings=settings)
 
 
 def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout: Duration | None) -> TcpSettings:
-    """Return the settings from the DestinationRule of the (first) destination.
+    """Return the settings from the DestinationRule of the destination, or of the first of several destinations.
 
     Connection pool settings apply to the whole rule. Hashing and tunnel settings may come from a subset.
     """
@@ -91,7 +91,7 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
 def build_tcp_proxy(
     route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> listener_components_pb2.Filter:
-    """Return the TCP proxy."""
+    """Return the TCP proxy filter for a route."""
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix=route.stat_prefix, access_log=access_logs)
     if route.weighted:
         proxy.weighted_clusters.clusters.extend(

@@ -1,1 +1,2 @@
-"""Plans choose which resources a proxy receives. Each kind of proxy has a plan of its own over shared builders."""
+"""Plans, which select the resources that a proxy receives. There is a plan for each kind of proxy. Plans share
+builders."""

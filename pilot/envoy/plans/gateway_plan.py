@@ -64,12 +64,12 @@ def gateway_plan(db: Mesh, node_id: str) -> ProxyPlan:
 
 @derived
 def _auto_passthrough(db: Mesh, selection: GatewaySelectionKey) -> bool:
-    """Return whether any server forwards mesh TLS to the service that the SNI names."""
+    """Return whether any Gateway server is in mode AUTO_PASSTHROUGH, which forwards mesh TLS to the service in the SNI."""
     return merged_gateway(db, selection).auto_passthrough
 
 
 def routed_only(outbound: OutboundFacet, selection: GatewaySelectionKey) -> OutboundFacet:
-    """Return the facet of a gateway that receives only the clusters to which its routes lead."""
+    """Return the facet of a gateway that only receives the clusters that its routes target."""
     return replace(outbound, scope=replace(outbound.scope, routed=selection.gateways))
 
 

@@ -1,4 +1,4 @@
-"""Problems of Gateways and VirtualServices that have no effect at a gateway, because older objects take precedence."""
+"""Problems of Gateways and VirtualServices that have no effect on a gateway, because older objects take precedence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilot.mesh.tables.proxies import routers
 
 @derived
 def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
-    """Return the servers without listeners on a gateway, and the TLS matches without a filter chain there."""
+    """Return the problems of a gateway: servers without listeners, and TLS matches without filter chains."""
     selection = gateway_selection_key(db, node_id)
     servers = (
         _warning("gateway-conflict", GATEWAY.id, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)

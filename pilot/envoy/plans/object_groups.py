@@ -1,4 +1,4 @@
-"""The groups for clients of any kind that request configuration objects by group/version/Kind."""
+"""The resource groups for clients that request configuration objects by group/version/Kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilot.mcp.object_types import MESH_CONFIG, parse_object_type
 def object_groups(type_url: str) -> tuple[Group, ...] | None:
     """Return the groups for a type URL.
 
-    The result is () for a kind that is not served, and None if the type is not that of an object.
+    Return () for a kind that is not served, and None if the type URL does not name a kind of object.
     """
     if not is_object(type_url):
         return None

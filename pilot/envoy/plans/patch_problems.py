@@ -1,4 +1,5 @@
-"""Problems of EnvoyFilter patches that affect no connected proxy, or that do not fit the resources that they match."""
+"""Problems of EnvoyFilter patches that have no effect on any connected proxy or do not fit the resources that they
+match."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _NOT_DELIVERED = frozenset(("BOOTSTRAP",))
 
 
 class PatchOutcome(NamedTuple):
-    """The patches that changed or added something, and those that do not fit."""
+    """The patches that changed or added a resource, and the patches that do not fit a resource."""
 
     applied: frozenset[PatchKey] = frozenset()
     misfits: frozenset[Misfit] = frozenset()
@@ -38,7 +39,7 @@ class PatchOutcome(NamedTuple):
 
 @derived
 def _outcome(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> PatchOutcome:
-    """Return the outcome of the patches of a facet in one group."""
+    """Return the outcome of a facet's patches in one group."""
     results = patched_resources(db, source, facet).values()
     return PatchOutcome(
         frozenset(k for result in results for k in result.applied),
@@ -47,7 +48,7 @@ def _outcome(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> PatchOutco
 
 
 class Reach(NamedTuple):
-    """The EnvoyFilters that select some connected proxy, and the patched groups of these proxies without duplicates."""
+    """The EnvoyFilters that select at least one connected proxy, and the patched groups of these proxies."""
 
     selecting: frozenset[ObjectKey]
     groups: frozenset[Group]
@@ -55,7 +56,7 @@ class Reach(NamedTuple):
 
 @derived
 def _reach_of(db: Mesh, node_id: str) -> Reach | None:
-    """Return the EnvoyFilters that select one proxy and its patched groups, or None if no EnvoyFilter selects it."""
+    """Return the EnvoyFilters that select one proxy, and the proxy's patched groups. Return None if there are none."""
     filters = selecting_filters(db, node_id)
     return Reach(frozenset(filters), frozenset(_patched_groups(proxy_plan(db, node_id)))) if filters else None
 
@@ -67,7 +68,7 @@ _reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", all_proxies
 def _reach(db: Mesh) -> Reach:
     """Return the reach over all proxies.
 
-    It is not a hub, because it depends on all proxies and is evaluated only once the mesh is quiet, and not in each
+    It is not a hub, because it depends on all proxies. It is evaluated only when the mesh is quiet, and not in each
     commit.
     """
     reaches = _reaches(db).values()
@@ -84,7 +85,7 @@ def _patched_groups(plan: ProxyPlan) -> Iterator[Group]:
 
 @derived
 def _outcomes(db: Mesh) -> PatchOutcome:
-    """Return the outcome of all patches at all proxies."""
+    """Return the combined outcome of all patches on all proxies."""
     applied: set[PatchKey] = set()
     misfits: set[Misfit] = set()
     for fn, args, _ in _reach(db).groups:
@@ -100,8 +101,9 @@ def _outcomes(db: Mesh) -> PatchOutcome:
 
 
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
-    """Return True for each patch that changed something at a connected proxy, and False for each that did not fit a
-    resource.
+    """Return a mapping from patch to whether it has an effect on a connected proxy.
+
+    The value is True if the patch changed something, and False if it only failed to fit a resource.
     """
     outcome = _outcomes(db)
     return {
@@ -120,7 +122,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def envoy_filter_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems of an EnvoyFilter with the connected proxies and the existing workloads."""
+    """Return the problems of an EnvoyFilter, given the connected proxies and the existing workloads."""
     row = ENVOY_FILTER.get(db, key)
     return attribute(row, below("spec", _check(db, row))) if row is not None else ()
 
@@ -158,7 +160,7 @@ def _check_selector(db: Mesh, row: Object[EnvoyFilter]) -> Problems:
 
 
 def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Problems:
-    """Yield a warning for each mismatch, located in the value as the user wrote it."""
+    """Yield a warning for each misfit. Its path refers to the value as the user wrote it."""
     configured = configured_patch(db, key)
     value = configured.patch.value if configured is not None and configured.patch is not None else None
     for _, fault in sorted(misfits):
@@ -167,9 +169,9 @@ def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Proble
 
 
 def _is_delivered(db: Mesh, key: PatchKey) -> bool:
-    """Return whether a patch applies to something that is sent to proxies.
+    """Return whether a patch applies to resources that are sent to proxies.
 
-    If not, a warning is reported when it is read.
+    If it does not, a warning is already reported when the EnvoyFilter is read.
     """
     configured = configured_patch(db, key)
     return (

@@ -1,4 +1,4 @@
-"""Replaces the groups of a plan by patched ones if EnvoyFilters select the proxy."""
+"""Replaces the groups of a plan with patched groups if EnvoyFilters select the proxy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ADDED_TYPES = (CLUSTER, LISTENER)
 
 
 def patched_plan(db: Mesh, node_id: str, plan: ProxyPlan) -> ProxyPlan:
-    """Return the plan with every group that patches may change replaced. Not memoised.
+    """Return the plan, with patched groups in place of the groups that patches may change. Not memoised.
 
-    Without patches, the plan is returned unchanged.
+    If there are no patches, the plan is returned unchanged.
     """
     patches = proxy_patches(db, node_id)
     if not patches:

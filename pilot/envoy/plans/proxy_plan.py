@@ -1,4 +1,4 @@
-"""Dispatches to the plan for each kind of proxy."""
+"""Selects the plan for a proxy, which depends on its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ EMPTY_PLAN = ProxyPlan({})
 
 @derived
 def proxy_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """Return the plan of a proxy. It is empty if the proxy is not connected or its kind receives no resources."""
+    """Return the plan of a proxy. The plan is empty if the proxy is not connected, or if its kind receives no
+    resources."""
     proxy = connected_proxy(db, node_id)
     if proxy is None:
         return EMPTY_PLAN

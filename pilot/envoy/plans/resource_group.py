@@ -17,17 +17,17 @@ class PatchSide(enum.Enum):
     """
 
     OUTBOUND = "outbound"
-    """SIDECAR_OUTBOUND, or GATEWAY at a gateway."""
+    """The match context is GATEWAY at a gateway, and otherwise SIDECAR_OUTBOUND."""
     INBOUND = "inbound"
-    """SIDECAR_INBOUND."""
+    """The match context is SIDECAR_INBOUND."""
     NONE = "none"
-    """No context includes the group, so EnvoyFilters cannot patch it."""
+    """No match context includes the group, so EnvoyFilters cannot patch it."""
 
 
 class Group(NamedTuple):
     """A derived value `fn(db, *args)` that maps keys to resources. Every proxy whose plan contains the group shares it.
 
-    Clients identify a resource by its own name, and not by its key.
+    Clients identify a resource by its name, and not by its key.
     """
 
     fn: Derived[Any, Any] | Gather[Any, Any, Any]
@@ -36,9 +36,10 @@ class Group(NamedTuple):
 
 
 class NamedGroup(NamedTuple):
-    """Resources that are derived only if a proxy requests them by name: `fn(db, names, *args)` maps keys to resources.
+    """Resources that are only derived if a proxy requests them by name. `fn(db, names, *args)` maps keys to resources.
 
-    Proxies that request the same names share the whole group. Others share the resources that both request.
+    Proxies that request the same names share the whole group. Other proxies share the resources that they have in
+    common.
     """
 
     fn: Lookup[str, Any, Any] | Gather[Any, Any, Any]
@@ -53,11 +54,11 @@ _NO_GROUPS: Mapping[str, tuple[NamedGroup, ...]] = MappingProxyType({})
 
 
 class ProxyPlan(NamedTuple):
-    """The groups that a proxy receives, by type URL.
+    """Mappings from type URL to the groups that a proxy receives.
 
-    Within a type, `groups` come first and `by_name` follow. If a resource name occurs more than once, the first one
-    wins. The groups in `explicit` replace all others of their type when the proxy subscribes to names instead of the
-    wildcard.
+    Within a type, `groups` come before `by_name`. If a resource name occurs more than once, the first resource takes
+    precedence. The groups in `explicit` replace all other groups of their type if the proxy subscribes to names instead
+    of the wildcard.
     """
 
     groups: Mapping[str, tuple[Group, ...]]

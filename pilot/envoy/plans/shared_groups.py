@@ -1,4 +1,4 @@
-"""Groups of resources that several kinds of proxy have in common."""
+"""Groups of resources that several kinds of proxies have in common."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from pilot.mesh.tables.trust import has_trust_bundle
 
 @derived
 def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return the trusted CA certificates for the agent, if the mesh has a trust bundle, and the addresses of an ambient
-    mesh.
+    """Return the trusted CA certificates if the mesh has a trust bundle, and the addresses of an ambient mesh.
 
-    With the addresses, Envoy identifies peers whose connections carry no identity.
+    The certificates are for the agent. Envoy uses the addresses to identify peers whose connections carry no identity.
     """
     roots = {PROXY_CONFIG: (Group(trusted_roots, (), PatchSide.NONE),)} if has_trust_bundle(db) else {}
     return {**roots, **address_groups(db)}
@@ -43,8 +42,10 @@ def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return all workloads and services, which every proxy may request. The result is () if ambient mode is
-    disabled."""
+    """Return all workloads and services, which every proxy may request.
+
+    Return an empty mapping if ambient mode is disabled.
+    """
     if not db.settings.ambient.enabled:
         return {}
     return {
@@ -55,7 +56,7 @@ def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def policy_groups(db: Mesh) -> tuple[Group, ...]:
-    """Return the policies that ztunnels enforce. The result is () if ambient mode is disabled."""
+    """Return the policies that ztunnels enforce. Return () if ambient mode is disabled."""
     if not db.settings.ambient.enabled:
         return ()
     policies = (authorizations, port_policies, strict_policy, waypoint_policies)
@@ -68,7 +69,7 @@ def policy_groups(db: Mesh) -> tuple[Group, ...]:
 def secret_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, ...]]:
     """Return the secrets that a proxy may request. Not memoised.
 
-    Until the proxy's access rights are known there are none, so that its requests wait.
+    There are none until the proxy's access rights are known, so that its requests wait.
     """
     reader = credential_reader_facet(db, node_id)
     return {SECRET: (NamedGroup(secrets, (reader,)),)} if reader is not None else {}
@@ -94,7 +95,10 @@ def local_cluster_groups(db: Mesh, node_id: str) -> tuple[Group, ...]:
 
 
 def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group, ...]:
-    """Return the clusters with which a sidecar or gateway opens tunnels, or () if it sends no HBONE. Not memoised."""
+    """Return the clusters through which a sidecar or gateway opens tunnels. Not memoised.
+
+    Return () if the proxy does not send HBONE.
+    """
     if not originates_tunnels(db, outbound):
         return ()
     crossing = (Group(double_hbone_clusters, (), PatchSide.NONE),) if outbound.double_hbone else ()
@@ -104,7 +108,10 @@ def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group
 def originating_listener_groups(
     db: Mesh, outbound: OutboundFacet, listening: ListeningFacet, network: str = ""
 ) -> tuple[Group, ...]:
-    """Return the listeners with which a sidecar or gateway opens tunnels, or () if it sends no HBONE. Not memoised."""
+    """Return the listeners through which a sidecar or gateway opens tunnels. Not memoised.
+
+    Return () if the proxy does not send HBONE.
+    """
     if not originates_tunnels(db, outbound):
         return ()
     key = originator_key(listening)
@@ -113,12 +120,15 @@ def originating_listener_groups(
 
 
 def terminating_cluster_groups(inbound: InboundFacet) -> tuple[Group, ...]:
-    """Return the clusters with which a sidecar terminates tunnels, or () if it does not accept HBONE."""
+    """Return the clusters through which a sidecar terminates tunnels. Return () if it does not accept HBONE."""
     return (Group(terminating_clusters, (), PatchSide.NONE),) if inbound.accepts_hbone else ()
 
 
 def terminating_listener_groups(db: Mesh, inbound: InboundFacet) -> tuple[Group, ...]:
-    """Return the listeners with which a sidecar terminates tunnels, or () if it does not accept HBONE. Not memoised."""
+    """Return the listeners through which a sidecar terminates tunnels. Not memoised.
+
+    Return () if the sidecar does not accept HBONE.
+    """
     if not inbound.accepts_hbone:
         return ()
     layered = inbound.listening.policies if db.settings.ambient.layered_policies else PolicyFacet()

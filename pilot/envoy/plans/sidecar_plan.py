@@ -122,7 +122,10 @@ def _outbound_listeners(
 
 @derived
 def _route_names(db: Mesh, listeners: OutboundListenersFacet, _: SidecarRoutesFacet) -> tuple[str, ...]:
-    """Return the route configurations that the proxy's listeners name, including that of its HTTP proxy."""
+    """Return the names of the route configurations to which the sidecar's listeners refer.
+
+    They include the route configuration of the HTTP proxy listener.
+    """
     port = listeners.listening.http_proxy_port
     proxy_port = listener_defaults(db).http_proxy_port if port is None else port
     return (*route_names(db, listeners), *((HTTP_PROXY,) if proxy_port else ()))
@@ -136,4 +139,4 @@ def _routes(db: Mesh, name: str, _: OutboundListenersFacet, routing: SidecarRout
 route_configurations: Gather[str, [OutboundListenersFacet, SidecarRoutesFacet], Resource] = Gather(
     "route_configurations", _route_names, _routes
 )
-"""The route configurations that a sidecar's listeners name."""
+"""The route configurations to which a sidecar's listeners refer."""

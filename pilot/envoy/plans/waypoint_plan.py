@@ -35,9 +35,9 @@ from pilot.mesh.tables.database import Mesh
 
 
 def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """Return the plan of a waypoint, which contains only the services and workloads attached to it. Not memoised.
+    """Return the plan of a waypoint, which only contains the services and workloads attached to it. Not memoised.
 
-    It has no resources if waypoints are disabled or the proxy's build has no internal listeners.
+    It has no resources if waypoints are disabled, or if the proxy's build does not support internal listeners.
     """
     outbound = outbound_facet(db, node_id)
     if not (serves_waypoints(db.settings.ambient) and outbound.features.internal_listeners):
@@ -84,7 +84,7 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
 
 
 def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: OutboundFacet) -> ProxyPlan:
-    """Return the plan of an east-west gateway, which forwards inner tunnels that arrive in outer ones."""
+    """Return the plan of an east-west gateway, which terminates outer tunnels and forwards the inner tunnels."""
     facet = waypoint_facet(db, node_id, gateway)
     return patched_plan(
         db,

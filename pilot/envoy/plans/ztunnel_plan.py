@@ -12,7 +12,7 @@ from pilot.mesh.tables.proxies import find_proxy
 
 
 def ztunnel_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """Return the plan of a ztunnel: workloads, services, and the policies that it enforces. Not memoised."""
+    """Return the plan of a ztunnel: workloads, services and the policies that it enforces. Not memoised."""
     proxy = find_proxy(db, node_id)
     location = (cluster_of(db, proxy), proxy.text("NODE_NAME"))
     return ProxyPlan(

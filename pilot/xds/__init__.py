@@ -1,1 +1,1 @@
-"""The ADS server. Sessions are state machines without I/O; `ads` connects them to gRPC."""
+"""The ADS server. Sessions are state machines without I/O, and `ads` connects them to gRPC."""

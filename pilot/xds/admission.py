@@ -1,4 +1,4 @@
-"""Admission of streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
+"""Admission control for streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.session.session import Session
 
 MAX_WAIT = 1.0
-"""Maximum number of seconds that a new stream waits before it is rejected."""
+"""Maximum number of seconds that a new stream waits. A stream that would wait longer is rejected."""
 
 
 class Admission:
-    """Admits `rate` new streams per second, evenly. A rate of 0 disables the limit."""
+    """Admits `rate` new streams per second, at even intervals. A rate of 0 disables the limit."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class Admission:
         self._free_at = 0.0
 
     async def admit(self) -> bool:
-        """Wait until the stream is admitted and return True. Return False immediately if the wait would be too long."""
+        """Wait until the stream is admitted, and return True. Return False immediately if the wait would exceed
+        `MAX_WAIT`."""
         if not self._interval:
             return True
         now = self._now()
@@ -58,12 +59,12 @@ class StreamLimits(NamedTuple):
     node_bytes: int = 512 << 10
 
     def check_node(self, node: Any) -> str:
-        """Return an error message if an envoy.config.core.v3.Node exceeds the limits, or ""."""
+        """Return an error message if an envoy.config.core.v3.Node exceeds the limits. Otherwise return ""."""
         size = node.ByteSize()
         return f"the node has {size} bytes; at most {self.node_bytes} are allowed" if size > self.node_bytes else ""
 
     def check_subscriptions(self, session: Session) -> str:
-        """Return an error message if the subscriptions of a stream exceed the limits, or ""."""
+        """Return an error message if the subscriptions of a stream exceed the limits. Otherwise return ""."""
         if len(session.subscriptions) > self.types:
             return f"more than {self.types} types on one stream"
         names = sum(
@@ -82,11 +83,14 @@ def stream_limits(settings: ServeSettings) -> StreamLimits:
 
 
 CheckObjectAccess = Callable[[str], None]
-"""Checks a client's verified identity, or "". Raises DebugRequestError if it may not request configuration objects."""
+"""Checks a client's verified identity, which is "" if it has none.
+
+Raises DebugRequestError if the client may not request configuration objects.
+"""
 
 
 def deny_objects(_: str) -> None:
-    """Deny access to configuration objects, which are data of the whole mesh."""
+    """Deny access to configuration objects, which reveal data about the whole mesh."""
     raise DebugRequestError(
         grpc.StatusCode.UNAUTHENTICATED, "configuration objects require an identity in the control plane's namespace"
     )
@@ -97,7 +101,7 @@ def allow_objects(_: str) -> None:
 
 
 def allow_objects_to_namespace(namespace: Callable[[], str]) -> CheckObjectAccess:
-    """Return a check that allows access only to identities in a namespace. `namespace` returns the current one."""
+    """Return a check that allows access only to identities in one namespace. `namespace` returns the current namespace."""
 
     def check(identity: str) -> None:
         parsed = parse_identity(identity) if identity else None

@@ -1,4 +1,4 @@
-"""The aggregated discovery service (ADS) over gRPC, with both protocol variants on one server.
+"""The aggregated discovery service (ADS) over gRPC. One server supports both protocol variants.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#aggregated-discovery-service
 """
@@ -61,7 +61,7 @@ from pilot.xds.workload_registration import NoRegistration, RegistrationError, W
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
 LAST_WRITE_TIMEOUT = 1.0
-"""Seconds that a stream which must end waits for the current write."""
+"""Maximum number of seconds for which a stream that must end waits for the current write."""
 MAX_STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
 _log, _delta_log = scope("ads"), scope("delta")
@@ -79,15 +79,15 @@ class AdsOptions:
     """Options of the ADS service of a port.
 
     admission: Limits the rate of new streams.
-    aliases: Cluster names by alias.
-    identify_peer: Returns the caller of a call.
-    authenticate: Verifies the identities of a caller.
-    authorize: Checks which identity matches the proxy.
+    aliases: Cluster names, keyed by alias.
+    identify_peer: Returns the caller of a gRPC call.
+    authenticate: Verifies a caller and returns its identities.
+    authorize: Returns the identity that matches the proxy.
     answer_debug_request: Answers requests for debug pages.
     check_object_access: Checks access to configuration objects.
     registration: Registers workloads outside Kubernetes.
     nack_log: Handles NACKs and ACKs.
-    request_listeners: Called after each request, by type URL.
+    request_listeners: Functions that are called after each request, keyed by type URL.
     """
 
     admission: Admission = dataclasses.field(default_factory=lambda: Admission(0.0))
@@ -106,7 +106,7 @@ class AdsOptions:
 class Ads:
     """The ADS service of one port. `connections` are its open streams.
 
-    A stream is one task that reads and one that writes.
+    Each stream has one task that reads and one that writes.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Ads:
     def handlers(self) -> Any:
         """Return the argument for `grpc.aio.Server.add_generic_rpc_handlers`.
 
-        Messages are bytes, without serializers.
+        The handlers have no serializers, so messages are bytes.
         """
         methods = {
             "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(self._sotw),
@@ -175,7 +175,7 @@ class Ads:
             self.options.registration.unregister(proxy)
 
     def _remove(self, connection: Connection) -> None:
-        """Remove a stream that has ended. Log bugs here, because nothing else would report them."""
+        """Remove a stream that has ended. Bugs are logged here, because nothing else would report them."""
         try:
             self._discovery.remove(connection)
         except Exception:
@@ -185,7 +185,7 @@ class Ads:
             _log.info('ADS: "%s" %s terminated', connection.address, connection.id)
 
     async def _register(self, context: Any, proxy: Proxy, address: str) -> None:
-        """Register the proxy's workload, or end the stream."""
+        """Register the proxy's workload. If this fails, end the stream."""
         try:
             await self.options.registration.register(proxy)
         except RegistrationError as error:
@@ -212,7 +212,7 @@ class Ads:
             raise
 
     async def _read_first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
-        """Return the first request, which must have a node, or None if the stream ends first."""
+        """Return the first request, which must have a node. Return None if the stream ends before it arrives."""
         while (raw := await context.read()) is not EOF:
             try:
                 request = self._parse(parse, raw)
@@ -232,9 +232,11 @@ class Ads:
     # -- an open stream ------------------------------------------------------------------------------------------------
 
     async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
-        """Read until the peer, `connection.end` or an error ends the stream, while the pusher writes.
+        """Read requests until the peer, `connection.end` or an error ends the stream. Meanwhile, the pusher writes
+        responses.
 
-        gRPC accepts no status during a write, so the status of a rejected stream follows the current write.
+        gRPC does not accept a status during a write. The status of a rejected stream is therefore sent after the
+        current write.
         """
         reader = asyncio.current_task()
         assert reader is not None
@@ -271,7 +273,7 @@ class Ads:
             del ending, error
 
     def _handle_failure(self, connection: Connection, error: BaseException) -> tuple[grpc.StatusCode, str]:
-        """Log a bug of this process or a library, and return the status that ends the stream."""
+        """Log a bug in this process or in a library, and return the status with which the stream ends."""
         self._metrics.internal_error()
         _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=error)
         return grpc.StatusCode.INTERNAL, "internal error"
@@ -293,7 +295,7 @@ class Ads:
             request = self._parse(parse, raw)
 
     def _check_object_access(self, connection: Connection, type_url: str) -> None:
-        """End the stream of a client that may not request configuration objects."""
+        """End the stream if the client may not request configuration objects."""
         try:
             self.options.check_object_access(connection.proxy.identity)
         except DebugRequestError as error:
@@ -301,9 +303,9 @@ class Ads:
             raise _StreamError(*error.args) from error
 
     async def _answer_debug_request(self, connection: Connection, request: Any) -> None:
-        """Answer a debug request, unless it acknowledges an answer.
+        """Answer a debug request, unless it is the acknowledgement of an earlier answer.
 
-        A nonce alone does not make it an acknowledgement, because istioctl puts one into its first request.
+        A nonce alone does not make it an acknowledgement, because istioctl includes one in its first request.
         """
         if request.response_nonce in connection.answer_nonces or request.HasField("error_detail"):
             return
@@ -367,7 +369,7 @@ class Ads:
 
 
 class _StreamEnd:
-    """Ends the reading of a stream from outside its task: on request, or because the writer failed."""
+    """Ends the reading of a stream from outside its task, either on request or because the writer failed."""
 
     def __init__(self, reader: asyncio.Task[Any], writer: asyncio.Task[None]) -> None:
         self.is_requested, self.is_reading = False, True
@@ -381,12 +383,12 @@ class _StreamEnd:
             self._reader.cancel()
 
     def abort(self) -> None:
-        """End without waiting for the current write."""
+        """End the stream without waiting for the current write."""
         self.writer.cancel()
         self.end()
 
     async def wait_for_writer(self) -> bool:
-        """Wait for the current write. Return False if it does not finish, or was cancelled."""
+        """Wait for the current write. Return False if it does not finish in time or was cancelled."""
         await asyncio.wait((self.writer,), timeout=LAST_WRITE_TIMEOUT if self.is_requested else None)
         if self.writer.done():
             return not self.writer.cancelled()

@@ -1,4 +1,4 @@
-"""Requests for debug pages over xDS. They are answered once and subscribe to nothing."""
+"""Requests for debug pages over xDS. Each request is answered once and creates no subscription."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 
 class DebugRequestError(Exception):
-    """A request is denied, which ends its stream. `args` are the gRPC status and the text for the client."""
+    """A request is denied, which ends its stream. `args` are the gRPC status and the message for the client."""
 
     @property
     def status(self) -> grpc.StatusCode:
@@ -19,32 +19,33 @@ class DebugRequestError(Exception):
 
 
 class DebugAnswer(NamedTuple):
-    """Resources by name, each a google.protobuf.Any. `identifier` names the control plane, or is ""."""
+    """The resources in an answer: pairs of a name and a google.protobuf.Any. `identifier` names the control plane, or
+    is ""."""
 
     resources: Sequence[tuple[str, Any]]
     identifier: str = ""
 
 
 AnswerDebugRequest = Callable[[str, Sequence[str], str], Awaitable[DebugAnswer]]
-"""Answers a request by type URL, names, and the client's verified identity or "".
+"""Answers a request, given its type URL, its names, and the client's verified identity or "".
 
-Raises DebugRequestError to deny it.
+Raises DebugRequestError to deny the request.
 """
 
 
 async def no_debug_answer(type_url: str, names: Sequence[str], identity: str) -> DebugAnswer:
-    """Return an empty answer, if there are no debug pages."""
+    """Return an empty answer. For a port without debug pages."""
     return DebugAnswer(())
 
 
 def requested_names(request: Any) -> Sequence[str]:
-    """Return the names in a request of either variant."""
+    """Return the names in a request of either protocol variant."""
     is_delta = isinstance(request, discovery_pb2.DeltaDiscoveryRequest)
     return tuple(request.resource_names_subscribe if is_delta else request.resource_names)
 
 
 def encode_answer(answer: DebugAnswer, request: Any, version: str, nonce: str) -> bytes:
-    """Return the bytes of the response, in the variant of the request."""
+    """Return the serialized response, in the protocol variant of the request."""
     if isinstance(request, discovery_pb2.DeltaDiscoveryRequest):
         delta = discovery_pb2.DeltaDiscoveryResponse(
             system_version_info=version, type_url=request.type_url, nonce=nonce

@@ -1,8 +1,8 @@
-"""Records NACKs as rows, with the objects of users that caused them.
+"""Records NACKs as rows, with the users' objects that caused them.
 
 The causes of a NACK are the objects that the rejected resources were derived from. If the NACK names resources, only
-those are considered. If some of the objects changed since the proxy last acknowledged a response of the type, only
-those are causes. If there are too many objects, none is recorded.
+these resources are considered. If some of the objects have changed since the proxy last acknowledged a response of the
+type, only these objects are causes. If there are too many causes, none is recorded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 
 DEBOUNCE = 0.2
-"""Seconds for which NACKs are collected, because similar proxies reject a resource at the same time."""
+"""Number of seconds for which NACKs are collected, because similar proxies reject a resource at the same time."""
 MAX_RESOURCES, MAX_OBJECTS = 50, 20
 _MAX_MESSAGE_LENGTH = 300
 Causes = tuple[ObjectRef, ...]
 NackContext = tuple[str, str, tuple[Group, ...], int]
-"""Type URL, message, groups of the type, and the revision that the proxy last acknowledged."""
+"""The type URL, the message, the groups of the type, and the revision that the proxy last acknowledged."""
 
 
 class NackLog(Protocol):
@@ -52,7 +52,7 @@ class NoNackLog:
 
 
 class NackRecorder:
-    """A `NackLog` that writes rows. `sweep` removes those of disconnected proxies."""
+    """A `NackLog` that writes rows. `sweep` removes the rows of disconnected proxies."""
 
     def __init__(self, db: Mesh, discovery: Discovery, clock: Clock) -> None:
         self._db, self._discovery, self._clock = db, discovery, clock
@@ -79,7 +79,7 @@ class NackRecorder:
             self._discovery.commit(deletions, {})
 
     def _record(self) -> None:
-        """Write rows for the pending NACKs. Causes are determined once for equal NACKs."""
+        """Write rows for the pending NACKs. The causes of equal NACKs are determined only once."""
         self._timer = None
         pending, self._pending = self._pending, {}
         causes: dict[NackContext, Causes] = {}

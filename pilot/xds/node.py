@@ -1,4 +1,4 @@
-"""Parses the node of a stream's first request into a Proxy."""
+"""Converts the node in a stream's first request into a Proxy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STRING_FIELDS = (
 
 
 def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
-    """Return the proxy of an envoy.config.core.v3.Node, whose ID is `type~ip~id~dns domain`.
+    """Return the proxy that an envoy.config.core.v3.Node describes. The node's ID has the form `type~ip~id~dns domain`.
 
     `aliases` maps aliases to cluster names. Raise NodeError if the node is invalid.
     """
@@ -76,7 +76,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
 
 
 def _envoy_version(node: Any) -> tuple[int, int] | None:
-    """Return the major and minor version of a node's Envoy, or None if unknown."""
+    """Return the major and minor version of a node's Envoy, or None if the version is unknown."""
     version = node.user_agent_build_version.version
     return (version.major_number, version.minor_number) if version.major_number else None
 
@@ -100,7 +100,7 @@ def plain_value(value: Any) -> Any:
 
 @functools.lru_cache(64)
 def _intern(names: frozenset[str]) -> frozenset[str]:
-    """Return an interned set. There are few builds of Envoy, and each lists some hundred names."""
+    """Return an interned set. Only a few builds of Envoy are in use, and each lists about a hundred names."""
     return names
 
 
@@ -115,9 +115,9 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
 
 
 def _addresses(instance_ips: str, node_ip: str) -> tuple[str, ...]:
-    """Return the addresses in the metadata if all are valid, or else the one in the node ID.
+    """Return the addresses in the metadata if all of them are valid. Otherwise return the address in the node ID.
 
-    Raise NodeError if that is invalid too.
+    Raise NodeError if the address in the node ID is invalid too.
     """
     addresses = tuple(part.strip() for part in instance_ips.split(",")) if instance_ips else ()
     if addresses and _are_addresses(addresses):

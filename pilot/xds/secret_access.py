@@ -1,6 +1,6 @@
-"""Reviews whether service accounts may read Secrets, for accounts whose proxies request secrets.
+"""Reviews whether service accounts may read Secrets, for the accounts whose proxies request secrets.
 
-The results are rows that derivations read.
+The results are stored in rows that derivations read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 
 ALLOWED_SECONDS, DENIED_SECONDS = 300.0, 60.0
-"""Lifetimes of results. A denial expires sooner, because the permission may be granted soon."""
+"""Lifetimes of results. A denial expires sooner, because the permission may be granted at any time."""
 REVIEW_TIMEOUT = 10.0
 _log = scope("ads")
 
 Review = Callable[[AccountKey], Awaitable[bool]]
-"""Reviews whether a service account may list the Secrets of its namespace and cluster. May raise any exception."""
+"""Returns whether a service account may list the Secrets in its namespace and cluster. May raise any exception."""
 
 
 class SecretAccess:
     """Maintains the rows of `Mesh.secret_access`. While an account has no row, its proxies wait for their secrets.
 
-    If a review fails, the last result stays in force. An account without a result is denied.
+    If a review fails, the last result stays in force. If there is no result yet, access is denied.
     """
 
     def __init__(self, discovery: Discovery, review: Review, now: Callable[[], float] = time.monotonic) -> None:
@@ -37,13 +37,13 @@ class SecretAccess:
         self._reviewing: dict[AccountKey, asyncio.Task[None]] = {}
 
     def on_request(self, connection: Connection) -> None:
-        """Handle a request for secrets."""
+        """Start a review for a proxy that requests secrets, unless its account has a current result."""
         account = account_of(self._discovery.db, connection.proxy)
         if account is not None and self._expires_at.get(account, 0.0) <= self._now():
             self._start_review(account)
 
     def sweep(self) -> None:
-        """Repeat expired reviews, and remove the results of accounts without a stream."""
+        """Repeat expired reviews. Remove the expired results of accounts that have no stream."""
         now, db = self._now(), self._discovery.db
         streams = [c for c in self._discovery.connections() if SECRET in c.subscriptions]
         active = {account_of(db, connection.proxy) for connection in streams}
@@ -59,7 +59,7 @@ class SecretAccess:
             self._discovery.commit(deletions, {"secret": len(removed)})
 
     async def stop(self) -> None:
-        """Cancel running reviews."""
+        """Cancel reviews that are in progress."""
         for task in tuple(self._reviewing.values()):
             task.cancel()
         await asyncio.gather(*self._reviewing.values(), return_exceptions=True)

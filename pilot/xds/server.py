@@ -13,11 +13,11 @@ from pilot.settings.process import ServeSettings
 from pilot.xds.push.connection import Connection
 
 _DRAIN_INTERVAL = 0.02
-"""Seconds between checks for idle streams while a server drains."""
+"""Number of seconds between checks for idle streams while a server is being drained."""
 
 
 def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
-    """Return a server of services (generic RPC handlers) that is not started yet."""
+    """Return a server that is not started yet. `services` are generic RPC handlers."""
     options = [
         ("grpc.so_reuseport", 0),  # a port that is in use is an error
         # gRPC would ping each sender to measure the bandwidth-delay product, which costs a fifth of its CPU time.
@@ -51,9 +51,10 @@ def _milliseconds(duration: int) -> int:
 
 
 async def drain(server: aio.Server, connections: Collection[Connection], seconds: float) -> None:
-    """Accept no more streams, end each stream when its proxy is up to date, and end the rest after `seconds`.
+    """Accept no more streams, and end each stream when its proxy is up to date. After `seconds`, end all remaining
+    streams.
 
-    `connections` always has the current streams of the server.
+    `connections` is a live view of the server's streams.
     """
     stopping = asyncio.create_task(server.stop(seconds))
     while not stopping.done():

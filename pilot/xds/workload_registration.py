@@ -8,9 +8,9 @@ from pilot.mesh.model.proxy import Proxy
 
 
 class RegistrationError(Exception):
-    """A workload cannot be registered, so its stream is rejected.
+    """A workload cannot be registered. Its stream is rejected.
 
-    `not_found` is true if its WorkloadGroup or WorkloadEntry does not exist.
+    `not_found` is true if the workload's WorkloadGroup or WorkloadEntry does not exist.
     """
 
     def __init__(self, message: str, not_found: bool = False) -> None:
@@ -22,10 +22,10 @@ class WorkloadRegistration(Protocol):
     """Registers the workloads of proxies and tracks their health."""
 
     async def register(self, proxy: Proxy) -> None:
-        """Handle the start of a stream. Raise RegistrationError to reject it."""
+        """Register the workload of a proxy that opens a stream. Raise RegistrationError to reject the stream."""
 
     def unregister(self, proxy: Proxy) -> None:
-        """Handle the end of a stream."""
+        """Handle the end of a proxy's stream."""
 
     def report_health(self, proxy: Proxy, healthy: bool, message: str) -> None:
         """Handle the result of a proxy's health check."""

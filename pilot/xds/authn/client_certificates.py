@@ -1,4 +1,4 @@
-"""Authentication by client certificates, verified by TLS or forwarded by a gateway.
+"""Authentication by client certificates, which TLS verifies or a gateway forwards.
 
 A gateway that terminates TLS forwards the certificate in the header x-forwarded-client-cert.
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/headers#x-forwarded-client-cert
@@ -24,7 +24,7 @@ _PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^,;"]*)\s*(;|,|$)')
 def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ...]:
     """Return all names in a DER certificate.
 
-    Raise IdentityError unless exactly one of them is a URI, and that is an identity in the trust domain.
+    Raise IdentityError unless the certificate has exactly one URI and this URI is an identity in the trust domain.
     """
     try:
         names = (
@@ -44,16 +44,16 @@ def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ..
 
 
 async def identify_by_certificate(caller: Caller) -> Sequence[str]:
-    """Return the names in the caller's verified certificate. Raise IdentityError if there is none."""
+    """Return the names in the caller's verified certificate. Raise IdentityError if the caller has none."""
     if not caller.certificate_names:
         raise IdentityError("there is no client certificate")
     return caller.certificate_names
 
 
 class ForwardedCertificates:
-    """Authenticator of callers behind a gateway with an address in `blocks`, or on this machine.
+    """Authenticator for callers behind a gateway. The gateway must be on this machine or have an address in `blocks`.
 
-    The header is ignored for other callers. Raise FlagError if a block is invalid.
+    Other callers are rejected. Raise FlagError if a block is invalid.
     """
 
     def __init__(self, blocks: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class ForwardedCertificates:
     async def identify(self, caller: Caller) -> Sequence[str]:
         """Return the names in the forwarded certificates.
 
-        Raise IdentityError if there are none, or the caller is not a trusted gateway.
+        Raise IdentityError if no names were forwarded, or if the caller is not a trusted gateway.
         """
         header = caller.header(HEADER)
         if not header:
@@ -83,7 +83,7 @@ class ForwardedCertificates:
 
 
 def _names(header: str) -> Iterator[str]:
-    """Yield the URIs, DNS names and common names in a header. Raise IdentityError if it is malformed."""
+    """Yield the URIs, DNS names and common names in the header. Raise IdentityError if the header is malformed."""
     for key, value in _pairs(header):
         if key in ("uri", "dns") and value:
             yield value
@@ -92,7 +92,7 @@ def _names(header: str) -> Iterator[str]:
 
 
 def _pairs(header: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of all certificates in a header."""
+    """Yield the keys and values of all certificates in the header."""
     position = 0
     while position < len(header):
         match = _PAIR.match(header, position)

@@ -1,4 +1,4 @@
-"""Identities of callers: who calls, how it is authenticated, and which proxy it may be."""
+"""Identities of callers: who a caller is, how it is authenticated, and which proxy it may act as."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BEARER = "Bearer "
 
 
 class IdentityError(Exception):
-    """A caller's credentials are invalid. The message is for the log and not for the caller."""
+    """A caller's credentials are invalid. The message is meant for the log and is not sent to the caller."""
 
 
 class Caller(NamedTuple):
     """An unauthenticated caller.
 
     address: host:port of the peer, which is not trusted.
-    metadata: Headers, the first of each name.
+    metadata: Headers. If a header is repeated, only its first value is included.
     certificate_names: Names in the verified client certificate, or () if there is none.
     """
 
@@ -30,43 +30,51 @@ class Caller(NamedTuple):
 
     @property
     def token(self) -> str:
-        """Return the bearer token, or ""."""
+        """Return the bearer token, or "" if there is none."""
         value = self.metadata.get("authorization", "")
         return value.removeprefix(BEARER).strip() if isinstance(value, str) and value.startswith(BEARER) else ""
 
     def header(self, name: str) -> str:
-        """Return a header by its lower-case name, or ""."""
+        """Return the header with a lower-case name, or "" if there is none."""
         value = self.metadata.get(name, "")
         return value if isinstance(value, str) else ""
 
 
 IdentifyPeer = Callable[[Any], Caller]
-"""Identifies the caller of a gRPC call (a ServicerContext). Raises IdentityError if it did not come through the
-port."""
+"""Identifies the caller of a gRPC call, given its ServicerContext.
+
+Raises IdentityError if the call did not come through the port.
+"""
 Authenticate = Callable[[Caller], Awaitable[Sequence[str]]]
-"""Verifies a caller and returns its SPIFFE identities. Raises IdentityError to reject it."""
+"""Verifies a caller and returns its SPIFFE identities. Raises IdentityError to reject the caller."""
 Authorize = Callable[[Sequence[str], Proxy], str]
-"""Selects the verified identity that matches a proxy, or "" if none is required. Raises IdentityError to reject it."""
+"""Returns the verified identity that matches a proxy, or "" if none is required.
+
+Raises IdentityError to reject the proxy.
+"""
 
 
 class Authenticator(NamedTuple):
-    """One method of authentication. `identify` returns at least one identity, or raises IdentityError."""
+    """One method of authentication. `identify` returns at least one identity or raises IdentityError."""
 
     name: str
     identify: Authenticate
 
 
 class Authenticators:
-    """A chain of authenticators. It is itself an `Authenticate`.
+    """A chain of authenticators, which can be used as an `Authenticate`.
 
-    The first one that accepts a caller determines its identity.
+    The first authenticator that accepts a caller determines its identity.
     """
 
     def __init__(self, chain: Sequence[Authenticator]) -> None:
         self._chain = tuple(chain)
 
     async def __call__(self, caller: Caller) -> Sequence[str]:
-        """Return the identities of a caller. If none accepts it, raise IdentityError with the reasons of all."""
+        """Return the identities of a caller.
+
+        If no authenticator accepts the caller, raise IdentityError with the reasons of all of them.
+        """
         reasons = []
         for authenticator in self._chain:
             try:
@@ -77,7 +85,7 @@ class Authenticators:
 
 
 async def no_authentication(_: Caller) -> Sequence[str]:
-    """Return no identities, on a port without authentication."""
+    """Return no identities. For a port without authentication."""
     return ()
 
 
@@ -87,7 +95,7 @@ def plaintext_caller(context: Any) -> Caller:
 
 
 def metadata_of(context: Any) -> Mapping[str, str | bytes]:
-    """Return the headers of a gRPC call, the first of each name."""
+    """Return the headers of a gRPC call. If a header is repeated, only its first value is included."""
     first: dict[str, str | bytes] = {}
     for name, value in context.invocation_metadata() or ():
         first.setdefault(name, value)
@@ -100,12 +108,13 @@ def peer_address(peer: str) -> str:
 
 
 def unchecked(_: Sequence[str], __: Proxy) -> str:
-    """Return no identity. Any caller may be any proxy, and gets nothing that requires an identity."""
+    """Return no identity. Any caller may act as any proxy, and receives nothing that requires an identity."""
     return ""
 
 
 def verified_identity(identities: Sequence[str], proxy: Proxy) -> str:
-    """Return the identity that matches a proxy, or "" without identities. Raise IdentityError if none matches."""
+    """Return the identity that matches a proxy, or "" if there are no identities. Raise IdentityError if none of them
+    matches."""
     if not identities:
         return ""
     account = proxy.metadata.get("SERVICE_ACCOUNT")

@@ -1,4 +1,4 @@
-"""Review of service account tokens with keys from a file, for meshes without an API server."""
+"""Reviews service account tokens with keys from a file, for meshes without an API server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ _log = scope("authn")
 
 
 class KeyFile:
-    """Keys in a JWKS file.
+    """The keys in a JWKS file.
 
-    A changed file is read again when the next token arrives. If it cannot be read, the previous keys stay in force.
+    If the file has changed, it is read again when the next token arrives. If it cannot be read, the previous keys stay
+    in force.
     """
 
     def __init__(self, path: str, issuer: str, now: Callable[[], float] = time.time) -> None:
-        """`issuer` is the required issuer of tokens, or "" to accept any."""
+        """`issuer` is the required issuer of tokens, or "" to accept any issuer."""
         self._path, self._issuer, self._now = path, issuer, now
         self._keys: Sequence[Jwk] = ()
         self._version: tuple[int, ...] | None = None
         self._fault = ""
 
     async def review(self, token: str, audiences: Sequence[str]) -> Review:
-        """Return the user of a token, as an API server does. Raise IdentityError if the token is invalid."""
+        """Return the user of a token, as an API server would. Raise IdentityError if the token is invalid."""
         try:
             claims = verify_token(token, self.keys(), self._now())
             check_recipient(claims, self._issuer, audiences)
@@ -58,14 +59,14 @@ class KeyFile:
         return self._keys
 
     def _log_fault(self, fault: str) -> None:
-        """Log a fault of the file, unless it is the last one logged."""
+        """Log an error in the file, unless it is the same as the last one."""
         if fault != self._fault:
             self._fault = fault
             _log.error("%s: cannot read the token keys; the previous ones stay in force: %s", self._path, fault)
 
 
 def _pod(claims: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """Return the Pod that a token is bound to, in the form of an API server's review."""
+    """Return the Pod to which a token is bound, in the form that an API server's review has."""
     bound = claims.get("kubernetes.io")
     pod = bound.get("pod") if isinstance(bound, dict) else None
     if not isinstance(pod, dict):

@@ -16,11 +16,11 @@ _POD = "authentication.kubernetes.io/pod-"
 
 
 class NodeProxies:
-    """Checks whether a caller may get the certificate of another identity.
+    """Checks whether a caller may receive the certificate of another identity.
 
     accounts: Service accounts of node proxies, as `namespace/name`.
-    tokens: Reviews their tokens, which are bound to a Pod.
-    clusters: Clusters by the names that callers use. Names that are missing are used as they are.
+    tokens: Reviews the tokens of node proxies, which are bound to a Pod.
+    clusters: Cluster names, keyed by the names that callers use. A name that has no entry is used unchanged.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class NodeProxies:
         self._accounts, self._tokens, self._db, self._clusters = frozenset(accounts), tokens, db, clusters
 
     async def check(self, caller: Caller, identity: str) -> None:
-        """Raise IdentityError if the caller may not get the certificate of an identity."""
+        """Raise IdentityError if the caller may not receive the certificate of an identity."""
         target = parse_identity(identity)
         if target is None:
             raise IdentityError(f"{identity!r} is not the identity of a service account")

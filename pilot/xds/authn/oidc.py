@@ -1,4 +1,4 @@
-"""Authentication of workloads by tokens from an OpenID Connect provider that the operator configures.
+"""Authentication of workloads by tokens from an OpenID Connect provider, which the operator configures.
 
 https://openid.net/specs/openid-connect-discovery-1_0.html
 """
@@ -22,16 +22,17 @@ from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import service_account_identity
 
 TIMEOUT = 10.0
-"""Timeout in seconds of a request to the provider."""
+"""Timeout of a request to the provider, in seconds."""
 REFRESH = 600.0
-"""Seconds after which the next token triggers another fetch of the keys."""
+"""Number of seconds after which the next token triggers another fetch of the keys."""
 AT_MOST_EVERY = 10.0
-"""Seconds between two attempts, so that tokens with unknown keys do not cause a request each."""
+"""Minimum number of seconds between two fetches, so that not every token with an unknown key causes a request."""
 _log = scope("authn")
 
 
 class JwtRule(NamedTuple):
-    """The issuer and audiences of accepted tokens. If `keys_uri` is "", the provider's discovery document names it."""
+    """The issuer and audiences of accepted tokens. If `keys_uri` is "", it is read from the provider's discovery
+    document."""
 
     issuer: str
     audiences: tuple[str, ...]
@@ -39,9 +40,10 @@ class JwtRule(NamedTuple):
 
 
 def parse_jwt_rule(text: str) -> JwtRule:
-    """Return the rule in JWT_RULE, a JSON object with `issuer`, `audiences` and optionally `jwks_uri` or `jwksUri`.
+    """Return the rule in JWT_RULE. It is a JSON object with `issuer`, `audiences` and optionally `jwks_uri` or
+    `jwksUri`.
 
-    Raise FlagError if it is invalid.
+    Raise FlagError if the rule is invalid.
     """
     try:
         plain = json.loads(text)
@@ -55,18 +57,18 @@ def parse_jwt_rule(text: str) -> JwtRule:
 
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Fetches the body at a URL. Raises OSError, TimeoutError or aiohttp.ClientError if there is none."""
+"""Returns the response body for a URL. Raises OSError, TimeoutError or aiohttp.ClientError if the request fails."""
 
 
 async def fetch(url: str) -> bytes:
-    """Return the body at a URL, truncated at the size limit of key sets."""
+    """Return the response body for a URL, truncated at the size limit of key sets."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as response:
         return await response.content.read(LARGEST_SET + 1)
 
 
 class Provider:
-    """Key set of a provider. It is fetched on demand, and a failed fetch keeps the previous keys."""
+    """The key set of a provider. It is fetched on demand. If a fetch fails, the previous keys stay in force."""
 
     def __init__(self, rule: JwtRule, fetch: Fetch = fetch, now: Callable[[], float] = time.monotonic) -> None:
         self._rule, self._fetch, self._now = rule, fetch, now
@@ -75,7 +77,8 @@ class Provider:
         self._turn = asyncio.Lock()
 
     async def keys(self, must_be_newer: bool = False) -> Sequence[Jwk]:
-        """Return the keys. `must_be_newer` asks for a fetch before the refresh is due, because no current key fits."""
+        """Return the keys. `must_be_newer` is set if no current key fits, and requests a fetch before the refresh is
+        due."""
         async with self._turn:
             now = self._now()
             if (must_be_newer or now >= self._fetched + REFRESH) and now >= self._tried + AT_MOST_EVERY:
@@ -107,7 +110,7 @@ class Provider:
 
 
 class OidcTokens:
-    """Authenticator for bearer tokens of a provider. `trust_domain` returns the current trust domain of the mesh."""
+    """Authenticator for bearer tokens from a provider. `trust_domain` returns the mesh's current trust domain."""
 
     def __init__(
         self, rule: JwtRule, provider: Provider, trust_domain: Callable[[], str], now: Callable[[], float] = time.time
@@ -115,7 +118,7 @@ class OidcTokens:
         self._rule, self._provider, self._trust_domain, self._now = rule, provider, trust_domain, now
 
     async def identify(self, caller: Caller) -> Sequence[str]:
-        """Return the identity of the service account that the caller's token names.
+        """Return the identity of the service account in the caller's token.
 
         Raise IdentityError if there is no valid token.
         """

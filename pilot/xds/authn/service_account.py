@@ -1,4 +1,4 @@
-"""Authentication by Kubernetes service account tokens, which an API server or a set of keys reviews."""
+"""Authentication by Kubernetes service account tokens, which are reviewed by an API server or with a set of keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class Review(NamedTuple):
-    """The user of an accepted token, like Kubernetes' UserInfo."""
+    """The user of an accepted token, with the fields of Kubernetes' UserInfo."""
 
     username: str
     groups: Sequence[str] = ()
@@ -25,14 +25,17 @@ class Review(NamedTuple):
 
 
 Reviewer = Callable[[str, Sequence[str]], Awaitable[Review]]
-"""Reviews a token that must name one of the audiences. Raises IdentityError if it is rejected or the review fails."""
+"""Reviews a token, which must be valid for one of the audiences.
+
+Raises IdentityError if the token is rejected or the review fails.
+"""
 
 
 class ServiceAccountTokens:
     """Authenticator for bearer tokens.
 
-    `reviewers` has a reviewer for each cluster by name, and for the local cluster under "". `trust_domain` returns the
-    current trust domain of the mesh.
+    `reviewers` has a reviewer for each cluster, keyed by name. The key of the local cluster is "". `trust_domain`
+    returns the mesh's current trust domain.
     """
 
     def __init__(
@@ -41,14 +44,14 @@ class ServiceAccountTokens:
         self._reviewers, self._audiences, self._trust_domain = reviewers, tuple(audiences), trust_domain
 
     async def identify(self, caller: Caller) -> Sequence[str]:
-        """Return the identity of the service account of the caller's token.
+        """Return the identity of the service account in the caller's token.
 
-        Raise IdentityError without a valid token.
+        Raise IdentityError if there is no valid token.
         """
         return (service_account_identity((await self.review(caller)).username, self._trust_domain()),)
 
     async def review(self, caller: Caller) -> Review:
-        """Return the review of the caller's token by its cluster. Raise IdentityError without a valid token."""
+        """Return the review of the caller's token by its cluster. Raise IdentityError if there is no valid token."""
         if not caller.token:
             raise IdentityError("the request has no bearer token")
         cluster = caller.header("clusterid")
@@ -62,10 +65,10 @@ class ServiceAccountTokens:
 
 
 def service_account_identity(username: str, trust_domain: str) -> str:
-    """Return the SPIFFE identity of system:serviceaccount:NAMESPACE:NAME.
+    """Return the SPIFFE identity of the user system:serviceaccount:NAMESPACE:NAME.
 
-    Raise IdentityError for any other user, and for names that Kubernetes does not allow, because a slash in a name
-    would make it another identity.
+    Raise IdentityError for any other user. Names that Kubernetes does not allow are rejected too, because a slash in a
+    name would change the identity.
     """
     parts = username.split(":")
     if (

@@ -1,1 +1,1 @@
-"""Addresses, HTTP ports, and the TCP connections below them."""
+"""Addresses, HTTP ports, and the TCP connections beneath gRPC."""

@@ -1,4 +1,4 @@
-"""HTTP ports: listening, and the readiness page."""
+"""HTTP ports: listening, and the readiness endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEEPALIVE_TIMEOUT = 90.0
 
 
 class _BadRequestFilter(logging.Filter):
-    """Drops log records of malformed requests. They are answered with 400 and are not errors of this process."""
+    """Drops log records about malformed requests. They are answered with 400 and are not errors in this process."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError))
@@ -27,7 +27,7 @@ _log.addFilter(_BadRequestFilter())
 
 
 def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
-    """Add /ready, which returns 200 or 503 without a body."""
+    """Add the endpoint /ready, which returns 200 or 503 without a body."""
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(status=200 if is_ready() else 503)
@@ -36,7 +36,7 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
 
 
 async def listen(app: web.Application, address: Address, tls: ssl.SSLContext | None = None) -> web.AppRunner:
-    """Serve an application until the `cleanup` of the returned runner, over TLS if there is a context.
+    """Serve an application until `cleanup` of the returned runner is called. If `tls` is set, serve it over TLS.
 
     Raise OSError if the address is unavailable.
     """

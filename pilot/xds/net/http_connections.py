@@ -1,6 +1,7 @@
-"""Closes HTTP connections that send no request or do not read the response.
+"""Closes HTTP connections whose peer sends no request or does not read the response.
 
-aiohttp waits for both without a timeout. A request that is being processed, and a response that streams, is left alone.
+aiohttp waits for both without a timeout. While a request is being processed, its connection is closed only if the peer
+stops reading the response.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ConnectionTimeouts(NamedTuple):
     """Timeouts in seconds, and the maximum number of connections.
 
-    first_request: Time until the head of the first request.
-    idle: Time between two requests.
-    stalled: Time in which some of a response must be read.
-    max_connections: If there are more, those that have been idle longest are closed.
+    first_request: Maximum time until the header of the first request has arrived.
+    idle: Maximum time between two requests.
+    stalled: Maximum time without progress while the peer reads a response.
+    max_connections: If there are more connections, those that have been idle longest are closed.
     check_interval: Time between two checks.
     """
 
@@ -33,7 +34,8 @@ class ConnectionTimeouts(NamedTuple):
 
 
 class _Activity(NamedTuple):
-    """Last activity of a connection: unread bytes at that time, the time, and whether any request was answered."""
+    """The last activity of a connection: the number of unread bytes at that time, the time, and whether any request was
+    answered."""
 
     unread: int
     at: float
@@ -41,7 +43,7 @@ class _Activity(NamedTuple):
 
 
 class HttpConnections:
-    """The connections of one port, between `start` and `stop`."""
+    """The connections of one port. They are checked between `start` and `stop`."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class HttpConnections:
         self._timer: asyncio.TimerHandle | None = None
 
     def add_to(self, app: web.Application) -> None:
-        """Add a middleware that tracks which connections have a request in progress."""
+        """Add a middleware that tracks the connections on which a request is being processed."""
 
         @web.middleware
         async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -70,7 +72,7 @@ class HttpConnections:
         app.middlewares.insert(0, track)
 
     def start(self, server: web.Server) -> None:
-        """Start checking the connections of a server."""
+        """Start checking a server's connections."""
         self._server = server
         self._timer = asyncio.get_running_loop().call_later(self._timeouts.check_interval, self._check)
 
@@ -83,7 +85,7 @@ class HttpConnections:
         self.close_inactive()
 
     def close_inactive(self) -> int:
-        """Close inactive connections. Return their number."""
+        """Close inactive connections. Return the number of closed connections."""
         now, connections = self._now(), list(self._server.connections)
         self._activity = {
             connection: self._activity.get(connection, _Activity(0, now, False)) for connection in connections
@@ -110,7 +112,7 @@ class HttpConnections:
 
 
 def _unread_bytes(connection: Any) -> int:
-    """Return the bytes that the peer has not read."""
+    """Return the number of bytes that are not sent yet because the peer has not read."""
     transport = connection.transport
     return transport.get_write_buffer_size() if transport is not None and not transport.is_closing() else 0
 

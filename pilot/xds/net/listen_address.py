@@ -14,20 +14,21 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the address in gRPC's notation."""
+        """Return the address in gRPC's format."""
         host = self.host or "::"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def format_peer(peer: Any) -> str:
-    """Return the address of a socket's peer in gRPC's notation, without the family."""
+    """Return the address of a socket's peer in gRPC's format, without the address family."""
     host, port = peer[:2]
     bare = host.removeprefix("::ffff:")
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
 def parse_address(text: str, flag: str) -> Address | None:
-    """Return the address in "host:port", "[v6]:port" or ":port", or None for "". Raise FlagError for any other text."""
+    """Return the address in "host:port", "[v6]:port" or ":port", or None for "". Raise FlagError if the text is
+    invalid."""
     if not text:
         return None
     host, colon, port = text.rpartition(":")

@@ -1,7 +1,7 @@
-"""Inspects and resets the TCP connections of the gRPC server from outside.
+"""Inspects and resets the gRPC server's TCP connections from outside the server.
 
-gRPC's asyncio server does not report the progress of a write. It can end a call only after the current write, and not
-at all without a status. If a peer does not read, the message and the call would stay in memory indefinitely.
+gRPC's asyncio server does not report the progress of a write. It can end a call only after the current write, and only
+with a status. If a peer does not read, the message and the call would otherwise stay in memory indefinitely.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCAN_INTERVAL = 0.1
 
 
 class TcpConnections:
-    """TCP connections of this process by the address of the peer, "host:port" in gRPC's notation."""
+    """The TCP connections of this process, identified by the peer's address as "host:port" in gRPC's format."""
 
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
@@ -32,9 +32,9 @@ class TcpConnections:
         self._to_reset: set[str] = set()
 
     def acked_bytes(self, address: str) -> int | None:
-        """Return the bytes that a peer has acknowledged since it connected.
+        """Return the number of bytes that a peer has acknowledged since it connected.
 
-        Return None if there is no such connection, or the system does not report it.
+        Return None if there is no such connection, or if the system does not report the number.
         """
         with contextlib.suppress(OSError, AttributeError, struct.error), self._open(address) as connection:
             count: int = _BYTES_ACKED.unpack_from(
@@ -44,7 +44,7 @@ class TcpConnections:
         return None
 
     def reset_soon(self, address: str) -> None:
-        """Reset the connection of a peer. Unsent data is lost."""
+        """Reset the connection of a peer in the next iteration of the event loop. Unsent data is lost."""
         if not self._to_reset:
             asyncio.get_running_loop().call_soon(self._reset)
         self._to_reset.add(address)
@@ -59,7 +59,8 @@ class TcpConnections:
 
     @contextlib.contextmanager
     def _open(self, address: str) -> Iterator[socket.socket]:
-        """Yield a duplicate of a peer's connection, which is closed afterwards. Raise OSError if there is none."""
+        """Yield a duplicate of a peer's connection, and close it afterwards. Raise OSError if there is no such
+        connection."""
         file = self._find(address)
         if file is None:
             raise ConnectionError(address)
@@ -89,7 +90,8 @@ class TcpConnections:
 
 @contextlib.contextmanager
 def _duplicate(file: int) -> Iterator[socket.socket]:
-    """Yield a duplicate of the TCP connection with a file descriptor. Raise OSError if it is something else."""
+    """Yield a duplicate of the TCP connection with a file descriptor. Raise OSError if the file is not a TCP
+    connection."""
     if not stat.S_ISSOCK(os.fstat(file).st_mode):
         raise ConnectionError
     with socket.socket(fileno=os.dup(file)) as connection:

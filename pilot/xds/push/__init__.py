@@ -1,1 +1,1 @@
-"""Pushes: connected proxies, what changed for them, and the order and speed of writes."""
+"""Pushes: the connected proxies, the changes that affect them, and the order and rate of writes."""

@@ -19,11 +19,11 @@ from pilot.xds.session.subscription import Subscription
 
 _log = scope("ads")
 MAX_ANSWER_NONCES = 16
-"""Number of answers to debug requests whose acknowledgement is recognised."""
+"""Number of recent answers to debug requests whose acknowledgements are recognised."""
 
 
 def do_nothing() -> None:
-    """Do nothing: the `end` and `abort` of a stream that is not being served."""
+    """Do nothing. For `end` and `abort` of a stream that is not being served."""
 
 
 def event_fields(connection: Connection) -> dict[str, object] | None:
@@ -34,14 +34,14 @@ def event_fields(connection: Connection) -> dict[str, object] | None:
 class Connection:
     """A stream that is registered for pushes.
 
-    proxy_key: Key of its row in `Mesh.proxies`.
-    dirty_since: Monotonic time of the first change that has not been processed, or None. `changed` is set then.
+    proxy_key: Key of the proxy's row in `Mesh.proxies`.
+    dirty_since: Monotonic time of the first change that has not been processed. If it is not None, `changed` is set.
     busy: Whether changes are being processed and written.
     finished: Whether nothing more may be written.
     end: Ends the stream after the current write.
     abort: Ends the stream immediately.
     messages: Messages to write before anything else.
-    answer_nonces: Nonces of the last answers to debug requests.
+    answer_nonces: Nonces of recent answers to debug requests.
     events: Events that affect the proxy and have not been processed.
     activity: Number of messages sent and received.
     """
@@ -73,31 +73,32 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """Return the verified identity of the peer, or else the host of its address."""
+        """Return the verified identity of the peer, or the host of its address if it has no identity."""
         return self.proxy.identity or self.address.rpartition(":")[0]
 
     @property
     def has_acknowledged(self) -> bool:
-        """Return whether the proxy has acknowledged anything, which shows that it reads."""
+        """Return whether the proxy has acknowledged any response, which shows that it reads responses."""
         return any(subscription.nonce_acked for subscription in self.subscriptions.values())
 
     def abort_slow_write(self) -> None:
-        """Abort the stream because its proxy does not read what is written."""
+        """Abort the stream because its proxy does not read responses."""
         _log.warning("ADS: %s does not read responses; closing its stream", self.id)
         self.abort()
 
     def mark_sent(self, type_url: str, revision: int) -> None:
-        """Note that a response of a type is on its way, and the revision of the database that it reflects."""
+        """Record that a response of a type is being sent. `revision` is the database revision that the response
+        reflects."""
         self.activity += 1
         self._revisions[type_url] = revision, self.acked_revision(type_url)
 
     def mark_acked(self, type_url: str) -> None:
-        """Note that the proxy has acknowledged the last response of a type."""
+        """Record that the proxy has acknowledged the last response of a type."""
         if (revisions := self._revisions.get(type_url)) is not None:
             self._revisions[type_url] = revisions[0], revisions[0]
 
     def acked_revision(self, type_url: str) -> int:
-        """Return the revision of the last acknowledged response of a type, or -1 before the first."""
+        """Return the revision of the last acknowledged response of a type, or -1 if none was acknowledged."""
         return self._revisions.get(type_url, (-1, -1))[1]
 
     @property
@@ -106,7 +107,8 @@ class Connection:
         return self.dirty_since is None and not self.busy
 
     def mark_dirty(self, now: float, reasons: Mapping[str, int]) -> None:
-        """Note that something may have changed for this proxy. `reasons` has the number of changes by kind."""
+        """Record that something may have changed for this proxy. `reasons` maps each kind of change to the number of
+        changes."""
         if self.dirty_since is None:
             self.dirty_since, self.reasons = now, reasons
             self.changed.set()
@@ -122,7 +124,7 @@ class Connection:
         self.changed.set()
 
     def begin(self) -> float:
-        """Start processing changes. Return the monotonic time of the first of them."""
+        """Start processing changes. Return the monotonic time of the first change."""
         assert self.dirty_since is not None
         since, self.dirty_since, self.busy = self.dirty_since, None, True
         if self.events:
@@ -131,7 +133,8 @@ class Connection:
         return since
 
     def take_answered_events(self) -> tuple[int, ...]:
-        """Return each event once the proxy has completely responded to it. Return () while a response is pending."""
+        """Return, and remove, the events to which the proxy has completely responded. Return () while a response is
+        pending."""
         if (
             not self._pending_events
             or self.busy
@@ -143,7 +146,7 @@ class Connection:
 
     @property
     def pending_events(self) -> tuple[int, ...]:
-        """Return the events that were processed at least in part, and to which the proxy has not responded."""
+        """Return the events that were at least partly processed and to which the proxy has not completely responded."""
         return self._pending_events
 
     @property
@@ -152,12 +155,12 @@ class Connection:
         return any(subscription.last_error for subscription in self.subscriptions.values())
 
     def take_unanswered_events(self) -> tuple[int, ...]:
-        """Return the events to which the proxy has not responded, when it disconnects."""
+        """Return, and remove, the events to which a disconnected proxy has not responded."""
         events, self.events, self._pending_events = self._pending_events + self.events, (), ()
         return events
 
     def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
-        """Return the first response that the proxy lacks by its plan, or None if it is up to date."""
+        """Return the first response that the proxy lacks according to its plan, or None if it is up to date."""
         if plan.value is not self._plan and plan.value is not UNSET:
             self._plan = plan.value
             self._reopen_feeds(feeds)
@@ -169,7 +172,7 @@ class Connection:
         return response
 
     def is_shared(self, type_url: str) -> bool:
-        """Return whether other connections get the same resources of a type."""
+        """Return whether other connections receive the same resources of a type."""
         feed = self._feeds.get(type_url)
         return feed is not None and len(feed.readers) > 1
 
@@ -178,7 +181,7 @@ class Connection:
         return tuple(group.node for feed in self._feeds.values() for group in feed.watched_groups)
 
     def feeds(self) -> Iterator[tuple[str, Feed[Connection]]]:
-        """Yield the feeds with their type URLs."""
+        """Yield each feed with its type URL."""
         yield from self._feeds.items()
 
     def close(self, feeds: Feeds[Connection]) -> None:
@@ -188,7 +191,7 @@ class Connection:
         self._feeds.clear()
 
     def close_unused(self, type_url: str, feeds: Feeds[Connection]) -> None:
-        """Close the feeds that are no longer subscribed to after a request of this type."""
+        """Close the feed of a type if a request has made it unnecessary."""
         if type_url in self._feeds and (self._plan.depends_on_names(type_url) or self._groups_of(type_url) is None):
             self._open(type_url, feeds)
 
@@ -210,9 +213,10 @@ class Connection:
         return feed.state
 
     def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
-        """Replace the feed of a type by the one for the current plan and requested names, and return it.
+        """Open the feed of a type for the current plan and requested names, close the previous one, and return the new
+        one.
 
-        Return None if the plan has nothing of this type.
+        Return None if the plan has no resources of this type.
         """
         old, groups = self._feeds.get(type_url), self._groups_of(type_url)
         if old is not None and old.groups == groups:

@@ -1,4 +1,4 @@
-"""Registers proxies while they are connected, and wakes those that a change affects."""
+"""Registers proxies while they are connected, and wakes the proxies that a change affects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pilot.xds.session.name_sets import NameSets
 from pilot.xds.session.session import Response, Session
 
 COLLECT_STEP = 500
-"""Number of values that are freed in one step of a sweep, within some milliseconds."""
+"""Number of values that one step of a sweep frees, which takes a few milliseconds."""
 LINGER = 30.0
 _log = scope("ads")
 
@@ -35,16 +35,16 @@ def log_outcome(outcome: EventOutcome) -> None:
 
 
 class Discovery:
-    """The connected proxies, and what changes for them.
+    """The connected proxies, and the changes that affect them.
 
-    plan: Derives what a proxy is sent, by the key of its row.
-    linger: Seconds that a disconnected proxy keeps its row and derived values. Most proxies reconnect immediately.
-    commit_listeners: Called with the nodes that `commit` affects.
+    plan: Derives the plan of a proxy from the key of its row.
+    linger: Seconds for which a disconnected proxy keeps its row and derived values. Most reconnect immediately.
+    commit_listeners: Functions that are called with the nodes that a call of `commit` affects.
     on_outcome: Called with the outcome of each event.
     counts_cache: Whether cache evictions are counted.
 
-    Streams share a row if they have equal nodes and identities. A stream with the same node ID but other facts gets a
-    row of its own.
+    Streams share a row if their nodes and identities are equal. A stream that has the same node ID but differs
+    otherwise has a separate row.
     """
 
     def __init__(
@@ -76,9 +76,10 @@ class Discovery:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def wake(self, nodes: Iterable[Node], reasons: Mapping[str, int], event: int = 0) -> int:
-        """Wake the connections that use nodes affected by a commit. Return their number.
+        """Wake the connections that use nodes affected by a commit. Return the number of connections.
 
-        `reasons` has the number of changes by kind. `event` is the number under which the commit is tracked, or 0.
+        `reasons` maps each kind of change to the number of changes. `event` is the number under which the commit is
+        tracked, or 0 if it is not tracked.
         """
         affected: dict[Connection, None] = {}
         nodes = tuple(nodes)
@@ -96,7 +97,7 @@ class Discovery:
         return len(affected)
 
     def count_response(self, connection: Connection) -> None:
-        """Count the events to which a proxy has responded completely."""
+        """Count the events to which a proxy has completely responded."""
         if events := connection.take_answered_events():
             self.progress.count_response(events, connection.has_nacked)
 
@@ -133,9 +134,9 @@ class Discovery:
         return connection
 
     def _key_of(self, node_id: str, proxy: Proxy) -> str:
-        """Return the key of a row with an equal proxy, or a free one.
+        """Return the key of the row that has an equal proxy, or else an unused key.
 
-        The first stream of a node gets the node ID, which has four parts. Other keys have five.
+        The first stream of a node has the node ID as its key, which has four parts. Other keys have five.
         """
         for key in itertools.chain((node_id,), (f"{node_id}~{number}" for number in itertools.count(2))):
             existing = self._proxies.get(key)
@@ -158,28 +159,29 @@ class Discovery:
         self.metrics.disconnected(connection.proxy.version)
 
     def _hold(self, connection: Connection) -> tuple[Node, ...]:
-        """Hold the nodes of a connection in case its proxy reconnects, and return them."""
+        """Hold the nodes of a connection in case its proxy reconnects. Return these nodes."""
         nodes = connection.nodes()
         for node in nodes:
             self.db.hold(node)
         return nodes
 
     def sweep(self) -> int:
-        """Remove proxies that disconnected long ago, and values derived only for them. Return the number of proxies."""
+        """Remove proxies that disconnected long ago, and the values derived only for them. Return the number of removed
+        proxies."""
         count = self._remove_disconnected(time.monotonic() - self._linger)
         self.db.collect()
         return count
 
     def sweep_in_steps(self) -> Iterator[None]:
-        """Sweep in steps, between which the event loop handles other events."""
+        """Sweep in steps. Between two steps, the event loop handles other events."""
         self._remove_disconnected(time.monotonic() - self._linger)
         while self.db.collect_some(COLLECT_STEP):
             yield
 
     def _remove_disconnected(self, limit: float) -> int:
-        """Remove proxies that disconnected before the monotonic time `limit`, and return their number.
+        """Remove proxies that disconnected before the monotonic time `limit`. Return the number of removed proxies.
 
-        Values derived for them exist until they are collected.
+        The values derived for them remain until they are collected.
         """
         keys = [key for key, since in self._disconnected.items() if since <= limit]
         for key in keys:
@@ -198,21 +200,21 @@ class Discovery:
         self.commit([(self.db.proxies, key, proxy) for key, proxy in rows], {"proxy": 1})
 
     def commit(self, rows: Sequence[tuple[Table[Any, Any], Any, Any]], reasons: Mapping[str, int]) -> None:
-        """Commit rows that streams produce, and wake the affected connections. A row of None is a deletion."""
+        """Commit rows that streams produce, and wake the affected connections. If a row is None, it is deleted."""
         nodes = self.db.commit(rows)
         for listener in self._commit_listeners:
             listener(nodes)
         self.wake(nodes, reasons)
 
     def next_response(self, connection: Connection) -> Response | None:
-        """Return the next response for a connection, from the current state, or None if it is up to date."""
+        """Return the next response for a connection from the current state, or None if the proxy is up to date."""
         node = self._plans[connection.proxy_key]
         if node.stale:
             self.db.refresh(node)
         return connection.next_response(node, self._feeds)
 
     def close_unused(self, connection: Connection, type_url: str) -> None:
-        """Close the feeds that a connection no longer subscribes to, after a request that needs no response."""
+        """Close the feed of a type if a request, which needs no response, has made it unnecessary."""
         connection.close_unused(type_url, self._feeds)
 
     # -- for the debug pages -------------------------------------------------------------------------------------------
@@ -221,7 +223,10 @@ class Discovery:
         return tuple(self._connections.values())
 
     def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
-        """Return the serialized resources of connected proxies: for each type URL, the groups of resources by name."""
+        """Return the serialized resources of connected proxies.
+
+        The result maps each type URL to its groups, and each group maps names to resources.
+        """
         feeds: dict[str, dict[Feed[Connection], None]] = {}
         for connection in self._connections.values():
             for type_url, feed in connection.feeds():
@@ -233,7 +238,7 @@ class Discovery:
         return {type_url: [snapshot.by_name for snapshot in snapshots] for type_url, snapshots in groups.items()}
 
     def clear_cache(self) -> None:
-        """Drop what is cached for disconnected proxies."""
+        """Drop the values that are cached for disconnected proxies."""
         self._remove_disconnected(time.monotonic())
         self.db.collect()
         if self.counts_cache:

@@ -1,6 +1,6 @@
 """Tracks events from their commit to the proxies' acknowledgements.
 
-An event is a commit that affects at least one proxy. It has a number.
+An event is a commit that affects at least one proxy. It is identified by a number.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MAX_EVENTS = 1000
-"""Maximum number of tracked events. If there are more, the oldest is reported as it is."""
+"""Maximum number of tracked events. If there are more, the outcome of the oldest is reported although it is incomplete.
+"""
 
 
 class EventOutcome(NamedTuple):
     """The outcome of an event.
 
     proxies: Number of affected proxies.
-    acknowledged: Number of them that acknowledged all of its consequences.
-    nacked: Number of them that rejected at least one consequence.
-    disconnected: Number of them that disconnected first.
+    acknowledged: Number of affected proxies that acknowledged all consequences of the event.
+    nacked: Number of affected proxies that rejected at least one consequence.
+    disconnected: Number of affected proxies that disconnected before they responded.
     seconds: Time from the commit until the last proxy responded.
     """
 
@@ -37,14 +38,14 @@ class EventOutcome(NamedTuple):
 
 
 class EventProgress:
-    """All events in progress. `on_outcome` is called with the outcome of each."""
+    """All events in progress. `on_outcome` is called with the outcome of each event."""
 
     def __init__(self, on_outcome: Callable[[EventOutcome], None], now: Callable[[], float] = time.monotonic) -> None:
         self._on_outcome, self._now = on_outcome, now
         self._events: dict[int, tuple[EventOutcome, float]] = {}
 
     def begin(self, event: int, proxies: int) -> None:
-        """Start tracking an event that affects some proxies."""
+        """Start tracking an event. `proxies` is the number of affected proxies."""
         if not proxies:
             return
         self._events[event] = EventOutcome(event, proxies, 0, 0, 0, 0.0), self._now()
@@ -52,12 +53,12 @@ class EventProgress:
             self._finish(next(iter(self._events)))
 
     def count_response(self, events: tuple[int, ...], has_nacked: bool) -> None:
-        """Note that a proxy has responded to all consequences of some events, and whether it rejected any."""
+        """Record that a proxy has responded to all consequences of some events, and whether it rejected any of them."""
         for event in events:
             self._count(event, "nacked" if has_nacked else "acknowledged")
 
     def count_disconnect(self, events: tuple[int, ...]) -> None:
-        """Note that a proxy disconnected before it responded to all consequences of some events."""
+        """Record that a proxy disconnected before it had responded to all consequences of some events."""
         for event in events:
             self._count(event, "disconnected")
 

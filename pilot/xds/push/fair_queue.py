@@ -29,7 +29,7 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def peek(self, is_eligible: Callable[[T], bool]) -> T | None:
-        """Return the next eligible item, or None."""
+        """Return the next eligible item, or None if there is none."""
         peers, end = (reversed(self._items), -1) if self._picks % 3 else (iter(self._items), 0)
         candidates = (self._items[peer][end] for peer in peers)
         return next((item for item in candidates if is_eligible(item)), None)

@@ -1,4 +1,7 @@
-"""Feeds of derived groups to connections. A group is watched and compared once, however many connections share it."""
+"""Feeds deliver derived groups to connections.
+
+A group is watched and compared only once, regardless of the number of connections that share it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ class WatchedGroup:
 
 
 class Feed(Generic[R]):
-    """All groups of one type in a plan, and their readers, oldest first.
+    """All groups of one type in a plan, and the feed's readers in the order in which they were added.
 
-    `last_state` is the state at the last read. If `is_stale`, `state` may differ.
+    `last_state` is the state at the last read. If `is_stale` is set, `state` may differ from it.
     """
 
     __slots__ = ("_db", "_snapshots", "groups", "is_stale", "last_state", "readers", "type_url", "watched_groups")
@@ -47,7 +50,7 @@ class Feed(Generic[R]):
 
     @property
     def state(self) -> TypeState | None:
-        """Return the last good values of the groups, or None until each has been derived without an error."""
+        """Return the last good values of the groups. Return None until each group has been derived without an error."""
         if self.is_stale:
             self.is_stale = False
             current = [self._snapshot(group) for group in self.watched_groups]
@@ -58,7 +61,7 @@ class Feed(Generic[R]):
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Return the groups at the last read."""
+        """Return the snapshots of the groups at the last read."""
         return self._snapshots
 
     def _snapshot(self, group: WatchedGroup) -> Snapshot | None:
@@ -71,7 +74,8 @@ class Feed(Generic[R]):
 
 
 class Feeds(Generic[R]):
-    """All feeds. `hits` counts reads of a current feed, and `misses` reads of a stale one."""
+    """All feeds. `hits` is the number of reads of an up-to-date feed, and `misses` is the number of reads of a stale
+    feed."""
 
     def __init__(self, db: Database) -> None:
         self.hits = self.misses = 0
@@ -83,7 +87,7 @@ class Feeds(Generic[R]):
     def open(self, type_url: str, groups: tuple[Group, ...], reader: R) -> Feed[R]:
         """Add a reader to the feed of a type and its groups, and return the feed.
 
-        Types without resources have no groups, so the type is part of the key.
+        The type is part of a feed's key, because types without resources have no groups.
         """
         feed = self._feeds.get((type_url, groups))
         if feed is None:
@@ -96,7 +100,7 @@ class Feeds(Generic[R]):
         return feed
 
     def close(self, feed: Feed[R], reader: R) -> None:
-        """Remove a reader. A feed without readers is removed."""
+        """Remove a reader from a feed. If the feed has no other readers, remove the feed too."""
         feed.readers.pop(reader, None)
         if feed.readers:
             return
@@ -108,7 +112,7 @@ class Feeds(Generic[R]):
                 self._db.unwatch(watched.node)
 
     def mark_stale(self, nodes: Iterable[Node]) -> dict[Feed[R], None]:
-        """Mark the feeds of the nodes that a commit affects as stale, and return them."""
+        """Mark the feeds of affected nodes as stale, and return these feeds."""
         feeds: dict[Feed[R], None] = {}
         for node in nodes:
             if watched := self._by_node.get(node):

@@ -1,4 +1,4 @@
-"""Caches encoded responses for connections that get the same response within a moment."""
+"""Caches encoded responses for connections that receive the same response at almost the same time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class EncodedMessage(NamedTuple):
 class MessageCache:
     """The most recent encoded responses, up to `limit` bytes.
 
-    Copying half a megabyte for each of 500 proxies costs as much as writing it. Nonces are compared only within a
-    stream, so streams with the same bytes may share a nonce. Within a stream, a nonce is never used twice: a proxy gets
-    an equal response with an equal version only on request, and then the message is encoded again.
+    Copying half a megabyte for each of 500 proxies takes as long as writing it. Nonces are compared only within a
+    stream, so streams with the same bytes may share a nonce. Within a stream, a nonce is never used twice. A proxy
+    receives an equal response with an equal version only on request, and the message is then encoded again.
     """
 
     def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
@@ -28,7 +28,8 @@ class MessageCache:
         self._messages: OrderedDict[Hashable, EncodedMessage] = OrderedDict()
 
     def find(self, session: Session, response: Response, version: str) -> EncodedMessage | None:
-        """Return the message of an equal response, unless it was already sent on this stream."""
+        """Return the cached message of an equal response, or None if there is none or it was already sent on this
+        stream."""
         key = _key(session, response, version)
         message = self._messages.get(key)
         if message is None or message.nonce == session.subscriptions[response.type_url].nonce_sent:
@@ -61,6 +62,6 @@ def _key(session: Session, response: Response, version: str) -> Hashable:
 
 
 def random_uuid() -> str:
-    """Return a version 4 UUID from a fast generator. Nonces need not be unpredictable."""
+    """Return a version 4 UUID from a fast random number generator. Nonces need not be unpredictable."""
     digits = f"{random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

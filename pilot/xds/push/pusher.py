@@ -1,4 +1,4 @@
-"""Writes what connections lack: one response at a time for each connection, within limits over all of them."""
+"""Writes the responses that connections lack. Each connection is sent one response at a time, within global limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from pilot.xds.session.session import Response
 WriteBytes = Callable[[bytes], Awaitable[None]]
 _log = scope("ads")
 HOLD = 0.05
-"""Seconds for which endpoints are held at least, and twice that at most, after their clusters were acknowledged."""
+"""Minimum number of seconds for which endpoints are held after their clusters were acknowledged. The maximum is twice
+this."""
 CHECK_INTERVAL = 0.05
 """Seconds between checks for slow writes."""
 DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_push_triggers
@@ -34,9 +35,9 @@ class Pushed(NamedTuple):
     """A response that was written.
 
     events: Events that may have caused it.
-    began: Monotonic time when the proxy's turn came.
-    encoded: Monotonic time when the message was ready.
-    written: Monotonic time when it was written.
+    began: Monotonic time when the pusher turned to the connection.
+    encoded: Monotonic time when the message was encoded.
+    written: Monotonic time when the message was written.
     """
 
     events: tuple[int, ...]
@@ -48,9 +49,10 @@ class Pushed(NamedTuple):
 
 
 class Pusher:
-    """Turns changes into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory.
+    """Turns changes into writes. Nothing is prepared for a connection before its turn, so a slow connection uses no
+    memory.
 
-    `on_push` is called after each response to a change.
+    `on_push` is called after each response that a change caused.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Pusher:
         self._is_holding = False
 
     async def serve(self, connection: Connection, write: WriteBytes) -> None:
-        """Write whatever a connection lacks until it is finished."""
+        """Write the responses that a connection lacks, until the connection is finished."""
         while True:
             await connection.changed.wait()
             if connection.finished:
@@ -90,7 +92,8 @@ class Pusher:
                 self._metrics.converged(time.monotonic() - since)
 
     def release_soon(self, connection: Connection) -> None:
-        """Release held endpoints after `HOLD` to twice as many seconds, unless a request does so first.
+        """Release the held endpoints of a connection after `HOLD` to 2 * `HOLD` seconds, unless a request releases them
+        first.
 
         All connections share one timer.
         """
@@ -111,7 +114,7 @@ class Pusher:
             asyncio.get_running_loop().call_later(HOLD, self._release)
 
     async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
-        """Write the next response, if there is one. Return whether there was."""
+        """Write the next response, if there is one. Return whether there was one."""
         started_at = time.monotonic()
         response = self._discovery.next_response(connection)
         if response is None:
@@ -163,9 +166,9 @@ class Pusher:
             )
 
     async def _message(self, connection: Connection, response: Response) -> bytes:
-        """Return the bytes of a response, and mark it as sent.
+        """Return the serialized response, and mark the response as sent.
 
-        It is marked first, because requests may arrive between the slices of a large response.
+        It is marked before it is serialized, because requests may arrive between the slices of a large response.
         """
         session, version = connection.session, self._discovery.version
         is_shared = connection.is_shared(response.type_url)
@@ -181,7 +184,7 @@ class Pusher:
         return data
 
     def _schedule_check(self) -> None:
-        """Check for slow writes every `CHECK_INTERVAL` seconds as long as there are writes."""
+        """Check for slow writes every `CHECK_INTERVAL` seconds for as long as writes are in progress or waiting."""
         if self._checked_at is None:
             self._checked_at = time.monotonic()
             asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check)
@@ -202,7 +205,7 @@ class Pusher:
 
 
 async def join(slices: Iterator[bytes]) -> bytes:
-    """Return the concatenated slices. The event loop handles other events between them."""
+    """Return the concatenated slices. Between two slices, the event loop handles other events."""
     joined = [next(slices)]
     for piece in slices:
         joined.append(piece)

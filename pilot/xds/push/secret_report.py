@@ -1,4 +1,4 @@
-"""Reports missing and expired secrets in the log and in metrics, because proxies do not report them."""
+"""Reports missing and expired secrets in logs and metrics, because proxies do not report them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class SecretReport:
         self._metrics, self._now = metrics, now
 
     def on_request(self, connection: Connection) -> None:
-        """Check a request for secrets. A stream without a verified identity gets no response."""
+        """Report the requested secrets as missing if the stream has no verified identity and therefore receives no
+        response."""
         if not connection.proxy.identity and (subscription := connection.subscriptions.get(SECRET)) is not None:
             self._report(connection, "missing", [*subscription.requested.all])
 
     def on_response(self, connection: Connection, response: Response) -> None:
-        """Check a response that is on its way."""
+        """Report the missing and expired secrets in a response that is being sent."""
         if response.type_url != SECRET:
             return
         requested = connection.subscriptions[SECRET].requested.all
@@ -66,7 +67,7 @@ class SecretReport:
 
 
 def certificates_of(secret: bytes) -> bytes:
-    """Return the PEM certificates of a serialized secret."""
+    """Return the PEM certificates in a serialized secret."""
     message = secret_pb2.Secret.FromString(secret)
     pem: bytes = (
         message.tls_certificate.certificate_chain
@@ -78,6 +79,6 @@ def certificates_of(secret: bytes) -> bytes:
 
 @functools.lru_cache(1024)
 def validity(pem: bytes) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return the validity period of the first certificate in a bundle."""
+    """Return the validity period of the first certificate in a PEM bundle."""
     first = x509.load_pem_x509_certificates(pem)[0]
     return first.not_valid_before_utc, first.not_valid_after_utc

@@ -1,4 +1,4 @@
-"""Bounds the time that computing responses takes from other work of the event loop."""
+"""Limits the time for which the computation of responses delays other work of the event loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable
 class TimeSlicer:
     """Spreads computation over iterations of the event loop.
 
-    After `slice_seconds`, the remaining tasks wait for a later iteration. Requests are therefore read and /ready is
-    answered while the configurations of many proxies are computed.
+    After `slice_seconds`, the remaining tasks wait for a later iteration. Requests are therefore read, and /ready is
+    answered, while the configurations of many proxies are computed.
     """
 
     def __init__(self, slice_seconds: float = 0.01, now: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +23,7 @@ class TimeSlicer:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait_turn(self) -> None:
-        """Wait for time to compute."""
+        """Wait until the caller may compute."""
         if not self._is_scheduled:
             self._schedule_round()
         elif self._waiting or self._now() >= self._slice_ends_at:
@@ -37,7 +37,7 @@ class TimeSlicer:
         asyncio.get_running_loop().call_soon(self._run_round)
 
     def _run_round(self) -> None:
-        """Resume waiting tasks. Their number doubles, up to 64, as long as a round takes less than a slice."""
+        """Resume waiting tasks. As long as a round takes less than a slice, the number of tasks doubles, up to 64."""
         self._batch_size = min(2 * self._batch_size, 64) if self._now() < self._slice_ends_at else 1
         resumed = 0
         while self._waiting and resumed < self._batch_size:

@@ -1,6 +1,6 @@
-"""Limits concurrent writes, so that memory is bounded and proxies that do not read do not delay others.
+"""Limits concurrent writes. Memory is bounded, and proxies that do not read responses do not delay other proxies.
 
-The limiter has no clock: `advance` tells it how much time has passed. See docs/adr/010-slow-readers.md for the reasons.
+The limiter has no clock. `advance` tells it how much time has passed. See docs/adr/010-slow-readers.md for the reasons.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pilot.settings.process import ServeSettings
 from pilot.xds.push.fair_queue import FairQueue
 
 _MAX_READERS = 10_000
-"""Number of peers that are remembered as having read a large response."""
+"""Maximum number of peers that are remembered because they have read a large response."""
 
 
 class WriteLimits(NamedTuple):
     """Limits of the write limiter, in bytes and seconds.
 
-    moving: Total size of large responses whose write started recently.
-    stalled: Total size of responses whose write takes longer.
-    small: Maximum size of a small response, which never waits.
+    moving: Maximum total size of large responses whose write started recently.
+    stalled: Maximum total size of responses whose write takes longer.
+    small: Maximum size of a small response. Small responses never wait.
     patience: Minimum age at which a write is considered stalled.
-    grace: Minimum age at which a stalled write may be aborted for others. Large responses get longer.
-    slowest: Rate in bytes per second that determines how much longer.
+    grace: Minimum age at which a stalled write may be aborted in favour of others. It is longer for large responses.
+    slowest: Rate in bytes per second that determines how much longer it is.
     timeout: Maximum age of a write.
     """
 
@@ -47,14 +47,14 @@ def write_limits(settings: ServeSettings) -> WriteLimits:
 
 
 class Write:
-    """A response that is being written, or waits for its turn.
+    """A response that is being written or waits for its turn.
 
     peer: Identity or address of the stream's peer.
     abort: Aborts the stream.
-    acked_bytes: Returns the bytes that the connection has delivered so far, or None if that is unknown.
+    acked_bytes: Returns the number of bytes that the peer has acknowledged so far, or None if it is unknown.
 
-    The limiter maintains the other attributes: the start of the write, whether it is stalled, how long after the start
-    it stalled, and how many bytes were acknowledged at that time.
+    The limiter maintains the other attributes: the time when the write started, whether it is stalled, how long after
+    the start it stalled, and how many bytes had been acknowledged by then.
     """
 
     __slots__ = (
@@ -80,12 +80,12 @@ class Write:
 class WriteLimiter:
     """Limits concurrent writes per peer.
 
-    A large write needs room among the moving writes. After `patience` it is stalled and frees that room. If there are
-    too many stalled writes, those without progress are aborted. A peer gets at most three quarters of either room, and
-    peers take turns.
+    A large write needs room in `moving`. When it is older than `patience`, it is stalled, moves to `stalled` and frees
+    its room in `moving`. If `stalled` has no room left, writes without progress are aborted. A peer may use at most
+    three quarters of either room, and peers take turns.
 
-    Streams that have acknowledged anything do not wait behind new streams. New streams of peers that have read a large
-    response, and have not been aborted since, do not wait behind new streams of unknown peers.
+    Streams that have acknowledged a response do not wait behind new streams. A new stream whose peer has read a large
+    response, and has not been aborted since, does not wait behind new streams of unknown peers.
     """
 
     def __init__(self, limits: WriteLimits) -> None:
@@ -113,20 +113,22 @@ class WriteLimiter:
 
     @property
     def patience(self) -> float:
-        """Return the age at which a write is stalled: several times the duration of successful writes."""
+        """Return the age at which a write is stalled. It is several times the duration of successful writes, within
+        limits."""
         return min(max(self.limits.patience, 3 * self._typical_duration), self.limits.timeout / 2)
 
     # -- one write -----------------------------------------------------------------------------------------------------
 
     def try_start(self, write: Write) -> bool:
-        """Start a write if it is small, or if there is room and nothing waits for it. Return whether it started."""
+        """Start a write if it is small, or if there is room for it and no other write is waiting. Return whether it
+        started."""
         if self._is_large(write) and (self.waiting or not self.moving.fits(write)):
             return False
         self._start(write)
         return True
 
     async def wait(self, write: Write, is_established: bool) -> None:
-        """Start a write when it is its turn. `is_established` says whether its stream has acknowledged anything."""
+        """Start a write when it is its turn. `is_established` tells whether its stream has acknowledged a response."""
         write.turn = asyncio.get_running_loop().create_future()
         queue = self._established if is_established else self._trusted if write.peer in self._readers else self._unknown
         queue.push(write.peer, write)
@@ -139,7 +141,7 @@ class WriteLimiter:
             raise
 
     def finish(self, write: Write, succeeded: bool) -> None:
-        """Finish a write that was started. `succeeded` says whether the proxy has read it."""
+        """Finish a write that was started. `succeeded` tells whether the proxy has read it."""
         if write not in self._writes:  # it was aborted, or its stream ended before its turn
             return
         self._remove(write)
@@ -173,7 +175,7 @@ class WriteLimiter:
     # -- order ---------------------------------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
-        """Start waiting writes while there is room."""
+        """Start waiting writes for as long as there is room."""
         while (write := self._next()) is not None:
             assert write.turn is not None
             if not write.turn.done():  # otherwise its stream has just ended
@@ -181,9 +183,9 @@ class WriteLimiter:
                 write.turn.set_result(None)
 
     def _next(self) -> Write | None:
-        """Return the next write, or None if none fits.
+        """Return the next write, or None if no write fits.
 
-        Established and new streams alternate, and so do new streams of trusted and unknown peers.
+        Established and new streams alternate. Among new streams, trusted and unknown peers alternate.
         """
         new = (self._trusted, self._unknown) if self._prefers_trusted else (self._unknown, self._trusted)
         for queue in (self._established, *new) if self._prefers_established else (*new, self._established):
@@ -201,9 +203,9 @@ class WriteLimiter:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float) -> list[Write]:
-        """Advance the time, mark writes as stalled, and abort those that exceed time or room.
+        """Advance the time, mark writes as stalled, and abort writes that take too long or for which there is no room.
 
-        Return the aborted ones.
+        Return the aborted writes.
         """
         self.time += seconds
         self._stuck = None
@@ -224,9 +226,10 @@ class WriteLimiter:
         return aborted
 
     def _stall(self, write: Write) -> None:
-        """Move a write to the stalled ones.
+        """Move a write to the stalled writes.
 
-        If there is no room, it stays while nothing waits for its room, or until a stalled write may be aborted.
+        If a large write does not fit there and other writes are waiting, stuck writes are aborted to make room. If that
+        is not enough, or no writes are waiting, the write stays where it is.
         """
         is_large = self._is_large(write)
         if is_large and not self.waiting and not self.stalled.fits(write):
@@ -244,10 +247,10 @@ class WriteLimiter:
         write.acked_before_stall = write.acked_bytes()
 
     def _victim(self, newcomer: Write) -> Write | None:
-        """Return the stuck write to abort for another one.
+        """Return the stuck write to abort in favour of another write, or None if there is none.
 
-        It is the oldest of the same peer if that exceeds its share, or else one of the peer with the most stalled
-        bytes.
+        It is the oldest stuck write of the same peer if that peer has used up its share. Otherwise it belongs to the
+        peer with the most stalled bytes.
         """
         if self._stuck is None:
             self._stuck = [write for write in self._writes if write.is_stalled and self._is_stuck(write)]
@@ -259,7 +262,7 @@ class WriteLimiter:
     def _is_stuck(self, write: Write) -> bool:
         """Return whether a write is too slow to finish before the timeout.
 
-        If its progress is unknown, its age decides.
+        If its progress is unknown, only its age is considered.
         """
         age = self.time - write.started_at
         grace = max(self.limits.grace, 2 * self.patience, write.size / self.limits.slowest)
@@ -277,7 +280,7 @@ class WriteLimiter:
 
 
 class _Room:
-    """Room for `limit` bytes, at most three quarters of them for one peer. Anything fits if the room is empty."""
+    """Room for `limit` bytes. One peer may use at most three quarters of them. If the room is empty, any write fits."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
@@ -287,7 +290,7 @@ class _Room:
         return not self.used or (self.used + write.size <= self.limit and self.has_share(write))
 
     def used_by_peer(self, write: Write) -> int:
-        """Return the bytes that a write's peer uses."""
+        """Return the number of bytes that the write's peer uses."""
         return self._by_peer.get(write.peer, 0)
 
     def has_share(self, write: Write) -> bool:

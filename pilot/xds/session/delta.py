@@ -1,8 +1,8 @@
-"""Sessions of the delta variant of xDS, whose requests and responses carry changes.
+"""Sessions of the delta variant of xDS, in which requests and responses carry only changes.
 
-If istiod and the protocol's specification differ, the specification is followed, because Envoy follows it: a name that
-is subscribed to again is sent again, and a stale nonce does not invalidate the subscription changes in the same request
-(Envoy sends each of them once).
+Where istiod differs from the protocol's specification, the specification is followed, because Envoy follows it. If a
+client subscribes to a name again, the resource is sent again. A stale nonce does not invalidate the subscription
+changes in the same request, because Envoy sends each change once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class DeltaSession(Session):
     def _subscribe(self, request: Any) -> None:
         """Handle the first request of a type.
 
-        It subscribes to everything if it has `*`, or if it has no names and the type is not requested by name.
+        The request subscribes to everything if it has the name `*`, or if it has no names and the type is not requested
+        by name.
         """
         retained, names = dict(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
         xds_type, unsubscribed = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
@@ -55,7 +56,8 @@ class DeltaSession(Session):
         self._add(DeltaSubscription(xds_type, self._name_sets.of(requested), wildcard, retained))
 
     def _update_names(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
-        """Change the names, and owe the added ones, or everything for a `*`. Return whether anything is owed."""
+        """Change the requested names and owe the added names. If `*` is added, owe everything. Return whether anything
+        is owed."""
         if not added and not removed:
             return False
         if STAR in removed:
@@ -67,9 +69,9 @@ class DeltaSession(Session):
         return subscription.owes_all or bool(subscription.owed)
 
     def _warm(self, type_url: str) -> None:
-        """Send all endpoints again after a request for clusters.
+        """After a request for clusters, send all endpoints again.
 
-        Requested clusters may be warming in an Envoy that does not request their endpoints again.
+        Envoy may be warming the requested clusters without requesting their endpoints again.
         https://github.com/envoyproxy/envoy/issues/13009
         """
         if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:

@@ -1,4 +1,4 @@
-"""Interned sets of resource names: a set exists once, however many proxies request it."""
+"""Interned sets of resource names. A set is stored once, regardless of the number of proxies that request it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import weakref
 
 
 class Names:
-    """An interned set of names.
+    """An interned set of names, created by `NameSets`.
 
-    Subscriptions to the same names have the identical object. Create it with `NameSets`.
+    Subscriptions to the same names share one object.
     """
 
     __slots__ = ("__weakref__", "_changes", "all")
@@ -34,9 +34,9 @@ class NameSets:
         return interned
 
     def change(self, old: Names, added: tuple[str, ...], removed: tuple[str, ...]) -> Names:
-        """Return `old` with names added, then others removed.
+        """Return `old` with the names in `added` added and then the names in `removed` removed.
 
-        It is computed once for proxies that make the same change.
+        The result is computed once for all proxies that make the same change.
         """
         key = (added, removed)
         changed = old._changes.get(key)

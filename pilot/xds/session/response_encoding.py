@@ -1,8 +1,9 @@
-"""Assembles responses from resources that were serialized once.
+"""Assembles responses from resources that are serialized only once.
 
-Fields of a protobuf message may come in any order, and repeated fields concatenate. A response is therefore a head, the
-encoded resources and a tail. DiscoveryResponse and DeltaDiscoveryResponse number their common fields alike: version 1,
-resources 2, type URL 4, nonce 5. Field 6 of the latter has the names of removed resources.
+The fields of a protobuf message may be encoded in any order, and the encodings of a repeated field may be concatenated.
+A response therefore consists of a head, the encoded resources and a tail. DiscoveryResponse and DeltaDiscoveryResponse
+use the same numbers for their common fields: version 1, resources 2, type URL 4, nonce 5. In DeltaDiscoveryResponse,
+field 6 has the names of removed resources.
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/discovery/v3/discovery.proto
 """
 
@@ -18,11 +19,11 @@ Parts = tuple[bytes, ...]
 RESOURCES_PER_PIECE = 10_000
 NAMES_PER_PIECE = 5_000
 PLACEHOLDERS_PER_PIECE = 500
-"""A piece is encoded within a few milliseconds."""
+"""Maximum number of placeholders in one piece, so that the piece is encoded within a few milliseconds."""
 
 
 class Payload:
-    """Resources that are sent together. Their encoded parts are listed once for each protocol variant."""
+    """Resources that are sent together. For each protocol variant, the list of encoded parts is created only once."""
 
     __slots__ = ("_delta", "_pieces", "_sotw", "resources", "size")
 
@@ -61,7 +62,8 @@ class Payload:
 
 
 class Placeholders:
-    """Empty resources for requested names that do not exist, created on encoding. `size` is approximate."""
+    """Empty resources for requested names that do not exist. They are created during encoding, and `size` is
+    approximate."""
 
     __slots__ = ("_names", "_type", "size")
 
@@ -80,22 +82,22 @@ class Placeholders:
 
 
 def placeholder(xds_type: XdsType, name: str) -> Resource:
-    """Return a message with only a name, which is field 1 of all types that are requested by name."""
+    """Return a resource whose message has only a name. The name is field 1 in all types that are requested by name."""
     return Resource(name, xds_type.url, length_delimited(1, name.encode()))
 
 
 @functools.lru_cache(256)
 def head(version: str, type_url: str) -> bytes:
-    """Return the bytes that all responses of a type and version start with."""
+    """Return the bytes at the beginning of all responses of a type and version."""
     return length_delimited(1, version.encode()) + length_delimited(4, type_url.encode())
 
 
 def tail(nonce: str) -> bytes:
-    """Return the bytes that a response ends with, after the names of removed resources."""
+    """Return the bytes at the end of a response, which follow the names of removed resources."""
     return length_delimited(5, nonce.encode())
 
 
 def removals(names: Sequence[str]) -> Iterator[bytes]:
-    """Yield the encoded names of removed resources in pieces of limited size."""
+    """Yield the encoded names of removed resources, in pieces of limited size."""
     for start in range(0, len(names), NAMES_PER_PIECE):
         yield b"".join(length_delimited(6, name.encode()) for name in names[start : start + NAMES_PER_PIECE])

@@ -1,7 +1,8 @@
-"""A stream as a state machine without I/O: it takes requests and changed states, and returns responses.
+"""A stream as a state machine without I/O. It receives requests and changed states, and returns responses.
 
-A session remembers what was requested and what was sent, but never what will be sent. `next_response` compares with the
-current states, so however many changes happen while a proxy is slow, it gets the latest state once.
+A session remembers what was requested and what was sent, but has no queue of responses. `next_response` compares the
+last state that was sent with the current one. If there are many changes while a proxy is slow, it receives only the
+latest state.
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
 
@@ -20,12 +21,12 @@ from pilot.xds.session.snapshot import SnapshotChange, TypeState
 from pilot.xds.session.subscription import NO_NAMES, NO_VERSIONS, Subscription
 
 MAX_ERROR_LENGTH = 2000
-"""Maximum number of characters of a NACK's message."""
+"""Maximum length of a NACK's message, in characters."""
 StateOf = Callable[[str], TypeState | None]
 
 
 class Acknowledgement(NamedTuple):
-    """Result of a request for earlier responses: an ACK, a NACK with code and message, a stale nonce, or nothing."""
+    """What a request says about earlier responses: an ACK, a NACK with code and message, a stale nonce, or nothing."""
 
     acknowledged: bool = False
     stale: bool = False
@@ -33,7 +34,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A response: the proxy's new state, its resources, removed names, and the endpoints that Envoy waits for."""
+    """A response: the new state of the type, its resources, removed names, and the endpoints that Envoy waits for."""
 
     type_url: str
     state: TypeState
@@ -43,7 +44,7 @@ class Response(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the approximate size of the resources in bytes."""
+        """Return the approximate total size of the resources, in bytes."""
         return sum(payload.size for payload in self.payloads)
 
     @property
@@ -63,24 +64,24 @@ class Session(abc.ABC):
     def receive(self, request: Any) -> Acknowledgement:
         """Handle a DiscoveryRequest or DeltaDiscoveryRequest, and return what it says about earlier responses.
 
-        It may make `next_response` return something.
+        Afterwards, `next_response` may return a response that it did not return before.
         """
 
     @abc.abstractmethod
     def _parts(self, payload: Payload) -> Parts:
-        """Return a payload as encoded for this variant."""
+        """Return the encoded parts of a payload for this protocol variant."""
 
     @abc.abstractmethod
     def _respond_to_wildcard(
         self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]
     ) -> Response:
-        """Return the response to a wildcard subscription with changed or owed resources."""
+        """Return the response to a wildcard subscription that has changed or owed resources."""
 
     def next_response(self, state_of: StateOf) -> Response | None:
         """Return the first response that the proxy lacks, in warming order, or None if it is up to date.
 
-        `state_of` returns the current state of a type. If it returns None, the proxy keeps what it has. Call
-        `mark_sent` when the response is being written.
+        `state_of` returns the current state of a type. If it returns None, the proxy keeps its resources of the type.
+        Call `mark_sent` when the response is being written.
         """
         for subscription in self.subscriptions.values():
             state = state_of(subscription.type_url)
@@ -104,11 +105,11 @@ class Session(abc.ABC):
 
     @property
     def should_release(self) -> bool:
-        """Return whether to call `release` soon, unless another request makes that unnecessary.
+        """Return whether `release` should be called soon, unless another request makes it unnecessary.
 
-        Envoy starts to use changed clusters when it receives their endpoints, whether or not these changed. They are
-        held until it has acknowledged the clusters, because it then also requests the endpoints of new clusters. So one
-        response is enough.
+        Envoy starts to use changed clusters when it receives their endpoints, whether or not the endpoints changed. The
+        endpoints are held until Envoy has acknowledged the clusters. It then also requests the endpoints of new
+        clusters, so a single response has all of them.
         """
         endpoints, clusters = self.subscriptions.get(ENDPOINT), self.subscriptions.get(CLUSTER)
         return (
@@ -116,14 +117,14 @@ class Session(abc.ABC):
         )
 
     def release(self) -> None:
-        """Send the held endpoints with the next response of their type."""
+        """Include the held endpoints in the next response of their type."""
         if (endpoints := self.subscriptions.get(ENDPOINT)) is not None and endpoints.held_names:
             endpoints.owe(())
 
     def slices(self, response: Response, version: str, nonce: str) -> Iterator[bytes]:
-        """Yield the bytes of a response in slices, each computed in a few milliseconds.
+        """Yield the serialized response in slices. Each slice is computed within a few milliseconds.
 
-        The bytes are equal for all sessions of a class.
+        The bytes are the same for all sessions of one class.
         """
         parts = [encoding.head(version, response.type_url)]
         for payload in response.payloads:
@@ -141,11 +142,11 @@ class Session(abc.ABC):
         yield b"".join(parts)
 
     def encode(self, response: Response, version: str, nonce: str) -> bytes:
-        """Return the bytes of a response."""
+        """Return the serialized response."""
         return b"".join(self.slices(response, version, nonce))
 
     def owes_anything(self) -> bool:
-        """Return whether something that did not change must be sent."""
+        """Return whether anything must be sent although it did not change."""
         return any(s.owes_all or s.owed for s in self.subscriptions.values())
 
     def owe_everything(self) -> None:
@@ -180,9 +181,10 @@ class Session(abc.ABC):
     def _respond_to_aliases(
         self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]
     ) -> Response | None:
-        """Return the resources that requested names resolve to, which may have other names.
+        """Return the response with the resources that the requested names resolve to. Their names may differ from the
+        requested ones.
 
-        The whole state belongs to this subscription. Return None if the proxy has all of it.
+        The entire state belongs to this subscription. Return None if the proxy has all of it.
         """
         if subscription.owes_all:
             payloads = missing_payloads([snapshot.payload for snapshot in state.snapshots], subscription)
@@ -202,7 +204,7 @@ class Session(abc.ABC):
     def _respond_to_changes(
         self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange], state_of: StateOf
     ) -> Response | None:
-        """Return the requested resources that changed or are owed, or None if there are none."""
+        """Return the response with the requested resources that changed or are owed, or None if there are none."""
         matches = [change.restrict(subscription.requested) for change in changes]
         missing = [name for match in matches for name in match.missing]
         if (
@@ -233,7 +235,8 @@ class Session(abc.ABC):
         missing: Sequence[str],
         changes: Sequence[SnapshotChange],
     ) -> Response:
-        """Return the response to a subscription by name: existing resources, and names without a resource."""
+        """Return the response to a subscription by name. It has the existing resources, and reports names without a
+        resource."""
         xds_type = subscription.type
         placeholders = (Placeholders(xds_type, missing),) if missing and xds_type.has_placeholder else ()
         removed = self._removed(xds_type, missing)
@@ -242,7 +245,7 @@ class Session(abc.ABC):
     def _removed(self, xds_type: XdsType, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names that a response lists as removed.
 
-        They are sorted, unless there are too many to sort quickly.
+        They are sorted unless there are too many to sort quickly.
         """
         if not xds_type.tells_removals:
             return ()
@@ -250,7 +253,7 @@ class Session(abc.ABC):
 
 
 def missing_payloads(payloads: list[Payload], subscription: Subscription) -> list[Payload]:
-    """Return payloads without the resources that the client retained in their current version."""
+    """Return the payloads without the resources of which the client has retained the current version."""
     versions = subscription.retained
     if not versions or not subscription.type.has_versions:
         return payloads

@@ -12,7 +12,7 @@ from pilot.xds.session.response_encoding import Payload
 
 
 class Matches(NamedTuple):
-    """The resources with some names, and the names without a resource."""
+    """The resources that have one of the requested names, and the names that have no resource."""
 
     payload: Payload
     missing: tuple[str, ...]
@@ -21,8 +21,8 @@ class Matches(NamedTuple):
 class SnapshotChange:
     """The difference between two snapshots.
 
-    It has new and changed resources, removed names, and the names of endpoints that Envoy waits for because of the
-    changes.
+    It consists of new and changed resources, removed names, and the names of endpoints that Envoy waits for because of
+    the changes.
     """
 
     __slots__ = ("_by_names", "_names", "payload", "removed", "warms")
@@ -42,7 +42,7 @@ class SnapshotChange:
         return self._names
 
     def restrict(self, names: Names) -> Matches:
-        """Return the part of the change that affects some names."""
+        """Return the part of the change that affects the given names."""
         if self._by_names is None:
             self._by_names = weakref.WeakKeyDictionary()
         matches = self._by_names.get(names)
@@ -55,7 +55,7 @@ class SnapshotChange:
 
 
 class Snapshot:
-    """The resources of one group by name. Snapshots are compared by identity."""
+    """The resources of one group, keyed by name. Snapshots are compared by identity."""
 
     __slots__ = ("__weakref__", "_changes", "_payload", "by_name")
 
@@ -84,14 +84,15 @@ class Snapshot:
 
 
 def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> SnapshotChange:
-    """Return the change from `old` to `new`. Equal resources are unchanged."""
+    """Return the change from `old` to `new`. A resource that was replaced by an equal one is unchanged."""
     resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
     removed = [name for name in old if name not in new]
     return SnapshotChange(resources, removed)
 
 
 class TypeState:
-    """The resources of a type for one class of proxies: a snapshot for each group of their plan, with disjoint names.
+    """The resources of a type for one class of proxies. It has a snapshot for each group in their plan, with disjoint
+    names.
 
     `groups` identifies the groups. Two states with equal `groups` are compared group by group.
     """
@@ -113,7 +114,7 @@ class TypeState:
         return None
 
     def select(self, names: Names) -> Matches:
-        """Return the resources with some names, in the order of this state."""
+        """Return the resources with the given names."""
         if self._matches is None:
             self._matches = weakref.WeakKeyDictionary()
         matches = self._matches.get(names)
@@ -122,7 +123,7 @@ class TypeState:
         return matches
 
     def resolve(self, names: frozenset[str]) -> Matches:
-        """Return the resources that have one of the names or aliases, and the names that have no resource."""
+        """Return the resources whose name or alias is one of the given names, and the names that have no resource."""
         resources = [
             r for s in self.snapshots for r in s.by_name.values() if r.name in names or not names.isdisjoint(r.aliases)
         ]
@@ -130,7 +131,10 @@ class TypeState:
         return Matches(Payload(resources), tuple(missing))
 
     def pick(self, names: frozenset[str]) -> Matches:
-        """Return the same as `select` without caching it, for names that no other proxy is likely to request."""
+        """Return the resources with the given names, like `select`, but do not cache the result.
+
+        This is for names that no other proxy is likely to request.
+        """
         if len(names) < 10:
             resources = [r for name in sorted(names) if (r := self.get(name)) is not None]
         else:
@@ -139,7 +143,8 @@ class TypeState:
         return Matches(Payload(resources), tuple(missing))
 
     def since(self, old: TypeState) -> tuple[SnapshotChange, ...]:
-        """Return the changes from `old` to this state, one for each group if the groups are the same."""
+        """Return the changes from `old` to this state. If the groups are the same, there is one change for each changed
+        group."""
         if self._last_change is not None and self._last_change[0]() is old:
             return self._last_change[1]
         changes = self._since(old)
@@ -157,11 +162,11 @@ class TypeState:
         return tuple(change for change in changes if change.payload.resources or change.removed)
 
     def union(self) -> dict[str, Resource]:
-        """Return the resources of all groups by name."""
+        """Return the resources of all groups, keyed by name."""
         return {name: r for s in self.snapshots for name, r in s.by_name.items()}
 
     def _without_moves(self, change: SnapshotChange) -> SnapshotChange:
-        """Return the change without removals of names that are now in another group."""
+        """Return the change without the removals of names that are now in another group."""
         removed = [name for name in change.removed if self.get(name) is None]
         return change if len(removed) == len(change.removed) else SnapshotChange(change.payload.resources, removed)
 

@@ -1,6 +1,6 @@
 """Sessions of the state-of-the-world variant of xDS.
 
-A request names everything that is requested, and a response to a wildcard has all resources.
+Each request lists all requested names, and each response to a wildcard has all resources.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SotwSession(Session):
         return Acknowledgement(acknowledged=True)
 
     def _update_names(self, subscription: Subscription, names: frozenset[str]) -> None:
-        """Take the names of an acknowledgement, and owe the new ones."""
+        """Replace the requested names with those of an acknowledgement, and owe the new names."""
         previous = subscription.requested.all - subscription.dropped
         subscription.owes_all = subscription.owes_all or subscription.respond
         subscription.respond, subscription.dropped = False, NO_NAMES
@@ -53,9 +53,9 @@ class SotwSession(Session):
             subscription.owe(names - previous)
 
     def _warm(self, type_url: str) -> None:
-        """Respond to the next request for endpoints after a first request for clusters.
+        """After a first request for clusters, make the next acknowledgement of endpoints get a response.
 
-        The clusters may be warming, and Envoy then requests endpoints in a message that looks like an ACK.
+        Envoy may be warming the clusters. It then requests endpoints in a message that looks like an ACK.
         https://github.com/envoyproxy/envoy/issues/13009
         """
         if type_url == CLUSTER and (endpoints := self.subscriptions.get(ENDPOINT)) is not None:

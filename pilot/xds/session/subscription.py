@@ -1,4 +1,4 @@
-"""Subscriptions of a stream to a type."""
+"""A stream's subscriptions to types."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NO_VERSIONS: Mapping[str, str] = MappingProxyType({})
 class Subscription:
     """The subscription of a stream to one type.
 
-    requested: Names that the proxy requests, in addition to everything if `wildcard` is set.
+    requested: Names that the proxy requests. If `wildcard` is set, it also requests everything else.
     sent_state: State of the type as of the last response.
     owes_all, owed: Resources to send although they did not change: all of them, or those with these names.
     held_names: Names that become owed when the proxy has acknowledged the clusters that wait for them.
-    retained: Names that a reconnecting client still has, with their versions if the type has any.
+    retained: Names that a reconnecting client still has, with their versions if the type has versions.
     dropped: Names that were missing in a request with a stale nonce.
-    respond: Whether the next acknowledgement gets a complete response, because Envoy may wait for it.
+    respond: Whether the next acknowledgement gets a complete response, because Envoy may be waiting for one.
     """
 
     __slots__ = (
@@ -61,24 +61,24 @@ class Subscription:
 
     @property
     def names(self) -> Collection[str]:
-        """Return the names as the proxy requested them."""
+        """Return the requested names. They include `*` if the proxy requests everything."""
         return WILDCARD | self.requested.all if self.wildcard else self.requested.all
 
     @property
     def wildcard_names(self) -> Collection[str]:
-        """Return the names of the resources that a wildcard matched, if the protocol variant reports them."""
+        """Return the names of the resources that a wildcard matched. Only the delta variant reports them."""
         return ()
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing is requested and nothing owed.
+        """Return whether nothing is requested and nothing is owed.
 
-        A type with aliases may have resources even if no name is requested.
+        A type with aliases is never empty, because it may have resources even if no name is requested.
         """
         return not (self.wildcard or self.requested.all or self.owes_all or self.owed or self.type.has_aliases)
 
     def owe(self, names: Iterable[str]) -> None:
-        """Add these names and the held ones to `owed`, except names that are not requested."""
+        """Add the given names and the held names to `owed`. Names that are not requested are ignored."""
         self.owed = self.requested.all.intersection(self.owed.union(names, self.held_names))
         self.held_names = NO_NAMES
 

@@ -1,1 +1,1 @@
-"""TLS in front of gRPC, with optional client certificates. See docs/adr/014-tls-front.md."""
+"""TLS termination in front of gRPC, with optional client certificates. See docs/adr/014-tls-front.md."""

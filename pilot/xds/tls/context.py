@@ -49,14 +49,15 @@ class CertificatePair(NamedTuple):
     key: bytes
 
     def __repr__(self) -> str:
-        """Return a representation without the key."""
+        """Return a representation that does not contain the private key."""
         return "Pair(…)"
 
 
 class TlsRules(NamedTuple):
-    """Protocol versions and ciphers.
+    """TLS versions and ciphers.
 
-    `ciphers` are for TLS 1.2, in OpenSSL's names; () selects its defaults. A `curve` of "" allows any.
+    `ciphers` are the OpenSSL names of the ciphers for TLS 1.2, or () for OpenSSL's defaults. `curve` is "" to allow any
+    curve.
     """
 
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
@@ -66,9 +67,10 @@ class TlsRules(NamedTuple):
 
 
 def parse_rules(ciphers: Sequence[str], min_version: str, compliance: str) -> TlsRules:
-    """Return the rules for --tls-cipher-suites, --tls-min-version and COMPLIANCE_POLICY, which overrides both flags.
+    """Return the rules for --tls-cipher-suites, --tls-min-version and COMPLIANCE_POLICY. The policy overrides both
+    flags.
 
-    Raise FlagError if one of them is invalid.
+    Raise FlagError if one of the settings is invalid.
     """
     if compliance in ("fips-140-2", "fips-140-3"):
         return TlsRules(
@@ -95,11 +97,11 @@ def parse_rules(ciphers: Sequence[str], min_version: str, compliance: str) -> Tl
 def make_context(
     pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2"
 ) -> ssl.SSLContext:
-    """Return the context of a server that verifies optional client certificates against PEM roots.
+    """Return the context of a server that accepts client certificates and verifies them against PEM roots.
 
-    `pairs` has a certificate for each type of key, and the client's ciphers select one. `protocol` is offered by ALPN;
-    HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if a certificate, key or root is
-    invalid, or if a key does not match its certificate.
+    `pairs` has one certificate for each type of key, and the client's ciphers determine which is used. `protocol` is
+    offered by ALPN. HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if a
+    certificate, key or root is invalid, or if a key does not match its certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = rules.min_version, rules.max_version
@@ -120,7 +122,7 @@ def make_context(
 
 
 def _load(context: ssl.SSLContext, pair: CertificatePair) -> None:
-    """Load a certificate and key from a file in memory, because OpenSSL accepts only files."""
+    """Load a certificate and its key. They are passed in an in-memory file, because OpenSSL accepts only files."""
     descriptor = os.memfd_create("certificate")
     try:
         with open(descriptor, "wb", closefd=False) as file:

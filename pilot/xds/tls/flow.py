@@ -1,4 +1,4 @@
-"""Forwards bytes from one socket to another, as fast as the target accepts them."""
+"""Forwards bytes from one socket to another, as fast as the target socket accepts them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, In
 _SIZE = 64 * 1024
 _BUFFER = bytearray(_SIZE)
 _VIEW = memoryview(_BUFFER)
-"""Shared by all flows. Its content is written or copied before anything else is read."""
+"""A buffer that all flows share. Its content is written or copied before anything else is read."""
 
 
 class Flow:
     """One direction of a connection.
 
-    It reads nothing while the target has not accepted everything. `on_end` is called when either socket is closed.
+    It does not read while the target has not accepted everything. `on_end` is called when either socket is closed.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Flow:
         self._pending = b""
 
     def start(self) -> None:
-        """Start forwarding. This replaces any other reader of the source."""
+        """Start forwarding. If the source socket already has another reader, replace it."""
         self._loop.add_reader(self._source, self._read)
 
     def _read(self) -> None:
@@ -58,7 +58,7 @@ class Flow:
             self._loop.add_writer(self._target, self._write_pending)
 
     def _write_pending(self) -> None:
-        """Write the rest. TLS requires the same bytes again until it has accepted all of them."""
+        """Write the pending bytes. Until TLS has accepted all of them, it requires the same bytes to be passed again."""
         try:
             self._pending = self._pending[self._target.send(self._pending) :]
         except _WOULD_BLOCK:

@@ -1,9 +1,9 @@
-"""A TLS port whose connections are forwarded to a gRPC server in this process.
+"""A TLS port that forwards its connections to a gRPC server in this process.
 
-gRPC's own TLS either requests no client certificate or requires one, but agents have none when they request their
-first. So TLS is terminated here, in the event loop, and gRPC listens on an abstract Unix socket. gRPC distinguishes its
-peers by the name that each forwarded socket is bound to. A peer with an unknown name did not come through the port and
-is rejected. docs/adr/014-tls-front.md has the reasons and measurements.
+gRPC's own TLS either does not request client certificates or requires them, but agents have no certificate when they
+request their first one. TLS is therefore terminated here, in the event loop, and gRPC listens on an abstract Unix
+socket. gRPC distinguishes its peers by the name to which each forwarded socket is bound. A peer with an unknown name
+did not come through the port and is rejected. For the reasons and measurements, see docs/adr/014-tls-front.md.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
 
 BACKLOG = 4096
 HANDSHAKE_TIMEOUT = 30.0
-"""Seconds within which a peer must finish the handshake. This is long enough for thousands of simultaneous peers."""
+"""Number of seconds within which a peer must complete the handshake. It is long enough for thousands of simultaneous
+peers."""
 MAX_HANDSHAKES = 256
-"""Maximum number of concurrent handshakes. Further peers wait in the kernel's queue, in the order of their arrival."""
+"""Maximum number of concurrent handshakes. Additional peers wait in the kernel's queue, in order of arrival."""
 CROWDED_HANDSHAKE_TIMEOUT = 5.0
-"""Handshake timeout while `MAX_HANDSHAKES` are in progress, so that peers which send nothing do not block others."""
+"""Handshake timeout while `MAX_HANDSHAKES` are in progress. It is short, so that silent peers do not block others."""
 SLICE_SECONDS = 0.01
-"""Seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
+"""Number of seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
 ACCEPT_RETRY_DELAY = 0.5
-"""Seconds without accepting connections after the system ran out of file descriptors."""
+"""Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
 _log = scope("tls")
 
 
 class TlsFront:
-    """A listening TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's notation."""
+    """A TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's format."""
 
     context: ssl.SSLContext
     _read_names: ReadNames
@@ -59,7 +60,7 @@ class TlsFront:
     async def listen(self, address: Address, context: ssl.SSLContext, read_names: ReadNames) -> int:
         """Start accepting connections, and return the port number. Raise OSError if the address is unavailable.
 
-        `read_names` returns the names in client certificates.
+        `read_names` returns the names in a client certificate.
         """
         self.context, self._read_names = context, read_names
         self._listeners = await _listen(address)
@@ -74,7 +75,7 @@ class TlsFront:
         self.context = context
 
     def stop_accepting(self) -> None:
-        """Close the port, but not open connections."""
+        """Close the port. Open connections are not closed."""
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
             listener.close()
@@ -89,7 +90,7 @@ class TlsFront:
             connection.close()
 
     def identify_peer(self, context: Any) -> Caller:
-        """Return the caller of a gRPC call. Raise IdentityError if it did not come through the port."""
+        """Return the caller of a gRPC call. Raise IdentityError if the call did not come through the port."""
         connection = self._open.get(context.peer())
         if connection is None:
             raise IdentityError("the call did not come through the secure port")
@@ -134,7 +135,7 @@ class TlsFront:
         asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
     def _continue_handshake(self, connection: TlsConnection) -> None:
-        """Continue a handshake, unless this round's slice is used up. Then the event loop calls again."""
+        """Continue a handshake, unless the time for this iteration is used up. In that case the event loop calls again."""
         now = self._now()
         if self._slice_ends_at is None:
             self._slice_ends_at = now + SLICE_SECONDS
@@ -154,7 +155,7 @@ class TlsFront:
         self._finish_handshake(connection)
 
     def _finish_handshake(self, connection: TlsConnection) -> None:
-        """Remove a handshake. If the port was full, accept again once half of the handshakes are finished."""
+        """Remove a handshake. If the port had stopped accepting, accept again once half of the handshakes are finished."""
         self._handshakes.pop(connection, None)
         if self._is_full and len(self._handshakes) <= MAX_HANDSHAKES // 2:
             self._is_full = False
@@ -162,7 +163,7 @@ class TlsFront:
                 self._accept_from(listener)
 
     def _sweep(self) -> None:
-        """Close connections whose handshake takes too long. The oldest come first."""
+        """Close connections whose handshake takes too long, oldest first."""
         limit = self._now() - (CROWDED_HANDSHAKE_TIMEOUT if self._is_full else HANDSHAKE_TIMEOUT)
         for connection, since in list(self._handshakes.items()):
             if since > limit:
@@ -172,7 +173,10 @@ class TlsFront:
 
 
 async def _listen(address: Address) -> list[socket.socket]:
-    """Return listening sockets, of both families if the address has no host. Raise OSError if one is unavailable."""
+    """Return the listening sockets for an address. If the address has no host, they accept both IPv4 and IPv6.
+
+    Raise OSError if the address is unavailable.
+    """
     if not address.host:
         return [_nonblocking(_listen_on_all_interfaces(address.port))]
     infos = await asyncio.get_running_loop().getaddrinfo(

@@ -15,20 +15,23 @@ from pilot.xds.authn.identity import IdentityError
 from pilot.xds.tls.flow import Flow
 
 RETRY_DELAY = 0.02
-"""Seconds until another attempt to connect to the gRPC server, if its queue is full."""
+"""Number of seconds until the next attempt to connect to the gRPC server if its queue is full."""
 _PREFIX = "pyistiod-peer/"
 _log = scope("tls")
 
 ReadNames = Callable[[bytes], tuple[str, ...]]
-"""Reads the names in a verified DER certificate, at least one. Raises IdentityError if it is not of the mesh."""
+"""Returns the names in a verified DER certificate, of which there is at least one.
+
+Raises IdentityError if the certificate does not belong to the mesh.
+"""
 
 
 class TlsConnection:
-    """A peer's connection.
+    """The TLS connection of a peer.
 
-    name: Name by which the gRPC server knows the peer, or "" before it is forwarded.
+    name: Name by which the gRPC server knows the peer, or "" if the connection is not forwarded yet.
     certificate_names: Names in the peer's certificate.
-    on_open: Called when the gRPC server is reached.
+    on_open: Called when the connection to the gRPC server is established.
     on_close: Called once, when the connection has ended for any reason.
     """
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Attack a control plane with hostile clients and broken configuration folders, as testing/processes/attacks.py describes.
+"""Attack a control plane with hostile clients and broken configuration folders (testing/processes/attacks.py).
 
     python bench/chaos.py [WORDS] [--scale 1.0] [--work DIR]
 
-WORDS choose scenarios whose names contain one of them. It prints a line for each scenario, exits 1 if an end state is wrong, and
-takes up to a quarter of an hour. `--scale` makes fewer and smaller attacks; the tests run them at a hundredth.
+WORDS select scenarios whose name contains one of them. One line is printed for each scenario. The exit status is 1 if a
+final state differs from that of a fresh start. A full run takes up to 15 minutes; `--scale` reduces the number and the
+size of attacks, and the tests use 0.01.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ async def run(work: pathlib.Path, words: list[str], scale: float) -> int:
                 continue
             started = time.monotonic()
             try:
-                wrong = await attack(mesh, scenario, scale)
+                failures = await attack(mesh, scenario, scale)
             except (AssertionError, TimeoutError, OSError, grpc.RpcError) as error:
-                wrong = [f"the attack could not be carried out: {error!r}"]
-            failed += bool(wrong)
-            result = "WRONG" if wrong else "as a fresh start"
-            print(f"{name:32} {time.monotonic() - started:6.1f} s   {result}", *wrong[:10], sep="\n    ", flush=True)
-            if wrong:
-                await mesh.restart(signal.SIGTERM)  # the next scenario is judged by itself
+                failures = [f"the scenario failed: {error!r}"]
+            failed += bool(failures)
+            result = "FAILED" if failures else "equal to a fresh start"
+            print(f"{name:32} {time.monotonic() - started:6.1f} s   {result}", *failures[:10], sep="\n    ", flush=True)
+            if failures:
+                await mesh.restart(signal.SIGTERM)  # so that the next scenario starts from a correct state
     finally:
         await mesh.stop()
     return failed
@@ -52,13 +53,13 @@ async def run(work: pathlib.Path, words: list[str], scale: float) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--work", type=pathlib.Path, help="where to keep files and logs; default: a temporary folder")
+    parser.add_argument("words", nargs="*", help="parts of scenario names")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the attacks (default 1.0)")
+    parser.add_argument("--work", type=pathlib.Path, help="folder for files and logs (default: a temporary folder)")
     options = parser.parse_args()
     work = options.work or pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
     if failed := asyncio.run(run(work, options.words, options.scale)):
-        print(f"{failed} scenarios went wrong; the files and logs are in {work}")
+        print(f"{failed} scenarios failed; files and logs are in {work}")
         return 1
     shutil.rmtree(work)
     return 0

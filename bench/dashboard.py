@@ -1,9 +1,9 @@
-"""The page of the mesh in a real Chromium: it is clicked through, and how long the first picture, an update and a change take is printed.
+"""Open the dashboard in Chromium, click through it, and measure the time of the first picture, an update and a change.
 
     python bench/dashboard.py --proxies 2000 --shots /tmp/shots
 
-It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are in tests/unit/debug/dashboard.
-A control plane is started on a mesh of its own, and so many streams are opened that acknowledge everything.
+It needs `pip install playwright` and Chromium (--chromium). A control plane is started with a generated mesh, and
+connected to proxies that acknowledge every response. tests/unit/debug has the tests of the dashboard's server side.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
         (folder / f"ns-{n}.yaml").write_text("".join(texts))
 
 
-async def stand_in(number: int, namespaces: int) -> None:
-    """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
+async def run_proxy(number: int, namespaces: int) -> None:
+    """Keep the stream of one proxy open, and acknowledge every response, until cancelled."""
     namespace = f"ns-{number % namespaces}"
     node = base_pb2.Node(
         id=f"sidecar~10.2.{number // 250}.{number % 250 + 1}~web-{number}.{namespace}~{namespace}.svc.cluster.local"
@@ -67,31 +67,31 @@ async def wait_ready(process: subprocess.Popen[bytes]) -> None:
                 return
         except OSError:
             await asyncio.sleep(0.2)
-    raise SystemExit("pilot-discovery has ended")
+    raise SystemExit("pilot-discovery has exited")
 
 
 async def wait_connected(proxies: int) -> None:
-    def connected() -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{MONITORING}/debug/connections", timeout=60) as answer:
-            found: int = json.load(answer)["totalClients"]
-            return found
+    def count_clients() -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{MONITORING}/debug/connections", timeout=60) as response:
+            total: int = json.load(response)["totalClients"]
+            return total
 
-    while await asyncio.to_thread(connected) < proxies:
+    while await asyncio.to_thread(count_clients) < proxies:
         await asyncio.sleep(0.5)
 
 
-async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
+async def visit(options: argparse.Namespace, folder: pathlib.Path) -> None:
     from playwright.async_api import async_playwright
 
-    async with async_playwright() as played:
+    async with async_playwright() as instance:
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"]
-        browser = await played.chromium.launch(executable_path=options.chromium, args=arguments)
+        browser = await instance.chromium.launch(executable_path=options.chromium, args=arguments)
         for width in (1280, 390):
             for scheme in ("light", "dark"):
                 page = await browser.new_page(
                     viewport={"width": width, "height": 1400}, color_scheme=scheme, bypass_csp=True
                 )
-                page.on("pageerror", lambda error: print("error on the page:", error))
+                page.on("pageerror", lambda error: print("script error:", error))
                 await page.add_init_script(SCRIPT)
                 await first_picture(page, f"{width} {scheme}", options.proxies)
                 if (width, scheme) == (1280, "light"):
@@ -103,12 +103,12 @@ async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
         await browser.close()
 
 
-# Sums the time of the page's own scripts that handle events, by wrapping what the page listens with
+# Measures the time of the page's event handlers, by wrapping the functions that register them
 SCRIPT = """
 window.spent = [];
-const timed = (name, action) => (given) => {
+const timed = (name, action) => (event) => {
   const start = performance.now();
-  action(given);
+  action(event);
   window.spent.push([performance.now() - start, name]);
 };
 const listen = EventSource.prototype.addEventListener, frame = window.requestAnimationFrame;
@@ -131,7 +131,10 @@ async def first_picture(page: Any, name: str, proxies: int) -> None:
 
 
 async def click_through(page: Any, folder: pathlib.Path) -> None:
-    """Searches, unfolds, chooses by keyboard and changes the theme; then changes the mesh and waits for the page to say so."""
+    """Search, expand, select with the keyboard and change the theme.
+
+    Then change the mesh, and wait for the page to show it.
+    """
     await page.keyboard.press("/")
     await page.keyboard.type("ns-1")
     await page.wait_for_function(
@@ -155,7 +158,7 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     started = time.monotonic()
     (folder / "wrong.yaml").write_text(WRONG)
     await page.wait_for_function("document.querySelector('#problems').textContent.includes('ns-1/wrong')")
-    told = time.monotonic() - started
+    delay = time.monotonic() - started
     (folder / "limit.yaml").write_text(OBJECT.format(kind="DestinationRule", name="r", namespace="ns-1", spec=LIMIT))
     await asyncio.sleep(6)
     spent = await page.evaluate("window.spent")
@@ -163,28 +166,28 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     (folder / "wrong.yaml").unlink()
     (folder / "limit.yaml").unlink()
     milliseconds, longest = (
-        [took for took, _ in spent],
-        ", ".join(f"{name} {took:.0f}" for took, name in sorted(spent, reverse=True)[:4]),
+        [duration for duration, _ in spent],
+        ", ".join(f"{name} {duration:.0f}" for duration, name in sorted(spent, reverse=True)[:4]),
     )
     print(
-        f"a problem is on the page after {told:.2f} s; script of an update: mean {sum(milliseconds) / len(spent):.1f} ms, the longest {longest}"
+        f"problem shown after {delay:.2f} s; script time per update: mean {sum(milliseconds) / len(spent):.1f} ms, longest {longest}"
     )
-    shown = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in used.items())
-    print(f"ms of CPU of the page's thread in these {len(spent)} updates: {shown}")
+    details = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in used.items())
+    print(f"CPU time of the page's thread for {len(spent)} updates, in ms: {details}")
 
 
 async def cpu_of(session: Any) -> dict[str, float]:
-    """Return the seconds of CPU that the page's thread has used, for what."""
-    found = {metric["name"]: metric["value"] for metric in (await session.send("Performance.getMetrics"))["metrics"]}
-    return {name: found[name] for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")}
+    """Return the CPU-seconds of the page's thread, by purpose."""
+    metrics = {metric["name"]: metric["value"] for metric in (await session.send("Performance.getMetrics"))["metrics"]}
+    return {name: metrics[name] for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")}
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--proxies", type=int, default=2000)
-    parser.add_argument("--namespaces", type=int, default=20)
-    parser.add_argument("--services", type=int, default=20, help="in each namespace")
-    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--proxies", type=int, default=2000, help="number of proxies (default 2000)")
+    parser.add_argument("--namespaces", type=int, default=20, help="number of namespaces (default 20)")
+    parser.add_argument("--services", type=int, default=20, help="services per namespace (default 20)")
+    parser.add_argument("--chromium", default="/usr/bin/chromium", help="path of Chromium")
     parser.add_argument("--shots", type=pathlib.Path, help="folder for screenshots")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -209,9 +212,9 @@ async def main() -> None:
         streams: list[asyncio.Task[None]] = []
         try:
             await wait_ready(process)
-            streams = [asyncio.create_task(stand_in(number, options.namespaces)) for number in range(options.proxies)]
+            streams = [asyncio.create_task(run_proxy(number, options.namespaces)) for number in range(options.proxies)]
             await wait_connected(options.proxies)
-            await look(options, folder)
+            await visit(options, folder)
         finally:
             for stream in streams:
                 stream.cancel()

@@ -1,11 +1,12 @@
-"""How long the event loop is silent while debug pages are asked for, on a mesh of ten thousand services.
+"""Measure how long debug pages block the event loop, in a mesh of ten thousand services.
 
-    python bench/debug_page_stalls.py [words …] [--namespaces 100] [--services 100] [--proxies 50] [--repeats 3] [--limit 20] [--stacks]
+    python bench/debug_page_stalls.py [words …] [--namespaces 100] [--services 100] [--proxies 50] [--repeats 3]
+                                      [--limit 20] [--stacks]
 
-The control plane runs in this process, its proxies and whoever asks for pages in another one. For each page it prints the longest time for
-which nothing else had its turn while the page was answered, in milliseconds: by the clock, and as much of it as this process was at work, which
-says more where the machine has other things to do; then the size of the answer and how long it took. --stacks says where the loop was when it
-was silent for longer than the limit. The exit status is 1 where a page kept the loop from its work for longer than that.
+The control plane runs in this process, its proxies and the HTTP client in another one. For each page, the output has
+the longest time in milliseconds during which no other task ran while the page was served, as wall-clock time and as CPU
+time of this process, which is more reliable on busy machines; then the size and the duration of the response. --stacks
+prints stack samples of stalls beyond the limit. The exit status is 1 if a page exceeds the limit.
 """
 
 from __future__ import annotations
@@ -86,39 +87,42 @@ PAGES = (
 
 
 IDLE = ("runners.py", "thread.py", "connection.py", "threading.py")
-"""Where threads are that do nothing."""
+"""Files at the top of the stacks of idle threads."""
 
 
-class Gap(NamedTuple):
-    """The longest silence of the loop in seconds: by the clock, and as much of it as this process was at work."""
+class Stall(NamedTuple):
+    """The longest stall of the loop in seconds: wall-clock time and CPU time of this process."""
 
     clock: float
     cpu: float
 
 
-class Watch:
-    """Looks how long the loop is silent. With `limit` a thread notes where everybody is when it has been silent for so many seconds."""
+class StallMonitor:
+    """Measures stalls of the event loop.
+
+    With `limit`, a thread samples the stacks of all threads during longer stalls.
+    """
 
     def __init__(self, limit: float | None) -> None:
         self.stacks: collections.Counter[str] = collections.Counter()
         self._thread = threading.get_ident()
         self._last, self._limit = time.perf_counter(), limit
         if limit is not None:
-            threading.Thread(target=self._note, daemon=True).start()
+            threading.Thread(target=self._sample_stacks, daemon=True).start()
 
-    async def during(self, work: Callable[[], Any]) -> tuple[Gap, Any]:
-        """Return the longest silence while `work` runs in a thread, and its result."""
+    async def measure(self, work: Callable[[], Any]) -> tuple[Stall, Any]:
+        """Run `work` in a thread, and return the longest stall meanwhile and its result."""
         task = asyncio.ensure_future(asyncio.to_thread(work))
         clock = cpu = 0.0
         self._last, last_cpu = time.perf_counter(), time.process_time()
         while not task.done():
             await asyncio.sleep(0.001)
             now, used = time.perf_counter(), time.process_time()
-            silent = now - self._last
-            clock, cpu, self._last, last_cpu = max(clock, silent), max(cpu, min(silent, used - last_cpu)), now, used
-        return Gap(clock, cpu), task.result()
+            pause = now - self._last
+            clock, cpu, self._last, last_cpu = max(clock, pause), max(cpu, min(pause, used - last_cpu)), now, used
+        return Stall(clock, cpu), task.result()
 
-    def _note(self) -> None:
+    def _sample_stacks(self) -> None:
         assert self._limit is not None
         while True:
             time.sleep(0.002)
@@ -126,25 +130,26 @@ class Watch:
                 for thread, frame in sys._current_frames().items():
                     if thread != threading.get_ident():
                         frames = traceback.extract_stack(frame)[-6:]
-                        shown = " < ".join(
+                        stack = " < ".join(
                             f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames)
                         )
-                        if not shown.startswith(IDLE):
-                            self.stacks[f"{'loop  ' if thread == self._thread else 'thread'} {shown}"] += 1
+                        if not stack.startswith(IDLE):
+                            self.stacks[f"{'loop  ' if thread == self._thread else 'thread'} {stack}"] += 1
 
 
 def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
-    """Write services of Kubernetes with one endpoint each; every tenth has rules of users, one of which comes too late for its host."""
+    """Write Kubernetes services with one endpoint each. Every tenth has rules, including a duplicate VirtualService."""
     for n in range(namespaces):
-        found: list[Plain] = [made("v1", "Namespace", f"ns-{n}", "")]
+        objects: list[Plain] = [make_object("v1", "Namespace", f"ns-{n}", "")]
         for s in range(services):
-            found += service_objects(f"app-{s}", f"ns-{n}", f"10.96.{n}.{s + 1}", f"10.128.{n}.{s + 1}")
+            objects += service_objects(f"app-{s}", f"ns-{n}", f"10.96.{n}.{s + 1}", f"10.128.{n}.{s + 1}")
             if s % 10 == 0:
-                found += rules(f"app-{s}", f"ns-{n}")
-        (folder / f"ns-{n}.yaml").write_text("\n---\n".join(map(json.dumps, found)))
+                objects += rules(f"app-{s}", f"ns-{n}")
+        (folder / f"ns-{n}.yaml").write_text("\n---\n".join(map(json.dumps, objects)))
 
 
-def made(api: str, kind: str, name: str, namespace: str, labels: Plain | None = None, **parts: Any) -> Plain:
+def make_object(api: str, kind: str, name: str, namespace: str, labels: Plain | None = None, **parts: Any) -> Plain:
+    """Return an object."""
     metadata = {
         "name": name,
         "labels": labels or {},
@@ -164,32 +169,41 @@ def service_objects(name: str, namespace: str, service: str, address: str) -> li
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
     containers = {"serviceAccountName": name, "containers": [{"name": "app", "image": "app"}]}
     endpoint = {"addresses": [address], "targetRef": {"kind": "Pod", "name": f"{name}-0", "namespace": namespace}}
-    slice_of = {"addressType": "IPv4", "endpoints": [endpoint], "ports": [{"name": "http", "port": 8080}]}
+    slice_fields = {"addressType": "IPv4", "endpoints": [endpoint], "ports": [{"name": "http", "port": 8080}]}
     return [
-        made("v1", "Service", name, namespace, spec=spec),
-        made("v1", "Pod", f"{name}-0", namespace, {"app": name, "version": "v1"}, spec=containers, status=status),
-        made("discovery.k8s.io/v1", "EndpointSlice", name, namespace, {"kubernetes.io/service-name": name}, **slice_of),
+        make_object("v1", "Service", name, namespace, spec=spec),
+        make_object(
+            "v1", "Pod", f"{name}-0", namespace, {"app": name, "version": "v1"}, spec=containers, status=status
+        ),
+        make_object(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            name,
+            namespace,
+            {"kubernetes.io/service-name": name},
+            **slice_fields,
+        ),
     ]
 
 
 def rules(name: str, namespace: str) -> list[Plain]:
     host, network = f"{name}.{namespace}.svc.cluster.local", "networking.istio.io/v1"
-    subset = [{"route": [{"destination": {"host": host, "subset": "v1"}}]}]
-    callers = {
+    routes = [{"route": [{"destination": {"host": host, "subset": "v1"}}]}]
+    policy = {
         "selector": {"matchLabels": {"app": name}},
         "rules": [{"from": [{"source": {"namespaces": [namespace]}}]}],
     }
     return [
-        made(network, "VirtualService", name, namespace, spec={"hosts": [host], "http": subset}),
-        made(network, "VirtualService", f"{name}-late", namespace, spec={"hosts": [host], "http": subset}),
-        made(
+        make_object(network, "VirtualService", name, namespace, spec={"hosts": [host], "http": routes}),
+        make_object(network, "VirtualService", f"{name}-late", namespace, spec={"hosts": [host], "http": routes}),
+        make_object(
             network,
             "DestinationRule",
             name,
             namespace,
             spec={"host": host, "subsets": [{"name": "v1", "labels": {"version": "v1"}}]},
         ),
-        made("security.istio.io/v1", "AuthorizationPolicy", name, namespace, spec=callers),
+        make_object("security.istio.io/v1", "AuthorizationPolicy", name, namespace, spec=policy),
     ]
 
 
@@ -198,18 +212,18 @@ def serve_clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
 
 
 async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, namespaces: int) -> None:
-    """Connect proxies, every tenth by delta; then fetches each page that it is told, until it is told None."""
+    """Connect proxies, every tenth with delta xDS. Then fetch each requested page until None is received."""
     fleet = Fleet(xds)
     try:
         for number in range(proxies):
             namespace = f"ns-{number % namespaces}"
-            of = proxy(
+            node = proxy(
                 "sidecar",
                 f"app-{number // namespaces}-0",
                 namespace,
                 f"10.128.{number % namespaces}.{number // namespaces + 1}",
             )
-            await connect(fleet, str(number), of, delta=number % 10 == 9)
+            await connect(fleet, str(number), node, delta=number % 10 == 9)
         await fleet.wait_until_idle(3.0)
         pipe.send("connected")
         while (path := await asyncio.to_thread(pipe.recv)) is not None:
@@ -220,10 +234,10 @@ async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
         await fleet.stop()
 
 
-async def connect(fleet: Fleet, slot: str, of: Proxy, delta: bool) -> None:
-    """Connect a proxy and waits for its clusters; again where its stream was ended, as those of slow readers are."""
+async def connect(fleet: Fleet, slot: str, node: Proxy, delta: bool) -> None:
+    """Connect a proxy, and wait for its clusters. Reconnect if the stream is ended, as happens to slow readers."""
     while True:
-        await fleet.connect(slot, of, delta)
+        await fleet.connect(slot, node, delta)
         client = fleet.clients[slot]
         while not client.resources[CDS]:
             if client.ended:
@@ -234,22 +248,22 @@ async def connect(fleet: Fleet, slot: str, of: Proxy, delta: bool) -> None:
 
 
 def fetch(url: str) -> tuple[int, float]:
-    """Return the size of an answer and the seconds that it took."""
+    """Return the size of a response and the time in seconds."""
     started = time.perf_counter()
     try:
-        with urllib.request.urlopen(url, timeout=120) as answer:
-            size = len(answer.read())
-    except urllib.error.HTTPError as refused:
-        size = len(refused.read())
+        with urllib.request.urlopen(url, timeout=120) as response:
+            size = len(response.read())
+    except urllib.error.HTTPError as error:
+        size = len(error.read())
     return size, time.perf_counter() - started
 
 
 def follow(url: str) -> tuple[int, float]:
-    """Read a stream of events for some seconds."""
+    """Read an event stream for some seconds. Return its size and the time."""
     started, size = time.perf_counter(), 0
-    with urllib.request.urlopen(url, timeout=120) as answer:
+    with urllib.request.urlopen(url, timeout=120) as response:
         while time.perf_counter() - started < 5:
-            size += len(answer.readline())
+            size += len(response.readline())
     return size, time.perf_counter() - started
 
 
@@ -270,12 +284,12 @@ async def running(folder: pathlib.Path, ports: dict[str, int]) -> AsyncIterator[
 
 
 async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
-    """Return whether every page let others have their turn in time."""
+    """Return whether every page stayed within the limit."""
     ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
     async with running(folder, ports) as plane:
-        pipe, theirs = multiprocessing.Pipe()
+        pipe, remote = multiprocessing.Pipe()
         arguments = (
-            theirs,
+            remote,
             f"127.0.0.1:{ports['grpcAddr']}",
             f"127.0.0.1:{ports['monitoringAddr']}",
             options.proxies,
@@ -283,69 +297,74 @@ async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
         )
         child = multiprocessing.get_context("spawn").Process(target=serve_clients, args=arguments)
         child.start()
-        theirs.close()  # so that its end is noticed
-        watch = Watch(options.limit / 1000 if options.stacks else None)
-        gap, _ = await watch.during(pipe.recv)
-        print(f"{'connecting':90} {1000 * gap.clock:6.0f} ms, {1000 * gap.cpu:6.0f} ms of CPU", flush=True)
-        watch.stacks.clear()
-        good = await ask_all(options, plane, watch, pipe)
+        remote.close()  # so that the end of the child is noticed
+        monitor = StallMonitor(options.limit / 1000 if options.stacks else None)
+        stall, _ = await monitor.measure(pipe.recv)
+        print(f"{'proxies connect':90} {1000 * stall.clock:6.0f} ms, {1000 * stall.cpu:6.0f} ms of CPU", flush=True)
+        monitor.stacks.clear()
+        is_within_limit = await measure_pages(options, plane, monitor, pipe)
         pipe.send(None)
         await asyncio.to_thread(child.join)
-    return good
+    return is_within_limit
 
 
-async def ask_all(options: argparse.Namespace, plane: ControlPlane, watch: Watch, pipe: Connection) -> bool:
-    def ask(path: str) -> Callable[[], Any]:
+async def measure_pages(
+    options: argparse.Namespace, plane: ControlPlane, monitor: StallMonitor, pipe: Connection
+) -> bool:
+    def request_page(path: str) -> Callable[[], Any]:
         def send_and_receive() -> Any:
             pipe.send(path)
             return pipe.recv()
 
         return send_and_receive
 
-    quiet, _ = await watch.during(lambda: time.sleep(3))
-    tell("nothing", [quiet], (0, 3.0), watch, options.limit)
-    good = True
+    idle, _ = await monitor.measure(lambda: time.sleep(3))
+    report("idle", [idle], (0, 3.0), monitor, options.limit)
+    is_within_limit = True
     for path in (*PAGES, "/debug/dashboard/events"):
         if options.words and not any(word in path for word in options.words):
             continue
-        gaps, answer = [], (0, 0.0)
+        stalls, response = [], (0, 0.0)
         for _ in range(options.repeats):
-            gap, answer = await watch.during(ask(path))
-            gaps.append(gap)
-        good = tell(path, gaps, answer, watch, options.limit) and good
+            stall, response = await monitor.measure(request_page(path))
+            stalls.append(stall)
+        is_within_limit = report(path, stalls, response, monitor, options.limit) and is_within_limit
     if not options.words or "health" in options.words:
-        gap, _ = await watch.during(look_at_health(plane))
-        good = tell("look at the health of the mesh, in the background", [gap], (0, 0.0), watch, options.limit) and good
-    return good
+        stall, _ = await monitor.measure(check_health(plane))
+        is_within_limit = (
+            report("health checks in the background", [stall], (0, 0.0), monitor, options.limit) and is_within_limit
+        )
+    return is_within_limit
 
 
-def look_at_health(plane: ControlPlane) -> Callable[[], Any]:
+def check_health(plane: ControlPlane) -> Callable[[], Any]:
     loop = asyncio.get_running_loop()
     return lambda: asyncio.run_coroutine_threadsafe(plane._health.run_checks(), loop).result()
 
 
-def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, limit: float) -> bool:
-    """Print what a page cost; returns whether that is within the limit."""
-    clock, cpu = (1000 * max(of) for of in zip(*gaps, strict=True))
+def report(name: str, stalls: list[Stall], response: tuple[int, float], monitor: StallMonitor, limit: float) -> bool:
+    """Print the stalls of a page. Return whether they are within the limit."""
+    clock, cpu = (1000 * max(values) for values in zip(*stalls, strict=True))
     print(
-        f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {answer[0] / 1e6:7.2f} MB in {answer[1]:6.2f} s", flush=True
+        f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {response[0] / 1e6:7.2f} MB in {response[1]:6.2f} s",
+        flush=True,
     )
     if cpu > limit:
-        for stack, count in watch.stacks.most_common(6):
+        for stack, count in monitor.stacks.most_common(6):
             print(f"    {count:4} {stack}", flush=True)
-    watch.stacks.clear()
+    monitor.stacks.clear()
     return cpu <= limit
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "words", nargs="*", help="pages whose path has one of these; health is the look in the background"
+        "words", nargs="*", help="parts of page paths, or `health` for the health checks in the background"
     )
     for name, default in (("namespaces", 100), ("services", 100), ("proxies", 50), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--limit", type=float, default=20, help="milliseconds")
-    parser.add_argument("--stacks", action="store_true")
+    parser.add_argument("--limit", type=float, default=20, help="maximum stall in milliseconds (default 20)")
+    parser.add_argument("--stacks", action="store_true", help="print stack samples of longer stalls")
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_SECONDS)  # as the process does
     with tempfile.TemporaryDirectory() as folder:

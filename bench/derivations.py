@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""What the derivations of a whole load shape cost, in one process and without a network.
+"""Measure the CPU time of all derivations for a load shape, in one process and without a network.
 
-    python bench/derivations.py --load FOLDER [--shape S3] [--typical | --filters 20] [--repeats 3] [--top 40] [--sort tottime] [--out FILE]
+    python bench/derivations.py --load FOLDER [--shape S3] [--typical | --filters 20] [--repeats 3] [--top 40]
+                                [--sort tottime] [--out FILE]
 
-FOLDER holds the load programs (mesh.py). The objects of the shape are decoded and committed; then every proxy connects and all that it
-is sent is derived. Printed are the CPU-seconds of the best of the repeats, how many nodes and edges there are then, which functions
-have the most nodes, and a profile of one more run by cProfile (which makes Python code look about twice as slow as it is);
---out keeps it for other viewers of such files. --top 0 leaves the profile out.
+FOLDER contains the load programs (mesh.py). The objects of the shape are decoded and committed. Then every proxy
+connects, and all of its resources are derived. The output has the CPU-seconds of the best repeat, the number of nodes
+and edges, the functions with the most nodes, and a cProfile of another run, which makes Python code appear about twice
+as slow. --out saves the profile. --top 0 omits it.
 
-With --typical it is all measured without and with twenty Telemetries and twenty EnvoyFilters (typical.py), alternately, and the ratio is
-printed. With --filters there are so many EnvoyFilters besides, the first of which changes all clusters, all listeners and all routes of every
-tenth proxy, and the others nothing of anybody; then an edit of it is timed as well.
+--typical measures alternately without and with 20 Telemetries and 20 EnvoyFilters (typical_objects.py), and prints the
+ratio. --filters adds EnvoyFilters: the first changes all clusters, listeners and routes of every tenth proxy, the
+others match no proxy. An edit of the first is also measured.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 from envoy.config.core.v3 import base_pb2
 from google.protobuf.json_format import ParseDict
 from msgspec.structs import replace
-from typical_objects import typical
+from typical_objects import typical_objects
 
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.envoy.plans.proxy_plan import proxy_plan
@@ -40,7 +41,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.xds.node import parse_node
 
 Rows = dict[tuple[str, Any], Any]
-MARK = "PATCHED"  # in the metadata of the proxies that an EnvoyFilter is for
+MARK = "PATCHED"  # metadata of the proxies that match an EnvoyFilter
 
 
 def programs_of(load: pathlib.Path) -> Any:
@@ -53,11 +54,11 @@ def decoded(objects: list[dict[str, Any]]) -> Rows:
 
 
 def typical_rows(load: pathlib.Path, name: str) -> Rows:
-    """The rows of what a mesh of a shape typically has besides."""
+    """Return the rows of the typical objects for a shape."""
     programs = programs_of(load)
     shape = programs.SHAPES[name]
     return decoded(
-        typical(
+        typical_objects(
             [programs.namespace_name(n) for n in range(shape.namespaces)],
             [programs.app_name(n) for n in range(shape.services)],
         )
@@ -65,17 +66,20 @@ def typical_rows(load: pathlib.Path, name: str) -> Rows:
 
 
 def read_shape(load: pathlib.Path, name: str) -> tuple[Rows, list[tuple[str, Proxy]]]:
-    """The rows and the proxies of a shape."""
+    """Return the rows and the proxies of a shape."""
     programs = programs_of(load)
     shape = programs.SHAPES[name]
     rows = decoded(programs.objects(shape))
-    chosen = programs.pods(shape)[:: max(1, len(programs.pods(shape)) // shape.proxies)][: shape.proxies]
-    return rows, [(said["id"], parse_node(ParseDict(said, base_pb2.Node()))) for said in map(programs.node, chosen)]
+    pods = programs.pods(shape)[:: max(1, len(programs.pods(shape)) // shape.proxies)][: shape.proxies]
+    return rows, [(node["id"], parse_node(ParseDict(node, base_pb2.Node()))) for node in map(programs.node, pods)]
 
 
-def filtered(count: int, timeout: str = "3s") -> Rows:
-    """EnvoyFilters of the root namespace: the first for proxies that are marked, the others for proxies of a version that there is none of."""
-    found: Rows = {}
+def filter_rows(count: int, timeout: str = "3s") -> Rows:
+    """Return EnvoyFilters of the root namespace.
+
+    The first is for with_marks proxies, the others for a version that no proxy has.
+    """
+    rows: Rows = {}
     for number in range(count):
         proxy = {"metadata": {MARK: "yes"}} if not number else {"proxyVersion": "^never"}
         to_routes = {"request_headers_to_remove": ["x"]}
@@ -85,8 +89,8 @@ def filtered(count: int, timeout: str = "3s") -> Rows:
             ("ROUTE_CONFIGURATION", to_routes),
         )
         patches = [
-            {"applyTo": to, "match": {"proxy": proxy}, "patch": {"operation": "MERGE", "value": value}}
-            for to, value in values
+            {"applyTo": apply_to, "match": {"proxy": proxy}, "patch": {"operation": "MERGE", "value": value}}
+            for apply_to, value in values
         ]
         metadata = {"name": f"filter-{number}", "namespace": "istio-system"}
         plain = {
@@ -95,12 +99,12 @@ def filtered(count: int, timeout: str = "3s") -> Rows:
             "metadata": metadata,
             "spec": {"configPatches": patches},
         }
-        found |= decoded([plain])
-    return found
+        rows |= decoded([plain])
+    return rows
 
 
-def marked(proxies: list[tuple[str, Proxy]]) -> list[tuple[str, Proxy]]:
-    """The proxies, every tenth of them with the mark."""
+def with_marks(proxies: list[tuple[str, Proxy]]) -> list[tuple[str, Proxy]]:
+    """Return the proxies, with a mark on every tenth."""
     return [
         (key, replace(p, metadata={**p.metadata, MARK: "yes"}) if not number % 10 else p)
         for number, (key, p) in enumerate(proxies)
@@ -108,16 +112,16 @@ def marked(proxies: list[tuple[str, Proxy]]) -> list[tuple[str, Proxy]]:
 
 
 def time_edit(db: Mesh) -> tuple[float, int]:
-    """CPU-seconds of an edit of the first EnvoyFilter, until all that it reaches is up to date, and the nodes that it ran."""
+    """Return the CPU-seconds until an edit of the first EnvoyFilter has taken effect, and the number of nodes that ran."""
     started, runs = time.process_time(), db.runs
-    reached = db.commit([(db.tables[table], key, row) for (table, key), row in filtered(1, "4s").items()])
-    for node in reached:
+    affected = db.commit([(db.tables[table], key, row) for (table, key), row in filter_rows(1, "4s").items()])
+    for node in affected:
         db.refresh(node)
     return time.process_time() - started, db.runs - runs
 
 
 def derive_everything(rows: Rows, proxies: list[tuple[str, Proxy]]) -> Mesh:
-    """A mesh with all rows, whose proxies have connected one after the other and have been given all that is theirs."""
+    """Return a mesh with all rows, after all proxies have connected one by one."""
     db = Mesh()
     mesh, _ = decode_mesh_config([])
     db.commit([(db.mesh, "mesh", mesh), (db.mesh, "networks", MeshNetworks())])
@@ -130,7 +134,7 @@ def derive_everything(rows: Rows, proxies: list[tuple[str, Proxy]]) -> Mesh:
     return db
 
 
-def timed(rows: Rows, proxies: list[tuple[str, Proxy]]) -> tuple[float, Mesh]:
+def time_derivation(rows: Rows, proxies: list[tuple[str, Proxy]]) -> tuple[float, Mesh]:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 100, 100)
@@ -144,34 +148,34 @@ def main() -> int:
     parser.add_argument(
         "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
     )
-    parser.add_argument("--shape", default="S3")
-    parser.add_argument("--typical", action="store_true")
-    parser.add_argument("--filters", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--top", type=int, default=40)
-    parser.add_argument("--sort", default="tottime")
-    parser.add_argument("--out")
+    parser.add_argument("--shape", default="S3", help="load shape (default S3)")
+    parser.add_argument("--typical", action="store_true", help="compare with and without typical objects")
+    parser.add_argument("--filters", type=int, default=0, help="number of additional EnvoyFilters")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs; the best one counts")
+    parser.add_argument("--top", type=int, default=40, help="number of functions to print")
+    parser.add_argument("--sort", default="tottime", help="sort order of the profile")
+    parser.add_argument("--out", help="file for the profile")
     options = parser.parse_args()
     rows, proxies = read_shape(options.load, options.shape)
-    plain, rows, proxies = rows, {**rows, **filtered(options.filters)}, marked(proxies)
+    plain, rows, proxies = rows, {**rows, **filter_rows(options.filters)}, with_marks(proxies)
     if options.typical:
         rows = {**plain, **typical_rows(options.load, options.shape)}
     without, best, db = float("inf"), float("inf"), Mesh()
     for _ in range(options.repeats):
         if options.typical:
-            without = min(without, timed(plain, proxies)[0])
-        best, db = min((best, db), timed(rows, proxies), key=lambda pair: pair[0])
+            without = min(without, time_derivation(plain, proxies)[0])
+        best, db = min((best, db), time_derivation(rows, proxies), key=lambda pair: pair[0])
     edges = sum(len(list(node.inputs())) for node in db.live_nodes())
     print(
-        f"{options.shape}: {best:.3f} CPU-s for {len(proxies)} proxies, {len(db)} nodes, {edges} edges, {db.failures} failures"
+        f"{options.shape}: {best:.3f} CPU-s, {len(proxies)} proxies, {len(db)} nodes, {edges} edges, {db.failures} failures"
     )
     if options.typical:
-        print(f"without Telemetries and EnvoyFilters {without:.3f} CPU-s: ratio {best / without:.2f}")
+        print(f"without Telemetries and EnvoyFilters: {without:.3f} CPU-s, ratio {best / without:.2f}")
     if options.filters:
         seconds, runs = time_edit(db)
-        print(f"an edit of an EnvoyFilter for every tenth proxy: {seconds:.3f} CPU-s, {runs} nodes")
+        print(f"edit of an EnvoyFilter for every tenth proxy: {seconds:.3f} CPU-s, {runs} nodes")
     for name, count in Counter(node.fn.__name__ for node in db.live_nodes()).most_common(options.top):
-        print(f"{count:8} {count / len(proxies):7.2f} a proxy  {name}")
+        print(f"{count:8} {count / len(proxies):7.2f} per proxy  {name}")
     if options.top:
         profile = cProfile.Profile()
         profile.runcall(derive_everything, rows, proxies)

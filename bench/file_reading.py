@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What reading large files costs a running control plane: seconds, CPU-seconds, and the longest silence of its event loop.
+"""Measure the cost of reading large files in a running control plane: time, CPU time, and stalls of the event loop.
 
     python bench/file_reading.py
 
-Each file is written into a folder that is followed, read, changed at its end, and read again. Between, a heartbeat on the loop
-measures how long the loop answers nobody: in time, and in CPU time of the process, which others on the machine do not lengthen. The
-commit of the rows is measured beside, because it happens on the loop as a whole.
+Each file is written to a watched folder, read, changed at its end, and read again. Meanwhile, a heartbeat task measures
+the longest stall of the loop, as wall-clock time and as CPU time of the process, which other load does not increase.
+The commit of the rows is measured separately, because it runs on the loop without interruption.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import json
@@ -77,12 +78,14 @@ spec:
         host: host-{0}.shop.example.com
 """
 FOLDED = ENTRY.replace("spec:\n", "  annotations:\n    note: >-\n      folded\n      text\nspec:\n")
-MISSPELT, WARNED, RIGHT = "  exprotTo: [a]\n", "", "  exportTo: ['.']\n"
+MISSPELLED, NO_FIELD, VALID = "  exprotTo: [a]\n", "", "  exportTo: ['.']\n"
 
 
 class Heart:
-    """A task that wants to run every millisecond; `silence` is the longest time that it was late, in seconds, `used` in
-    CPU-seconds of the process."""
+    """A task that runs every millisecond.
+
+    `silence` is its longest delay in seconds, `used` the same in CPU-seconds of the process.
+    """
 
     def __init__(self) -> None:
         self.silence = self.used = 0.0
@@ -96,39 +99,39 @@ class Heart:
             last, cpu = now, used
 
 
-class Counting(Batch):
-    """A batch that knows how often edits came, none at all included."""
+class CountingBatch(Batch):
+    """A batch that counts how often it received edits, even empty ones."""
 
-    looks = 0
+    puts = 0
 
     def put(self, edits: Iterable[Edit]) -> None:
         super().put(edits)
-        self.looks += 1
+        self.puts += 1
 
 
 def documents(document: str, size: int) -> str:
-    """Return as many of the documents as make a file of that many bytes."""
+    """Return copies of a document that make a file of this many bytes."""
     parts: list[str] = []
     length = 0
     while length < size:
-        parts.append(document.format(len(parts), "NONE", MISSPELT))
+        parts.append(document.format(len(parts), "NONE", MISSPELLED))
         length += len(parts[-1]) + 4
     return "---\n".join(parts)
 
 
-def right_documents() -> str:
-    """Return 10 MB of right objects."""
-    return documents(ENTRY, 10_000_000).replace(MISSPELT, RIGHT)
+def valid_documents() -> str:
+    """Return 10 MB of valid objects."""
+    return documents(ENTRY, 10_000_000).replace(MISSPELLED, VALID)
 
 
 def items(count: int) -> str:
-    """Return one list of misspelt objects."""
-    indented = (ENTRY.format(i, "NONE", MISSPELT).replace("\n", "\n  ").rstrip(" ") for i in range(count))
+    """Return a List of misspelled objects."""
+    indented = (ENTRY.format(i, "NONE", MISSPELLED).replace("\n", "\n  ").rstrip(" ") for i in range(count))
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- {item}" for item in indented)
 
 
-def json_list(size: int, more: str = RIGHT, indent: int | None = None) -> str:
-    """Return a list of objects as JSON, of at least that many bytes; `more` is at the end of each."""
+def json_list(size: int, more: str = VALID, indent: int | None = None) -> str:
+    """Return a List of objects as JSON with at least this many bytes. `more` is the end of each object."""
     item = (
         json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", more)), indent=indent)
         .replace("entry-0", "entry-%d")
@@ -142,32 +145,32 @@ def json_list(size: int, more: str = RIGHT, indent: int | None = None) -> str:
 
 
 FILES: dict[str, Callable[[], str]] = {
-    "800 misspelt objects, 254 KB": lambda: documents(ENTRY, 254_000),
-    "a list of 800 misspelt objects": lambda: items(800),
+    "800 misspelled objects, 254 KB": lambda: documents(ENTRY, 254_000),
+    "a List of 800 misspelled objects": lambda: items(800),
     "4 MB of objects with warnings": lambda: documents(SERVICE, 4_000_000),
-    "10 MB of misspelt objects": lambda: documents(ENTRY, 10_000_000),
-    "10 MB of right objects": right_documents,
-    "10 MB of right objects in JSON": lambda: json_list(10_000_000),
-    "10 MB of misspelt objects in JSON": lambda: json_list(10_000_000, MISSPELT),
-    "10 MB of misspelt objects in JSON of many lines": lambda: json_list(10_000_000, MISSPELT, indent=2),
-    "10 MB with a value of a wrong type in each": lambda: right_documents().replace(": 443", ": x"),
-    "10 MB with a number out of range in each": lambda: right_documents().replace(": 443", ": 0"),
-    "10 MB with a word that is none of the choices in each": lambda: right_documents().replace("EXTERNAL", "ELSEWHERE"),
+    "10 MB of misspelled objects": lambda: documents(ENTRY, 10_000_000),
+    "10 MB of valid objects": valid_documents,
+    "10 MB of valid objects in JSON": lambda: json_list(10_000_000),
+    "10 MB of misspelled objects in JSON": lambda: json_list(10_000_000, MISSPELLED),
+    "10 MB of misspelled objects in indented JSON": lambda: json_list(10_000_000, MISSPELLED, indent=2),
+    "10 MB with a wrong type in each object": lambda: valid_documents().replace(": 443", ": x"),
+    "10 MB with a number out of range in each object": lambda: valid_documents().replace(": 443", ": 0"),
+    "10 MB with an unknown enum value in each object": lambda: valid_documents().replace("EXTERNAL", "ELSEWHERE"),
     "10 MB of lists instead of objects": lambda: documents("- " + ENTRY.replace("\n", "\n  ").rstrip(" "), 10_000_000),
     "10 MB of objects with warnings": lambda: documents(SERVICE, 10_000_000),
-    "10 MB of misspelt objects in brackets": lambda: documents(FLOW, 10_000_000),
-    "10 MB of misspelt objects with a folded text": lambda: documents(FOLDED, 10_000_000),
-    "10 MB of misspelt objects with line ends of Windows": lambda: documents(ENTRY, 10_000_000).replace("\n", "\r\n"),
+    "10 MB of misspelled objects in flow style": lambda: documents(FLOW, 10_000_000),
+    "10 MB of misspelled objects with folded text": lambda: documents(FOLDED, 10_000_000),
+    "10 MB of misspelled objects with CRLF line ends": lambda: documents(ENTRY, 10_000_000).replace("\n", "\r\n"),
 }
 
 
-class Followed:
-    """A folder that is followed as a control plane does it."""
+class WatchedFolder:
+    """A folder watched as a control plane does."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.folder, self.mesh, self.took = folder, Mesh(), 0.0
+        self.folder, self.mesh, self.longest_commit = folder, Mesh(), 0.0
         self.problems = ProblemStore()
-        self.batch = batch = Counting(
+        self.batch = batch = CountingBatch(
             self.mesh, asyncio.get_running_loop(), parse_duration("100ms"), parse_duration("10s"), self._committed
         )
         self.source = FileSource(str(folder), batch, Ledger(self.problems).source(0, "files"))
@@ -175,54 +178,56 @@ class Followed:
         self.replaced = asyncio.Event()
 
     def _committed(self, commit: Commit) -> None:
-        self.took = max(self.took, commit.took)
+        self.longest_commit = max(self.longest_commit, commit.took)
 
     async def write(self, text: str, name: str) -> tuple[float, ...]:
-        """Put the file in place; return seconds and CPU-seconds until it is read, and in ms the
-        longest silence, the same in CPU time, and the longest commit."""
+        """Write the file, and return seconds and CPU-seconds until it is read, and the longest stall, the same in CPU
+        time, and the longest commit, in milliseconds.
+        """
         heart = Heart()
-        beating = asyncio.create_task(heart.beat())
+        beat = asyncio.create_task(heart.beat())
         await asyncio.sleep(0.05)
-        heart.silence = heart.used = self.took = 0.0
+        heart.silence = heart.used = self.longest_commit = 0.0
         (self.folder / ".next").write_text(text)
         started, cpu = time.monotonic(), time.process_time()
-        reads = self.batch.looks
+        reads = self.batch.puts
         (self.folder / ".next").rename(self.folder / name)
-        while self.batch.looks == reads:
+        while self.batch.puts == reads:
             await asyncio.sleep(0.005)
         seconds, used = time.monotonic() - started, time.process_time() - cpu
         await asyncio.sleep(0.5)
         while len(self.batch):
             await asyncio.sleep(0.005)
-        beating.cancel()
-        return seconds, used, heart.silence * 1000, heart.used * 1000, self.took * 1000
+        beat.cancel()
+        return seconds, used, heart.silence * 1000, heart.used * 1000, self.longest_commit * 1000
 
 
 async def measure() -> None:
-    print("| file | | seconds | CPU-s | longest silence, ms | of CPU, ms | commit, ms | problems |")
+    print("| file | step | seconds | CPU-s | longest stall, ms | CPU, ms | commit, ms | problems |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, make in FILES.items():
-        text = make()
+    for name, content_of in FILES.items():
+        text = content_of()
         with tempfile.TemporaryDirectory() as folder:
-            followed = Followed(pathlib.Path(folder))
-            await followed.source.start()
+            watched = WatchedFolder(pathlib.Path(folder))
+            await watched.source.start()
             await asyncio.sleep(0.5)
             for step, content in (
                 ("read", text),
-                ("one more object", text + "---\n" + ENTRY.format("last", "NONE", "")),
+                ("append an object", text + "---\n" + ENTRY.format("last", "NONE", "")),
             ):
                 if step == "read" or ("kind: List" not in text and text[0] != "{"):
-                    seconds, used, silence, cpu, took = await followed.write(
+                    seconds, used, silence, cpu, commit = await watched.write(
                         content, "large.json" if text[0] == "{" else "large.yaml"
                     )
-                    figures = f"{seconds:.2f} | {used:.2f} | {silence:.0f} | {cpu:.0f} | {took:.0f}"
-                    print(f"| {name} | {step} | {figures} | {len(followed.problems)} |", flush=True)
-            await followed.source.stop()
-            del followed
+                    figures = f"{seconds:.2f} | {used:.2f} | {silence:.0f} | {cpu:.0f} | {commit:.0f}"
+                    print(f"| {name} | {step} | {figures} | {len(watched.problems)} |", flush=True)
+            await watched.source.stop()
+            del watched
             gc.collect()
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.NamedTemporaryFile() as log:
         configure("default:info", False, [log.name])
         gc.set_threshold(*GC_THRESHOLDS)

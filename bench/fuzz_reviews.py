@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has the webhooks answer bodies that are nearly AdmissionReviews; ends with the first one that a bug answers.
+"""Send malformed AdmissionReviews to the webhooks, and stop at the first one that causes an internal error.
 
 PYISTIOD_SEED=1 python bench/fuzz_reviews.py [--count 1000000]
 """
@@ -21,7 +21,7 @@ from testing.edits.review_fuzz import ReviewFuzzer
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--count", type=int, default=1_000_000, help="number of bodies")
     count = parser.parse_args().count
     seed = os.environ.get("PYISTIOD_SEED") or str(random.SystemRandom().randrange(1 << 32))
     logging.disable(logging.CRITICAL)

@@ -1,11 +1,18 @@
-"""What an edit of one HTTPRoute costs on a Gateway with many: attach all, then edit one, in seconds of CPU of this process.
-
-Every route has a host of its own, as those of many teams have: all routes of one host are one virtual host, which an edit of any of them builds
-anew. `edit` has all that follows from one: the resource, the status and the problems of the object; `ratio` is to the first line's. `one more`
-attaches another route and takes it away. `looks` are the derivations that an edit looks at, `runs` those that it runs, neither of which depend on
-the machine. The answer has all routes, since Envoy takes a route configuration as a whole: `join` puts its pieces together.
+"""Measure the cost of an edit of one HTTPRoute on a Gateway with many routes, in CPU-seconds of this process.
 
     python bench/gateway_routes.py --routes 100 1000 5000
+
+Every route has a different host. (All routes with the same host share a virtual host, which is rebuilt by an edit of
+any of them.) Columns:
+
+    attach    attach all routes
+    edit      edit one: its resource, and the status and the problems of the object
+    ratio     edit, relative to the first line
+    visits    derivations that an edit visits, independent of the machine
+    runs      derivations that an edit runs, independent of the machine
+    add       attach or detach one more route
+    join      join the pieces of the response, which contains all routes
+    response  size of the response
 """
 
 from __future__ import annotations
@@ -26,30 +33,30 @@ from testing.mesh.world import Rows
 
 
 class Cost(NamedTuple):
-    """Seconds of CPU, but for the counts `looks` and `runs`, and the bytes of an answer."""
+    """The cost of one number of routes: CPU-seconds, counts, and the size of the response in bytes."""
 
     attach: float
     edit: float
-    more: float
-    looks: int
+    add: float
+    visits: int
     runs: int
     join: float
     size: int
 
 
 def cost_of(front: GatewayFront, rows: Rows) -> float:
-    began = time.process_time()
+    started = time.process_time()
     front.set(rows)
-    return time.process_time() - began
+    return time.process_time() - started
 
 
-def count_looks(front: GatewayFront, rows: Rows) -> int:
-    """Return how many derivations an edit looks at."""
-    looks, refresh = 0, Database.refresh
+def count_visits(front: GatewayFront, rows: Rows) -> int:
+    """Return the number of derivations that an edit visits."""
+    visits, refresh = 0, Database.refresh
 
     def counting(db: Database, node: Node) -> None:
-        nonlocal looks
-        looks += 1
+        nonlocal visits
+        visits += 1
         refresh(db, node)
 
     Database.refresh = counting  # type: ignore[method-assign,assignment,unused-ignore]
@@ -57,7 +64,7 @@ def count_looks(front: GatewayFront, rows: Rows) -> int:
         front.set(rows)
     finally:
         Database.refresh = refresh  # type: ignore[method-assign,assignment,unused-ignore]
-    return looks
+    return visits
 
 
 def measure(count: int, edits: int) -> Cost:
@@ -66,38 +73,44 @@ def measure(count: int, edits: int) -> Cost:
     attach = cost_of(front, rows)
     gc.collect()
     gc.freeze()  # as the process does after its first load
-    edited = [cost_of(front, route(count // 2, f"/edit{n}")) for n in range(edits)]
-    added, taken = route(count), dict.fromkeys(route(count))
-    more = [cost_of(front, rows) for _ in range(max(edits // 10, 1)) for rows in (added, taken)]  # type: ignore[arg-type]
+    edit_times = [cost_of(front, route(count // 2, f"/edit{n}")) for n in range(edits)]
+    added, removed = route(count), dict.fromkeys(route(count))
+    additions = [cost_of(front, rows) for _ in range(max(edits // 10, 1)) for rows in (added, removed)]  # type: ignore[arg-type]
     runs = front.mesh.runs
-    looks = count_looks(front, route(count // 2, "/counted"))
+    visits = count_visits(front, route(count // 2, "/counted"))
     runs = front.mesh.runs - runs
-    joined, size = [], 0
+    join_times, size = [], 0
     for _ in range(edits):
-        began = time.process_time()
+        started = time.process_time()
         size = len(b"".join(front.pieces()))
-        joined.append(time.process_time() - began)
+        join_times.append(time.process_time() - started)
     gc.unfreeze()
     return Cost(
-        attach, statistics.median(edited), statistics.median(more), looks, runs, statistics.median(joined), size
+        attach,
+        statistics.median(edit_times),
+        statistics.median(additions),
+        visits,
+        runs,
+        statistics.median(join_times),
+        size,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--routes", type=int, nargs="+", default=[100, 1000, 5000])
-    parser.add_argument("--edits", type=int, default=100)
-    asked = parser.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--routes", type=int, nargs="+", default=[100, 1000, 5000], help="numbers of routes")
+    parser.add_argument("--edits", type=int, default=100, help="measured edits (default 100)")
+    options = parser.parse_args()
     print(
-        f"{'routes':>7} {'attach s':>9} {'edit ms':>8} {'ratio':>6} {'looks':>6} {'runs':>5} {'one more ms':>12} {'join ms':>8} {'answer KB':>10}"
+        f"{'routes':>7} {'attach s':>9} {'edit ms':>8} {'ratio':>6} {'visits':>6} {'runs':>5} {'add ms':>8} {'join ms':>8} {'response KB':>12}"
     )
-    measure(10, asked.edits)  # so that the first line is not of code that never ran
+    measure(10, options.edits)  # warm up
     first = 0.0
-    for count in asked.routes:
-        cost = measure(count, asked.edits)
+    for count in options.routes:
+        cost = measure(count, options.edits)
         first = first or cost.edit
-        shown = f"{count:>7} {cost.attach:>9.2f} {cost.edit * 1000:>8.2f} {cost.edit / first:>6.2f} {cost.looks:>6} {cost.runs:>5}"
-        print(f"{shown} {cost.more * 1000:>12.2f} {cost.join * 1000:>8.2f} {cost.size / 1000:>10.0f}")
+        line = f"{count:>7} {cost.attach:>9.2f} {cost.edit * 1000:>8.2f} {cost.edit / first:>6.2f} {cost.visits:>6} {cost.runs:>5}"
+        print(f"{line} {cost.add * 1000:>8.2f} {cost.join * 1000:>8.2f} {cost.size / 1000:>12.0f}")
 
 
 if __name__ == "__main__":

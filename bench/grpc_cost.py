@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What gRPC alone costs: a server that only repeats what the control plane sent, for the fleet of a load shape.
+"""Measure the cost of gRPC itself: a bare server that replays the control plane's responses to the fleet of a load
+shape.
 
     python bench/grpc_cost.py --load FOLDER [--shapes S2,S3] [--repeats 5]
 
-FOLDER holds the load programs (mesh.py, fleet.py, load.py). Every proxy connects to the control plane once, and what it is sent is kept. Then
-the same fleet comes to a bare asyncio server of grpcio on the same core, with the same options, which answers the first request of each type
-with the kept bytes, and does nothing else: it derives, remembers, counts and logs nothing. Printed are the CPU-seconds of both, from the first
-connection to the last response: when the fleet comes first (cold) and when it comes back (reconnect), medians of the repeats.
+FOLDER contains the load programs (mesh.py, fleet.py, load.py). Every proxy connects to the control plane once, and its
+responses are recorded. Then the same fleet connects to a bare asyncio server of grpcio on the same core with the same
+options. That server answers the first request of each type with the recorded bytes and does nothing else. The output
+has the CPU-seconds of both from the first connection to the last response, when the fleet connects for the first time
+(cold) and again (reconnect): median and range over the repeats.
 """
 
 from __future__ import annotations
@@ -39,22 +41,22 @@ from pilot.settings.process import ServeSettings
 from pilot.xds.server import make_server
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-Sent = dict[str, dict[str, list[bytes]]]
-"""What each proxy was sent: by node id and type URL."""
+Recording = dict[str, dict[str, list[bytes]]]
+"""Responses by node ID and type URL."""
 
 
-def serve(kept: pathlib.Path, port: int) -> None:
-    """Answers with what is in a file until it is killed."""
-    answers: Sent = pickle.loads(kept.read_bytes())
+def serve(recording: pathlib.Path, port: int) -> None:
+    """Serve the recorded responses until killed."""
+    responses: Recording = pickle.loads(recording.read_bytes())
     parse = discovery_pb2.DeltaDiscoveryRequest.FromString
 
     async def stream(_: Any, context: Any) -> None:
-        mine: dict[str, list[bytes]] = {}
-        while raw := await context.read():  # its end is falsy
+        pending: dict[str, list[bytes]] = {}
+        while raw := await context.read():  # EOF is falsy
             request = parse(raw)
             if request.HasField("node"):
-                mine = dict(answers[request.node.id])
-            for message in mine.pop(request.type_url, ()):
+                pending = dict(responses[request.node.id])
+            for message in pending.pop(request.type_url, ()):
                 await context.write(message)
 
     async def run() -> None:
@@ -68,7 +70,7 @@ def serve(kept: pathlib.Path, port: int) -> None:
 
 
 class Fleet:
-    """The proxies of a shape, at one address; they can keep what they are sent."""
+    """The proxies of a shape. They can record their responses."""
 
     def __init__(self, load: pathlib.Path, name: str) -> None:
         self._fleets, programs = importlib.import_module("fleet"), importlib.import_module("mesh")
@@ -76,12 +78,15 @@ class Fleet:
         pods = programs.pods(shape)
         self.nodes = [programs.node(pods[number % len(pods)]) for number in range(shape.proxies)]
 
-    async def connect(self, port: int, process: Any, sent: Sent | None = None) -> float:
-        """Connect everybody until all have everything, and lets them go; returns what that cost the process."""
+    async def connect(self, port: int, process: Any, recording: Recording | None = None) -> float:
+        """Connect all proxies, wait until they have all resources, and disconnect.
+
+        Return the CPU-seconds of the server process.
+        """
         fleet = self._fleets.Fleet(f"127.0.0.1:{port}", self.nodes, "delta")
-        if sent is not None:
+        if recording is not None:
             for client in fleet.clients:
-                self._keep(client, sent)
+                self._record(client, recording)
         before = process.cpu()
         await fleet.connect()
         await fleet.ready(120)
@@ -91,14 +96,14 @@ class Fleet:
         return cost
 
     @staticmethod
-    def _keep(client: Any, sent: Sent) -> None:
-        mine, receive = sent.setdefault(client.node.id, {}), client._receive
+    def _record(client: Any, recording: Recording) -> None:
+        responses, receive = recording.setdefault(client.node.id, {}), client._receive
 
-        def keep(message: bytes) -> None:
-            mine.setdefault(discovery_pb2.DeltaDiscoveryResponse.FromString(message).type_url, []).append(message)
+        def record(message: bytes) -> None:
+            responses.setdefault(discovery_pb2.DeltaDiscoveryResponse.FromString(message).type_url, []).append(message)
             receive(message)
 
-        client._receive = keep
+        client._receive = record
 
 
 async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) -> None:
@@ -108,27 +113,33 @@ async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) ->
         [sys.executable, str(options.load / "load.py"), "--shape", name, "--config-dir", str(folder), "--write-only"],
         check=True,
     )
-    sent: Sent = {}
+    recording: Recording = {}
     for number in range(options.repeats + 1):
         server = Server([str(folder)], work / "log", options.command)
         try:
             process = load.Process(server.process.pid)
-            if not number:  # what is kept slows the fleet: this round is not measured
-                await fleet.connect(server.grpc, process, sent)
+            if not number:  # recording slows the fleet, so this round is not measured
+                await fleet.connect(server.grpc, process, recording)
                 continue
             costs.setdefault("control plane cold", []).append(await fleet.connect(server.grpc, process))
             costs.setdefault("control plane reconnect", []).append(await fleet.connect(server.grpc, process))
         finally:
             await asyncio.to_thread(server.stop)
-    kept = work / "sent"
+    recording_file = work / "sent"
     shared: dict[bytes, bytes] = {}
-    for mine in sent.values():
-        mine.update({url: [shared.setdefault(message, message) for message in found] for url, found in mine.items()})
-    kept.write_bytes(pickle.dumps(sent))
+    for responses in recording.values():
+        responses.update(
+            {
+                url: [shared.setdefault(message, message) for message in messages_of_type]
+                for url, messages_of_type in responses.items()
+            }
+        )
+    recording_file.write_bytes(pickle.dumps(recording))
     port = free_port()
     environment = {**os.environ, "GRPC_EXPERIMENTS": GRPC_EXPERIMENTS}
     bare = subprocess.Popen(
-        ["taskset", "-c", "0", sys.executable, __file__, "--serve", str(kept), "--port", str(port)], env=environment
+        ["taskset", "-c", "0", sys.executable, __file__, "--serve", str(recording_file), "--port", str(port)],
+        env=environment,
     )
     try:
         while True:
@@ -139,23 +150,28 @@ async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) ->
         process = load.Process(bare.pid)
         for number in range(options.repeats + 1):
             cost = await fleet.connect(port, process)
-            if number:  # the first warms up
+            if number:  # the first round warms up
                 costs.setdefault("bare server", []).append(cost)
     finally:
         bare.kill()
         bare.wait()
-    size = sum(len(m) for mine in sent.values() for found in mine.values() for m in found)
-    messages = sum(len(found) for mine in sent.values() for found in mine.values())
-    print(f"{name}: {len(sent)} proxies, {messages} responses, {size / 1e6:.0f} MB")
-    for what, found in costs.items():
-        print(f"| {name} | {what} | {statistics.median(found):.2f} | {min(found):.2f}-{max(found):.2f} |", flush=True)
+    size = sum(
+        len(m) for responses in recording.values() for messages_of_type in responses.values() for m in messages_of_type
+    )
+    messages = sum(len(messages_of_type) for responses in recording.values() for messages_of_type in responses.values())
+    print(f"{name}: {len(recording)} proxies, {messages} responses, {size / 1e6:.0f} MB")
+    for server_name, messages_of_type in costs.items():
+        print(
+            f"| {name} | {server_name} | {statistics.median(messages_of_type):.2f} | {min(messages_of_type):.2f}-{max(messages_of_type):.2f} |",
+            flush=True,
+        )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), help="folder of the load programs")
-    parser.add_argument("--shapes", default="S2,S3")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--shapes", default="S2,S3", help="load shapes, separated by commas")
+    parser.add_argument("--repeats", type=int, default=5, help="measured rounds (default 5)")
     parser.add_argument("--serve", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])

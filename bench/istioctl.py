@@ -1,14 +1,15 @@
-"""What an unmodified istioctl prints on this control plane, compared with transcripts of it on another one.
+"""Compare the output of an unmodified istioctl against this control plane with transcripts from another one.
 
     python bench/istioctl.py --istioctl PATH --recorded FOLDER --harness FOLDER [words …] [-v] [--keep FOLDER]
 
-FOLDER of --recorded has a mesh in `mesh` and transcripts in `istioctl`: NAME.cmd with the arguments and the exit status, NAME.out, NAME.err.
-That of --harness has `pages.py`, whose Session connects the mesh's proxies and applies its steps. The API server of the tests has the
-mesh's objects, what an installation puts there, and a pod that stands for the control plane, whose ports are forwarded; port 15000 of
-a proxy answers with the control plane's own dump of what the proxy has.
+The folder of --recorded has a mesh in `mesh` and transcripts in `istioctl`: NAME.cmd with the arguments and the exit
+status, NAME.out and NAME.err. The folder of --harness has `pages.py`, whose Session connects the mesh's proxies and
+applies its steps. The API server of the tests has the mesh's objects, the objects of an installation, and a Pod for the
+control plane, whose ports are forwarded. Port 15000 of a proxy answers with the control plane's configuration dump for
+the proxy.
 
-Lines are compared as sets, with one space for many; what the transcripts mark as volatile matches anything. It prints a line for each
-transcript and exits with 1 where one differs.
+Lines are compared as sets, and whitespace is normalized. Parts marked as volatile in a transcript match anything. One
+line is printed for each transcript. The exit status is 1 if one differs.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ spec: {{nodeName: pier-1, containers: [{{name: discovery, image: pilot}}]}}
 status: {{phase: Running, podIP: 127.0.0.1, containerStatuses: [{{name: discovery, ready: true}}]}}
 """
 INSTALLED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ConfigMap")
-"""What an installation puts there and the transcripts had; its Services and Deployments they had not."""
+"""Kinds of an installation's objects that the recorded mesh had. It had no Services and Deployments."""
 SETTINGS = ("hub=registry.example",)
 ANYTHING = re.compile(r"<(?:age|time|nonce|counter|uid|number|address|go|tag|link|resourceVersion)>")
 MORE = re.compile(r"<\d+ more lines>")
 
 
 class Transcript(NamedTuple):
-    """A command, its exit status and what it printed."""
+    """A command, its exit status and its output."""
 
     name: str
     arguments: list[str]
@@ -68,41 +69,47 @@ class Transcript(NamedTuple):
 
 
 def transcripts(folder: pathlib.Path, words: list[str]) -> list[Transcript]:
-    found = []
+    """Return the transcripts whose name contains one of the words."""
+    recorded = []
     for path in sorted(folder.glob("*.cmd")):
         if words and not any(word in path.stem for word in words):
             continue
         command, status = path.read_text().splitlines()[:2]
         printed = [file.read_text() for end in (".out", ".err") if (file := path.with_suffix(end)).exists()]
-        found.append(Transcript(path.stem, command.split(), int(status.rpartition(" ")[2]), _lines("\n".join(printed))))
-    return found
+        recorded.append(
+            Transcript(path.stem, command.split(), int(status.rpartition(" ")[2]), _lines("\n".join(printed)))
+        )
+    return recorded
 
 
 def _lines(text: str) -> list[str]:
     return [line for raw in text.splitlines() if (line := " ".join(raw.split()))]
 
 
-def differences(wanted: list[str], got: list[str]) -> list[str]:
-    """Return the lines of one side that the other has no equal for: "- " wanted, "+ " got. What a transcript leaves out may be anything."""
-    is_cut = any(MORE.fullmatch(line) for line in wanted)
-    left, missing = list(got), []
-    for line in (line for line in wanted if not MORE.fullmatch(line)):
+def differences(expected: list[str], actual: list[str]) -> list[str]:
+    """Return lines without an equal on the other side: "- " expected, "+ " actual.
+
+    Omitted lines of a transcript match anything.
+    """
+    is_cut = any(MORE.fullmatch(line) for line in expected)
+    unmatched, missing = list(actual), []
+    for line in (line for line in expected if not MORE.fullmatch(line)):
         pattern = re.compile(".*?".join(re.escape(part) for part in ANYTHING.split(line)))
-        match = next((other for other in left if pattern.fullmatch(other)), None)
-        left.remove(match) if match is not None else missing.append(f"- {line}")
-    return missing + ([] if is_cut else [f"+ {line}" for line in left])
+        match = next((other for other in unmatched if pattern.fullmatch(other)), None)
+        unmatched.remove(match) if match is not None else missing.append(f"- {line}")
+    return missing + ([] if is_cut else [f"+ {line}" for line in unmatched])
 
 
 class Plane:
-    """The API server, the control plane on it, and what stands for the ports of pods."""
+    """The API server, a control plane that uses it, and the addresses that stand for ports of Pods."""
 
     def __init__(self, work: pathlib.Path, scenario: Any) -> None:
         self.work, self.scenario = work, scenario
         certificate = make_certificate()
         self.api = ApiServer(tls=certificate.context(work))
         installed = render_installation(user_settings([], [*SETTINGS]), lambda text: None).objects(())
-        kept = [plain for plain in installed if plain["kind"] in INSTALLED]
-        for plain in (*definitions(), *kept, *scenario.objects, yaml.safe_load(ISTIOD)):
+        objects = [plain for plain in installed if plain["kind"] in INSTALLED]
+        for plain in (*definitions(), *objects, *scenario.objects, yaml.safe_load(ISTIOD)):
             self.api.put(as_recorded(json.loads(json.dumps(plain, default=str))))
         self._certificate = certificate
         self.ports = {port: free_port() for port in (*FLAGS, 9876)}
@@ -141,9 +148,9 @@ class Plane:
             return False
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[15014]}{path}", timeout=30) as answer:
-            found: bytes = answer.read()
-            return found
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[15014]}{path}", timeout=30) as response:
+            body: bytes = response.read()
+            return body
 
     async def apply(self, objects: list[dict[str, Any]], changes: list[dict[str, Any]], delete: bool) -> None:
         for plain in json.loads(json.dumps(changes, default=str)):
@@ -157,7 +164,7 @@ class Plane:
         await self.api.stop()
 
     async def _admin(self, proxy: str) -> int:
-        """Stands for the admin port of a proxy."""
+        """Serve the admin port of a proxy, and return the local port."""
 
         async def config_dump(request: web.Request) -> web.Response:
             body = await asyncio.to_thread(self.get, f"/debug/config_dump?proxyID={proxy}&include_eds")
@@ -170,13 +177,13 @@ class Plane:
                 )
             )
 
-        async def nothing_else(request: web.Request) -> web.Response:
+        async def not_found(request: web.Request) -> web.Response:
             return web.Response(status=404 if request.method == "GET" else 501)
 
         app = web.Application()
         app.router.add_route("*", "/config_dump", config_dump)
         app.router.add_route("*", "/clusters", clusters)
-        app.router.add_route("*", "/{other:.*}", nothing_else)
+        app.router.add_route("*", "/{other:.*}", not_found)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -186,7 +193,9 @@ class Plane:
 
 
 def as_recorded(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as it was when the transcripts were made: webhooks by URL, definitions of a version of the Gateway API."""
+    """Return an object as it was when the transcripts were recorded: webhooks by URL, and the recorded Gateway API
+    version.
+    """
     if plain["kind"].endswith("WebhookConfiguration"):
         for webhook in plain["webhooks"]:
             webhook["clientConfig"].pop("service", None)
@@ -197,7 +206,7 @@ def as_recorded(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what Envoy's admin port says of clusters, made of their endpoints; all of them are well."""
+    """Return the response of Envoy's admin port for clusters with these endpoints, all healthy."""
     statuses = []
     for assignment in assignments:
         hosts = [
@@ -210,7 +219,7 @@ def cluster_statuses(assignments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def make_files(plane: Plane, folder: pathlib.Path) -> None:
-    """Write the files that commands name: dumps of proxies, and objects of the mesh."""
+    """Write the files that commands refer to: configuration dumps of proxies, and objects of the mesh."""
     for proxy in ("booking-0.tickets", "timetable-v1-0.harbor"):
         dump = plane.get(f"/debug/config_dump?proxyID={proxy}&include_eds")
         (folder / f"{proxy.partition('.')[0]}-config-dump.json").write_bytes(dump)
@@ -232,7 +241,7 @@ async def run(command: list[str], environ: dict[str, str], folder: pathlib.Path)
             out, err = await process.communicate()
     except TimeoutError:
         process.kill()
-        return -1, "no end within a minute"
+        return -1, "timed out after a minute"
     return process.returncode or 0, out.decode() + "\n" + err.decode()
 
 
@@ -241,37 +250,37 @@ async def compare(plane: Plane, options: argparse.Namespace) -> int:
     folder.mkdir()
     make_files(plane, folder)
     secure = f"127.0.0.1:{plane.ports[15012]}"
-    differing = 0
+    failures = 0
     for transcript in transcripts(options.recorded / "istioctl", options.words):
         arguments = [
             word.replace("ISTIOD:15012", secure).replace("ISTIOD:15010", plane.addresses.grpc)
             for word in transcript.arguments
         ]
         environ = {"KUBECONFIG": str(plane.kubeconfig), "HOME": str(folder), "NO_COLOR": "1"}
-        status, printed = await run([str(options.istioctl), *arguments], environ, folder)
+        status, output = await run([str(options.istioctl), *arguments], environ, folder)
         if options.keep:
-            (options.keep / f"{transcript.name}.txt").write_text(printed)
-        found = differences(transcript.lines, _lines(re.sub(r"\x1b\[[0-9;]*m", "", printed)))
-        found += [f"exit status {status}, not {transcript.status}"] if status != transcript.status else []
-        differing += bool(found)
+            (options.keep / f"{transcript.name}.txt").write_text(output)
+        lines = differences(transcript.lines, _lines(re.sub(r"\x1b\[[0-9;]*m", "", output)))
+        lines += [f"exit status {status}, not {transcript.status}"] if status != transcript.status else []
+        failures += bool(lines)
         print(
-            f"{'differs' if found else 'equal':8} {transcript.name:40} {len(transcript.lines):4} lines, {len(found)} differ",
+            f"{'differs' if lines else 'equal':8} {transcript.name:40} {len(transcript.lines):4} lines, {len(lines)} differ",
             flush=True,
         )
-        for line in found if options.verbose else ():
+        for line in lines if options.verbose else ():
             print(f"         {line}", flush=True)
-    return differing
+    return failures
 
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="transcripts whose name has one of these")
-    parser.add_argument("--istioctl", type=pathlib.Path, required=True)
-    parser.add_argument("--recorded", type=pathlib.Path, required=True)
-    parser.add_argument("--harness", type=pathlib.Path, required=True)
-    parser.add_argument("--keep", type=pathlib.Path, help="a folder for what was printed")
-    parser.add_argument("--hold", action="store_true", help="go on after the comparison, until a signal")
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("words", nargs="*", help="parts of transcript names")
+    parser.add_argument("--istioctl", type=pathlib.Path, required=True, help="path of istioctl")
+    parser.add_argument("--recorded", type=pathlib.Path, required=True, help="folder of the mesh and the transcripts")
+    parser.add_argument("--harness", type=pathlib.Path, required=True, help="folder of pages.py")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the actual output")
+    parser.add_argument("--hold", action="store_true", help="keep running after the comparison, until a signal")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the differences")
     options = parser.parse_args()
     for name in ("istioctl", "recorded", "harness"):
         setattr(options, name, getattr(options, name).resolve())
@@ -285,8 +294,8 @@ async def main() -> int:
         try:
             await plane.start(pages)
             async with pages.Session(plane.scenario, plane.addresses, plane.apply, 0.5, 20):
-                await asyncio.sleep(11)  # what is refreshed each ten seconds is there
-                differing = await compare(plane, options)
+                await asyncio.sleep(11)  # some pages are refreshed every ten seconds
+                failures = await compare(plane, options)
                 if options.hold:
                     print(f"KUBECONFIG={plane.kubeconfig}", plane.ports, flush=True)
                     await asyncio.Event().wait()
@@ -294,8 +303,8 @@ async def main() -> int:
             await plane.stop()
             if options.keep and (log := pathlib.Path(work) / "pilot.log").exists():
                 (options.keep / "pilot.log").write_bytes(log.read_bytes())
-    print(f"{differing} transcripts differ")
-    return 1 if differing else 0
+    print(f"{failures} transcripts differ")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

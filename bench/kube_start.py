@@ -1,9 +1,10 @@
-"""Start-up on an API server, and events after it: what they cost, and how long they take to a proxy.
+"""Measure start-up with an API server, and the cost and latency of events afterwards.
 
     python bench/kube_start.py [--services 10000] [--pods 1] [--rate 200] [--seconds 60] [--core N]
 
-The API server of the tests runs in this process, the control plane in one of its own, on core N where that is given. Half of the events are
-pods that change, half are slices with another address, whose way to a proxy is measured; they begin once ServiceEntries have their addresses.
+The API server of the tests runs in this process, the control plane in a separate one, on core N if given. Half of the
+events are changes of Pods, half are new addresses in EndpointSlices, whose latency to a proxy is measured. Events start
+once ServiceEntries have their addresses.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from testing.kube.kube_mesh import Servers, address
 from testing.mesh.objects import at, endpoint_slice, pod
 
 NODE = "sidecar~10.0.1.1~app-1-0.ns-1~ns-1.svc.cluster.local"
-"""A proxy of a namespace without a Sidecar, which sees every service."""
+"""A proxy in a namespace without a Sidecar, which receives every service."""
 
 
 class Process:
-    """A control plane as a process."""
+    """A control plane process."""
 
     def __init__(self, kubeconfig: pathlib.Path, core: int | None) -> None:
         self.port, self._http = _free_port(), _free_port()
         addresses = {"grpcAddr": self.port, "httpAddr": self._http, "monitoringAddr": 0, "secureGRPCAddr": 0}
         flags = [f"--{name}=127.0.0.1:{port}" for name, port in addresses.items()]
-        on = ["taskset", "-c", str(core)] if core is not None else []
+        pinning = ["taskset", "-c", str(core)] if core is not None else []
         self._command = [
-            *on,
+            *pinning,
             sys.executable,
             "-m",
             "pilot.cli.pilot_discovery",
@@ -52,7 +53,7 @@ class Process:
         ]
 
     async def start(self) -> None:
-        """Return when it is ready."""
+        """Start the process, and wait until it is ready."""
         self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
         self.pid = self._process.pid
         while not await asyncio.to_thread(self._ready):
@@ -61,9 +62,9 @@ class Process:
     def _ready(self) -> bool:
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as answer,
+            urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as response,
         ):
-            return bool(answer.status == 200)
+            return bool(response.status == 200)
         return False
 
     async def stop(self) -> None:
@@ -74,54 +75,55 @@ class Process:
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def memory(self, what: str) -> int:
-        """Megabytes: VmHWM is the most that there were, VmRSS what there is now."""
+    def memory(self, field: str) -> int:
+        """Return megabytes of memory: VmHWM is the peak, VmRSS the current size."""
         lines = pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(what)) // 1024
+        return next(int(line.split()[1]) for line in lines if line.startswith(field)) // 1024
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
 
 
 class Events:
-    """Changes at the server, and the moments at which a proxy has them."""
+    """Changes of objects, and their latencies to a proxy."""
 
-    def __init__(self, server: ApiServer, services: int, choose: random.Random) -> None:
-        self._server, self._services, self._choose = server, services, choose
-        self._waiting: dict[bytes, float] = {}
+    def __init__(self, server: ApiServer, services: int, rng: random.Random) -> None:
+        self._server, self._services, self._rng = server, services, rng
+        self._pending: dict[bytes, float] = {}
         self.lags: list[float] = []
 
-    async def make(self, rate: int, seconds: int) -> None:
-        began = time.monotonic()
+    async def generate(self, rate: int, seconds: int) -> None:
+        started = time.monotonic()
         for number in range(rate * seconds):
-            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
-            service = self._choose.randrange(self._services)
+            await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
+            service = self._rng.randrange(self._services)
             name, namespace = f"app-{service}", f"ns-{service % 20}"
             if number % 2:
                 self._server.put(
                     pod(f"{name}-0", address(0, service, 0), namespace, labels=f"{{app: {name}, version: v{number}}}")
                 )
                 continue
-            ip = f"11.{100 + number // 10_000}.{100 + number // 100 % 100}.{100 + number % 100}"  # none of them is the beginning of another
-            self._waiting[ip.encode()] = time.monotonic()
+            ip = f"11.{100 + number // 10_000}.{100 + number // 100 % 100}.{100 + number % 100}"  # none is a prefix of another
+            self._pending[ip.encode()] = time.monotonic()
             self._server.put(endpoint_slice(name, at(ip), namespace=namespace))
 
     async def follow(self, client: Client) -> None:
+        """Read responses, and record when addresses arrive."""
         while True:
             data: bytes = await client.call.read()
             now = time.monotonic()
-            for ip in [ip for ip in self._waiting if ip in data]:
-                self.lags.append(now - self._waiting.pop(ip))
+            for ip in [ip for ip in self._pending if ip in data]:
+                self.lags.append(now - self._pending.pop(ip))
 
 
 def all_have_addresses(server: ApiServer) -> bool:
-    """Whether the control plane has written what it writes once in the life of a mesh; a restart finds it there."""
-    found = server.store.collection(("networking.istio.io", "serviceentries")).objects.values()
-    return all((stored.plain.get("status") or {}).get("addresses") for stored in found)
+    """Return whether all ServiceEntries have addresses, which the control plane allocates once."""
+    entries = server.store.collection(("networking.istio.io", "serviceentries")).objects.values()
+    return all((stored.plain.get("status") or {}).get("addresses") for stored in entries)
 
 
 async def run(services: int, pods: int, rate: int, seconds: int, core: int | None) -> None:
@@ -129,10 +131,10 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
     await servers.start()
     with tempfile.TemporaryDirectory() as folder:
         process = Process(write_kubeconfig(servers.servers[0], pathlib.Path(folder) / "config"), core)
-        began = time.monotonic()
+        started = time.monotonic()
         await process.start()
         print(
-            f"ready after {time.monotonic() - began:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB at most",
+            f"ready after {time.monotonic() - started:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB peak",
             flush=True,
         )
         async with Client(process, node_id=NODE, NAMESPACE="ns-1") as client:
@@ -143,19 +145,19 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
             await client.call.read()
             while not all_have_addresses(servers.servers[0]):
                 await asyncio.sleep(0.2)
-            print(f"ServiceEntries have their addresses after {time.monotonic() - began:.1f} s", flush=True)
+            print(f"addresses of ServiceEntries after {time.monotonic() - started:.1f} s", flush=True)
             events = Events(servers.servers[0], services, random.Random(2))
-            follows = asyncio.create_task(events.follow(client))
+            reader = asyncio.create_task(events.follow(client))
             cpu, memory = process.cpu(), process.memory("VmRSS")
-            await events.make(rate, seconds)
+            await events.generate(rate, seconds)
             await asyncio.sleep(2)
-            follows.cancel()
+            reader.cancel()
             lags = sorted(events.lags)
             print(
-                f"{rate} events a second for {seconds} s: {process.cpu() - cpu:.1f} CPU-s, {memory} MB before, {process.memory('VmRSS')} MB after"
+                f"{rate} events/s for {seconds} s: {process.cpu() - cpu:.1f} CPU-s, {memory} MB before, {process.memory('VmRSS')} MB after"
             )
             print(
-                f"{len(lags)} reached the proxy: median {statistics.median(lags):.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s"
+                f"{len(lags)} events received by the proxy: median {statistics.median(lags):.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s"
             )
         await process.stop()
     await servers.stop()
@@ -165,5 +167,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("services", 10_000), ("pods", 1), ("rate", 200), ("seconds", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--core", type=int)
+    parser.add_argument("--core", type=int, help="CPU core of the control plane")
     asyncio.run(run(**vars(parser.parse_args())))

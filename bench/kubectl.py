@@ -1,12 +1,14 @@
-"""What kubectl does with everything in deploy/, against the API server of the tests: dry run on the server, apply, get, describe, delete.
+"""Run kubectl with everything in deploy/ against the API server of the tests: dry run, apply, get, describe, delete.
 
     python bench/kubectl.py            kubectl must be on the PATH (Debian: kubernetes-client)
 
-It prints a line for each manifest and command, and exits with 1 where one failed. Objects that are wrong on purpose must be refused.
+One line is printed for each manifest and command. The exit status is 1 if a command fails. Invalid objects must be
+rejected.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import pathlib
 import subprocess
@@ -27,18 +29,20 @@ spec: {hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}]
 BAD = GOOD.replace("resolution: DNS", "resolution: DNS, addresses: [10.0.0.0/8]").replace("name: good", "name: bad")
 
 
-def run(title: str, *words: str, text: str = "", wanted: int = 0) -> bool:
-    """Run kubectl; prints what came out in a line. Returns whether the exit status was the wanted one."""
-    done = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
-    good = done.returncode == wanted
-    said = (done.stderr or done.stdout).strip().splitlines()
-    last = said[-1][:120] if said and (not good or wanted) else ""
-    print(f"{'ok  ' if good else 'FAIL'} {title:60} {len(done.stdout.splitlines()):5} lines {last}", flush=True)
-    return good
+def run(title: str, *words: str, text: str = "", expected: int = 0) -> bool:
+    """Run kubectl and print the result. Return whether the exit status is the expected one."""
+    result = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
+    is_expected = result.returncode == expected
+    lines = (result.stderr or result.stdout).strip().splitlines()
+    last = lines[-1][:120] if lines and (not is_expected or expected) else ""
+    print(
+        f"{'ok  ' if is_expected else 'FAIL'} {title:60} {len(result.stdout.splitlines()):5} lines {last}", flush=True
+    )
+    return is_expected
 
 
 def check(name: str, text: str) -> bool:
-    """Return whether kubectl can do everything with the objects of a manifest."""
+    """Run all commands with the objects of a manifest. Return whether all succeeded."""
     results = [
         run(
             f"{name}: apply --server-side --dry-run=server",
@@ -59,17 +63,17 @@ def check(name: str, text: str) -> bool:
 
 
 def everything() -> bool:
-    """Return whether all of it worked."""
+    """Run all commands. Return whether all succeeded."""
     manifests = {path.stem: path.read_text() for path in sorted((ROOT / "deploy/manifests").glob("*.yaml"))}
     results = [check(name, text) for name, text in manifests.items()]
     results += [
-        run("get in the namespace", "-n", "istio-system", "get", KINDS),
-        run("get in the cluster", "get", WIDE),
-        run("a right object", "apply", "--server-side", "-f", "-", text=GOOD),
-        run("get it by its short name", "get", "se", "-A"),
-        run("describe it", "describe", "se", "good"),
-        run("a wrong object is refused", "apply", "--server-side", "-f", "-", text=BAD, wanted=1),
-        run("delete it", "delete", "se", "good"),
+        run("get namespaced objects", "-n", "istio-system", "get", KINDS),
+        run("get cluster-scoped objects", "get", WIDE),
+        run("apply a valid object", "apply", "--server-side", "-f", "-", text=GOOD),
+        run("get by short name", "get", "se", "-A"),
+        run("describe", "describe", "se", "good"),
+        run("apply an invalid object (must fail)", "apply", "--server-side", "-f", "-", text=BAD, expected=1),
+        run("delete", "delete", "se", "good"),
     ]
     for name, text in reversed(manifests.items()):
         results.append(run(f"{name}: delete", "delete", "--wait=false", "--ignore-not-found", "-f", "-", text=text))
@@ -77,6 +81,7 @@ def everything() -> bool:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config"
         os.environ.update(KUBECONFIG=str(config), HOME=folder)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How long the event loop is silent while a proxy asks for very many names that there is nothing for.
+"""Measure how long the event loop stalls while a proxy subscribes to very many names without resources.
 
     python bench/large_subscriptions.py [--names 50000]
 
-Serves in this process, to a client in another, and prints for each protocol variant and type the longest time for which nothing else had
-its turn, in milliseconds: by the clock, and of CPU, which says more where the machine has other things to do.
+The server runs in this process, the client in another one. For each protocol variant and type, the longest time during
+which no other task ran is printed in milliseconds, as wall-clock time and as CPU time, which is more reliable on busy
+machines.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from testing.clients.ads import Client, Listening, serving
 
 
 class Port(Listening):
+    """A port to connect to."""
+
     def __init__(self, port: int) -> None:
         self.number = port
 
@@ -32,23 +35,23 @@ class Port(Listening):
         return self.number
 
 
-async def ask(port: int, variant: str, kind: str, names: int) -> None:
+async def subscribe(port: int, variant: str, kind: str, names: int) -> None:
     async with Client(Port(port), variant) as client:
         await client.request(
-            kind, "a", *(f"outbound|80||nobody-{number}.default.svc.cluster.local" for number in range(names - 1))
+            kind, "a", *(f"outbound|80||absent-{number}.default.svc.cluster.local" for number in range(names - 1))
         )
         response = await client.receive()
         assert response.type_url == BY_SHORT_NAME[kind]
 
 
 def run_client(port: int, variant: str, kind: str, names: int) -> None:
-    asyncio.run(ask(port, variant, kind, names))
+    asyncio.run(subscribe(port, variant, kind, names))
 
 
-async def longest_silence(until: asyncio.Future[None]) -> tuple[float, float]:
-    """Return seconds by the clock, and of CPU."""
+async def longest_stall(end: asyncio.Future[None]) -> tuple[float, float]:
+    """Return the longest stall in seconds, as wall-clock time and as CPU time."""
     longest, last, longest_cpu, last_cpu = 0.0, time.perf_counter(), 0.0, time.thread_time()
-    while not until.done():
+    while not end.done():
         await asyncio.sleep(0.001)
         now, cpu = time.perf_counter(), time.thread_time()
         longest, last, longest_cpu, last_cpu = max(longest, now - last), now, max(longest_cpu, cpu - last_cpu), cpu
@@ -62,15 +65,15 @@ async def measure(variant: str, kind: str, names: int) -> tuple[float, float]:
             target=run_client, args=(server.port, variant, kind, names)
         )
         client.start()
-        done = asyncio.ensure_future(asyncio.to_thread(client.join))
-        longest = await longest_silence(done)
+        exit_ = asyncio.ensure_future(asyncio.to_thread(client.join))
+        longest = await longest_stall(exit_)
         assert client.exitcode == 0
         return longest
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", type=int, default=50_000)
+    parser.add_argument("--names", type=int, default=50_000, help="number of names (default 50000)")
     options = parser.parse_args()
     gc.freeze()  # as the process does
     gc.set_threshold(200_000, 100, 100)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What the libraries cost that docs/adr/ chooses between; microseconds, the best of five rounds.
+"""Measure the libraries compared in docs/adr/: microseconds, the best of five rounds.
 
 python bench/libraries.py
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import timeit
 from collections.abc import Callable
@@ -57,8 +58,8 @@ VIRTUAL_HOST = {
 }
 
 
-def measure(what: str, fn: Callable[[], Any], rounds: int) -> None:
-    print(f"{what:62} {min(timeit.repeat(fn, number=rounds, repeat=5)) / rounds * 1e6:9.2f} µs")
+def measure(title: str, fn: Callable[[], Any], rounds: int) -> None:
+    print(f"{title:62} {min(timeit.repeat(fn, number=rounds, repeat=5)) / rounds * 1e6:9.2f} µs")
 
 
 def build_endpoint() -> Any:
@@ -74,24 +75,24 @@ def build_other_endpoint() -> Any:
 
 
 def messages() -> None:
-    ours, others = build_endpoint(), build_other_endpoint()
+    ours, alternative = build_endpoint(), build_other_endpoint()
     data = ours.SerializeToString()
-    assert bytes(others) == data
+    assert bytes(alternative) == data
     measure("an endpoint, xds-protos: build", build_endpoint, 20_000)
     measure("an endpoint, envoy-data-plane: build", build_other_endpoint, 2_000)
     measure("an endpoint, xds-protos: serialize", lambda: ours.SerializeToString(deterministic=True), 20_000)
-    measure("an endpoint, envoy-data-plane: serialize", lambda: bytes(others), 2_000)
+    measure("an endpoint, envoy-data-plane: serialize", lambda: bytes(alternative), 2_000)
     measure("an endpoint, xds-protos: parse", lambda: endpoint_components_pb2.LbEndpoint.FromString(data), 20_000)
     measure("an endpoint, envoy-data-plane: parse", lambda: other_endpoint.LbEndpoint.parse(data), 2_000)
 
 
 def configuration() -> None:
     decoder = msgspec.json.Decoder(VirtualService, dec_hook=lambda _, text: parse_duration(text))
-    mine, theirs = json.dumps(VIRTUAL_SERVICE).encode(), json.dumps(VIRTUAL_HOST)
-    measure("a virtual service, msgspec: decode and check JSON", lambda: decoder.decode(mine), 5_000)
+    config, message = json.dumps(VIRTUAL_SERVICE).encode(), json.dumps(VIRTUAL_HOST)
+    measure("VirtualService, msgspec: decode and validate JSON", lambda: decoder.decode(config), 5_000)
     measure(
-        "a like message, protobuf json_format: decode JSON",
-        lambda: json_format.Parse(theirs, route_components_pb2.VirtualHost()),
+        "VirtualHost, protobuf json_format: decode JSON",
+        lambda: json_format.Parse(message, route_components_pb2.VirtualHost()),
         1_000,
     )
 
@@ -118,11 +119,12 @@ def responses() -> None:
         return b"".join((head, *frames, tail))
 
     assert assemble() == join()
-    measure("a response of 1,000 clusters (1.3 MB), protobuf", assemble, 50)
-    measure("a response of 1,000 clusters (1.3 MB), joined from frames", join, 200)
+    measure("response with 1,000 clusters (1.3 MB), protobuf", assemble, 50)
+    measure("response with 1,000 clusters (1.3 MB), joined bytes", join, 200)
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     messages()
     configuration()
     responses()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The load table: one server on one core, the fleet on the other, a line for every shape and event.
+"""Measure the load table: one server on one core, the fleet on the other, and a line for each shape and event.
 
-    python bench/load_table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10] [--json FILE]
+    python bench/load_table.py --load FOLDER [--shapes S2,S3] [--clusters 2] [--typical] [--work DIR] [--repeats 10]
 
-FOLDER holds the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json`, another control plane's figures
-on the same shapes. With --typical the mesh has twenty Telemetries and twenty EnvoyFilters besides (typical.py); what these cost is told
-by typical_cost.py, which does not compare one run with another.
-Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
+FOLDER contains the load programs (mesh.py, fleet.py, load.py) and `reference/SHAPE.json` with another control plane's
+figures for the same shapes. --typical adds 20 Telemetries and 20 EnvoyFilters (typical_objects.py); their cost is
+measured more precisely by typical_objects_cost.py. The objects of each shape are written as files below --work.
+CPU-seconds are those of the server's process tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 from two_clusters import split
-from typical_objects import typical
+from typical_objects import typical_objects
 
 EVENTS = {
     "S2": "endpoint,virtualservice,destinationrule,noop,reconnect",
@@ -41,7 +41,7 @@ EVENTS = {
     "S100": "endpoint,virtualservice",
     "S0": "endpoint,virtualservice,destinationrule,noop,reconnect",
 }
-LIMITS: dict[tuple[str, str], float] = {  # what we promise: CPU-seconds, MB, seconds, messages
+LIMITS: dict[tuple[str, str], float] = {  # in CPU-seconds, MB, seconds or messages
     ("S2", "cold"): 4.5,
     ("S2", "reconnect"): 4.0,
     ("S2", "virtualservice"): 0.27,
@@ -72,7 +72,7 @@ def free_port() -> int:
 
 
 class Server:
-    """One control plane on folders of files, as `--configDir` names them, on core 0."""
+    """A control plane on core 0. `folders` are values of `--configDir`."""
 
     def __init__(self, folders: list[str], log: pathlib.Path, command: str) -> None:
         self.grpc, self.http, self.monitoring = free_port(), free_port(), free_port()
@@ -100,7 +100,7 @@ class Server:
         self.process = subprocess.Popen(arguments, stdout=self.log, stderr=self.log)
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() - started > 300:
-                raise SystemExit(f"the server did not become ready, see {log}")
+                raise SystemExit(f"the server did not become ready; see {log}")
             time.sleep(0.05)
         self.seconds = time.monotonic() - started
 
@@ -112,13 +112,13 @@ class Server:
             return False
 
     def settle(self) -> None:
-        """Wait until it rests: what it does once after the start is no part of what proxies cost."""
-        until = time.monotonic() + 30
+        """Wait until the server is idle, so that work after its start is not measured."""
+        deadline = time.monotonic() + 30
         used = self._used()
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             time.sleep(3)
-            before, used = used, self._used()
-            if used - before < 0.1:
+            previous, used = used, self._used()
+            if used - previous < 0.1:
                 return
 
     def _used(self) -> float:
@@ -135,7 +135,7 @@ class Server:
 
 
 def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> dict[str, Any]:
-    """Write the mesh, start the server, play the events; the load program's own figures and the start-up time."""
+    """Write the mesh, start the server, and run the events. Return the load program's figures and the start-up time."""
     folder, out = work / shape, work / f"{shape}.json"
     load = [sys.executable, str(options.load / "load.py"), "--shape", shape]
     shutil.rmtree(folder, ignore_errors=True)
@@ -146,7 +146,7 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
         folders.append(f"west={work / f'{shape}-west'}")
     if options.typical:
         (folder / "typical.yaml").write_text(
-            yaml.dump_all(typical(*_names_of(options.load, shape)), Dumper=yaml.CSafeDumper)
+            yaml.dump_all(typical_objects(*names_of(options.load, shape)), Dumper=yaml.CSafeDumper)
         )
     server = Server(folders, work / f"{shape}.log", options.command)
     try:
@@ -169,8 +169,8 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
     return figures
 
 
-def _names_of(load: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
-    """The namespaces and apps of a shape."""
+def names_of(load: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
+    """Return the namespaces and apps of a shape."""
     sys.path.insert(0, str(load))
     programs = importlib.import_module("mesh")
     shape = programs.SHAPES[name]
@@ -180,7 +180,7 @@ def _names_of(load: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
 
 
 def rows(shape: str, figures: dict[str, Any]) -> dict[str, float]:
-    """The figures of one run, by event: medians of CPU-seconds, peak memory, idle share, messages of a no-op."""
+    """Return the figures of one run by event: medians of CPU-seconds, peak memory, idle share, messages of a no-op."""
     timed = ("cold", "reconnect", "virtualservice", "destinationrule", "endpoint")
     out = {event: statistics.median(r["cpu_s"] for r in figures[event]) for event in timed if figures.get(event)}
     out["peak MB"] = figures["peak_mb"]
@@ -193,7 +193,7 @@ def rows(shape: str, figures: dict[str, Any]) -> dict[str, float]:
 
 
 def table(ours: dict[str, dict[str, float]], reference: dict[str, dict[str, float]]) -> str:
-    lines = ["| shape | event | reference | ours | promised | |", "|---|---|---|---|---|---|"]
+    lines = ["| shape | event | reference | ours | limit | met |", "|---|---|---|---|---|---|"]
     for shape, events in ours.items():
         for event, value in events.items():
             other, limit = reference.get(shape, {}).get(event), LIMITS.get((shape, event))
@@ -222,13 +222,13 @@ def main() -> int:
     parser.add_argument(
         "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
     )
-    parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k", help="load shapes, separated by commas")
+    parser.add_argument("--repeats", type=int, default=10, help="repeats of each event (default 10)")
     parser.add_argument(
-        "--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods run in a second cluster"
+        "--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods are in a second cluster"
     )
-    parser.add_argument("--typical", action="store_true", help="with twenty Telemetries and twenty EnvoyFilters")
-    parser.add_argument("--work", help="where to keep meshes, logs and figures; default: a temporary folder")
+    parser.add_argument("--typical", action="store_true", help="add 20 Telemetries and 20 EnvoyFilters")
+    parser.add_argument("--work", help="folder for meshes, logs and figures (default: a temporary folder)")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
     parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))
     options = parser.parse_args()
@@ -238,9 +238,9 @@ def main() -> int:
     reference: dict[str, dict[str, float]] = {}
     for shape in options.shapes.split(","):
         ours[shape] = rows(shape, run_shape(shape, options, work))
-        known = options.load / "reference" / f"{shape}.json"
-        if known.exists():
-            reference[shape] = rows(shape, json.loads(known.read_text()))
+        reference_file = options.load / "reference" / f"{shape}.json"
+        if reference_file.exists():
+            reference[shape] = rows(shape, json.loads(reference_file.read_text()))
     with_ratio(ours)
     with_ratio(reference)
     text = table(ours, reference)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What it costs to be watched: CPU of a control plane with its page open and Prometheus scraping every five seconds, and without.
+"""Measure the cost of monitoring: CPU time of a control plane with and without an open dashboard and a Prometheus
+scrape.
 
     python bench/monitoring_cost.py --load FOLDER [--shapes S2,S3] [--rounds 4] [--seconds 30]
 
-FOLDER holds the load programs (mesh.py, fleet.py, load.py). A server on one core is started again and again, in turns without and with
-somebody who watches, and given what the load table plays: all proxies connect, all come back, and then configuration is edited once a second,
-an endpoint, a VirtualService and a DestinationRule one after the other. The page is stood in for by what it asks: its events, and the mesh
-when the picture or the list of proxies is another one. Printed are medians of the CPU-seconds of each part and of their sum; the exit status
-is 1 where the sum is more than three percent higher.
+FOLDER contains the load programs (mesh.py, fleet.py, load.py). A server on one core is started repeatedly, alternately
+without and with monitoring. All proxies connect and reconnect, then configuration is edited once a second: an endpoint,
+a VirtualService and a DestinationRule in turn. The dashboard is simulated by its requests: the event stream, and the
+mesh when the picture or the list of proxies changes. Prometheus scrapes every five seconds. The output has medians of
+the CPU-seconds of each part and of the sum. The exit status is 1 if the sum is more than three percent higher.
 """
 
 from __future__ import annotations
@@ -32,89 +33,97 @@ from typical_objects_cost import Mesh, Plane, turns
 SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 3.0
 EVENTS = ("endpoint", "virtualservice", "destinationrule")
 PARTS = ("cold", "reconnect", "edits", "sum")
-PROMISED = 0.03
+MAX_INCREASE = 0.03
 
 
 async def scrape(session: aiohttp.ClientSession, base: str) -> None:
     while True:
-        async with session.get(f"{base}/metrics", headers={"Accept-Encoding": "gzip"}) as answer:
-            await answer.read()
+        async with session.get(f"{base}/metrics", headers={"Accept-Encoding": "gzip"}) as response:
+            await response.read()
         await asyncio.sleep(SCRAPE_SECONDS)
 
 
 async def open_page(session: aiohttp.ClientSession, base: str) -> None:
-    """Read the events of the page, and asks for the mesh as the page does: where its picture or its proxies are others, not too often."""
-    due, stale, known = 0.0, True, set[str]()
+    """Read the event stream of the dashboard, and request the mesh as the dashboard does, with a minimum interval."""
+    due, stale, proxy_ids = 0.0, True, set[str]()
     async with session.get(f"{base}/debug/dashboard/events", timeout=aiohttp.ClientTimeout(total=None)) as events:
         async for line in events.content:
             if line.startswith(b"data:"):
-                told = json.loads(line[5:])
-                before = set(known)
-                known = known.union(row["id"] for row in told.get("proxies", ())).difference(told.get("gone", ()))
-                stale = stale or known != before or not told.keys().isdisjoint(("picture", "problems"))
+                event = json.loads(line[5:])
+                previous = set(proxy_ids)
+                proxy_ids = proxy_ids.union(row["id"] for row in event.get("proxies", ())).difference(
+                    event.get("gone", ())
+                )
+                stale = stale or proxy_ids != previous or not event.keys().isdisjoint(("picture", "problems"))
             if stale and time.monotonic() >= due:
                 stale, due = False, time.monotonic() + PICTURE_SECONDS
-                async with session.get(f"{base}/debug/dashboard/mesh") as answer:
-                    await answer.read()
+                async with session.get(f"{base}/debug/dashboard/mesh") as response:
+                    await response.read()
 
 
 @contextlib.asynccontextmanager
-async def watching(base: str) -> AsyncIterator[None]:
+async def monitoring(base: str) -> AsyncIterator[None]:
     async with aiohttp.ClientSession(read_bufsize=1 << 24) as session:
-        tasks = [asyncio.create_task(work(session, base)) for work in (scrape, open_page)]
+        tasks = [asyncio.create_task(job(session, base)) for job in (scrape, open_page)]
         try:
             yield
             for task in tasks:
                 if task.done():
-                    task.result()  # raises where nobody was watching
+                    task.result()  # raises if monitoring failed
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def work(of: Mesh, folder: pathlib.Path, options: argparse.Namespace, watched: bool, serial: int) -> list[float]:
-    """Return the CPU-seconds of each part, and of all of them."""
-    plane = Plane(of, folder, options.command)
+async def measure_parts(
+    mesh: Mesh, folder: pathlib.Path, options: argparse.Namespace, is_monitored: bool, serial: int
+) -> list[float]:
+    """Return the CPU-seconds of each part, and their sum."""
+    plane = Plane(mesh, folder, options.command)
     try:
-        async with watching(f"http://127.0.0.1:{plane.server.monitoring}") if watched else contextlib.nullcontext():
+        async with (
+            monitoring(f"http://127.0.0.1:{plane.server.monitoring}") if is_monitored else contextlib.nullcontext()
+        ):
             await asyncio.sleep(3)
             costs = [await plane.connect()]
             await asyncio.sleep(2)
             costs.append(await plane.connect())
             await asyncio.sleep(2)
-            before = plane.process.cpu()
+            cpu = plane.process.cpu()
             for number in range(options.seconds):
                 due = time.monotonic() + 1
-                await plane.sink.apply(of.event(EVENTS[number % len(EVENTS)], serial + number)[0])
+                await plane.sink.apply(mesh.event(EVENTS[number % len(EVENTS)], serial + number)[0])
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await plane.fleet.quiet(1)
-            costs.append(plane.process.cpu() - before)
+            costs.append(plane.process.cpu() - cpu)
     finally:
         await plane.close()
     return [*costs, sum(costs)]
 
 
-async def measure(of: Mesh, options: argparse.Namespace) -> bool:
-    """Print what was found of a shape; returns whether it is what is promised."""
-    folder, found = of.write(False), dict[bool, list[list[float]]]()
+async def measure(mesh: Mesh, options: argparse.Namespace) -> bool:
+    """Print the results for a shape. Return whether the increase is within the limit."""
+    folder, costs_by_mode = mesh.write(False), dict[bool, list[list[float]]]()
     for number in range(options.rounds):
-        for watched in turns(number):
-            costs = await work(of, folder, options, watched, 1000 * (2 * number + watched))
-            found.setdefault(watched, []).append(costs)
+        for is_monitored in turns(number):
+            costs = await measure_parts(mesh, folder, options, is_monitored, 1000 * (2 * number + is_monitored))
+            costs_by_mode.setdefault(is_monitored, []).append(costs)
             print(
-                f"{of.name} {'watched' if watched else 'alone'}: {' + '.join(f'{cost:.2f}' for cost in costs[:-1])} s",
+                f"{mesh.name} {'with' if is_monitored else 'without'} monitoring: {' + '.join(f'{cost:.2f}' for cost in costs[:-1])} s",
                 flush=True,
             )
-    kept = True
+    is_within_limit = True
     for index, part in enumerate(PARTS):
-        alone, with_watchers = (statistics.median(row[index] for row in found[watched]) for watched in (False, True))
-        kept = with_watchers <= (1 + PROMISED) * alone
+        baseline, monitored = (
+            statistics.median(row[index] for row in costs_by_mode[is_monitored]) for is_monitored in (False, True)
+        )
+        is_within_limit = monitored <= (1 + MAX_INCREASE) * baseline
         print(
-            f"| {of.name} | {part} | {alone:.3f} | {with_watchers:.3f} | {100 * (with_watchers / alone - 1):+.1f} % |",
+            f"| {mesh.name} | {part} | {baseline:.3f} | {monitored:.3f} | {100 * (monitored / baseline - 1):+.1f} % |",
             flush=True,
         )
-    return kept
+    return is_within_limit
 
 
 def main() -> int:
@@ -122,9 +131,9 @@ def main() -> int:
     parser.add_argument(
         "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
     )
-    parser.add_argument("--shapes", default="S2,S3")
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--shapes", default="S2,S3", help="load shapes, separated by commas")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds with and without monitoring (default 4)")
+    parser.add_argument("--seconds", type=int, default=30, help="duration of the edits (default 30)")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
     parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))
     options = parser.parse_args()
@@ -133,11 +142,11 @@ def main() -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        kept = [
+        results = [
             asyncio.run(measure(Mesh(options.load, name, pathlib.Path(folder)), options))
             for name in options.shapes.split(",")
         ]
-    return 0 if all(kept) else 1
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

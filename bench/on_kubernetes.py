@@ -1,14 +1,16 @@
-"""What the control plane does on a real API server, by KUBECONFIG: three replicas with the rights of deploy/, webhooks called by the server,
-one replica killed, tokens reviewed.
+"""Check the control plane with a real API server: three_replicas replicas with the permissions of deploy/, webhooks, leader
+election, and token reviews.
 
     KUBECONFIG=… python bench/on_kubernetes.py
 
-kubectl must be on the PATH, and the server one that nobody needs: everything in deploy/manifests is applied to it, with webhooks that point at this
-machine. It needs no controllers and no kubelet. A line is printed for each thing that was seen; the exit status is 1 where one was not.
+kubectl must be on the PATH. Use a disposable server: everything in deploy/manifests is applied to it, with webhooks
+that point to this machine. It needs no controllers and no kubelet. One line is printed for each check. The exit status
+is 1 if a check fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -49,38 +51,40 @@ spec: {hosts: [%s.example.com], ports: [{number: 80, name: http, protocol: HTTP}
 """
 
 
-def kubectl(*words: str, text: str = "", wanted: int | None = 0) -> str:
-    """Return what kubectl says; AssertionError where its exit status is not the wanted one."""
-    done = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
-    said = done.stdout + done.stderr
-    assert wanted is None or done.returncode == wanted, f"kubectl {' '.join(words)}: {said[-500:]}"
-    return done.stdout if done.returncode == 0 else said
+def kubectl(*words: str, text: str = "", expected: int | None = 0) -> str:
+    """Run kubectl and return its output. Raise AssertionError if the exit status is not the expected one."""
+    result = subprocess.run(["kubectl", *words], input=text or None, capture_output=True, text=True, timeout=120)
+    output = result.stdout + result.stderr
+    assert expected is None or result.returncode == expected, f"kubectl {' '.join(words)}: {output[-500:]}"
+    return result.stdout if result.returncode == 0 else output
 
 
 def get(*words: str) -> Any:
     return json.loads(kubectl("get", *words, "-o", "json"))
 
 
-class Seen:
-    """Prints what was seen, and remembers what was not."""
+class Checks:
+    """Prints the result of each check, and counts failures."""
 
     def __init__(self) -> None:
-        self.missed = 0
+        self.failures = 0
 
-    def check(self, what: str, look: Callable[[], Any], seconds: float = 30) -> None:
-        """Wait until `look` returns something that is true, and prints it."""
-        began = time.monotonic()
+    def check(self, title: str, probe: Callable[[], Any], seconds: float = 30) -> None:
+        """Wait until `probe` returns a true result, and print it."""
+        started = time.monotonic()
         try:
-            found = eventually(look, seconds, what)
+            result = eventually(probe, seconds, title)
         except AssertionError as error:
-            self.missed += 1
-            print(f"MISS {what}: {str(error)[-300:]}", flush=True)
+            self.failures += 1
+            print(f"FAIL {title}: {str(error)[-300:]}", flush=True)
             return
-        print(f"ok   {what:78} {time.monotonic() - began:5.1f} s  {found if found is not True else ''}", flush=True)
+        print(
+            f"ok   {title:78} {time.monotonic() - started:5.1f} s  {result if result is not True else ''}", flush=True
+        )
 
 
 def install(port: int) -> None:
-    """Apply deploy/manifests, with webhooks that point at a port of this machine."""
+    """Apply deploy/manifests, with webhooks that point to a port of this machine."""
     kubectl(
         "apply",
         "--server-side",
@@ -103,15 +107,15 @@ def install(port: int) -> None:
         kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     for account in (f"{SYSTEM} istiod", "shop default", "default default"):
         namespace, name = account.split()
-        kubectl("create", "namespace", namespace, wanted=None)
+        kubectl("create", "namespace", namespace, expected=None)
         kubectl(
             "label", "namespace", namespace, "istio-injection=enabled" if namespace == "shop" else "a=b", "--overwrite"
         )
-        kubectl("-n", namespace, "create", "serviceaccount", name, wanted=None)
+        kubectl("-n", namespace, "create", "serviceaccount", name, expected=None)
 
 
 def account_config(folder: pathlib.Path) -> pathlib.Path:
-    """Return a kubeconfig with the control plane's own service account, so that it has the rights of its roles alone."""
+    """Write a kubeconfig for the control plane's service account, which only has the permissions of its roles."""
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "-o", "json"))
     token = kubectl("-n", SYSTEM, "create", "token", "istiod", "--duration=1h").strip()
     config["users"][0]["user"] = {"token": token}
@@ -121,7 +125,7 @@ def account_config(folder: pathlib.Path) -> pathlib.Path:
 
 
 class Replica(Process):
-    """A control plane with the variables that its Deployment gives it."""
+    """A control plane with the environment variables of its Deployment."""
 
     def __init__(self, name: str, kubeconfig: pathlib.Path, folder: pathlib.Path, https: int) -> None:
         self.name, self.ports = name, {flag: https if flag == "httpsAddr" else free_port() for flag in FLAGS}
@@ -145,23 +149,23 @@ class Replica(Process):
 
 
 def holders() -> dict[str, str]:
-    """Return who holds each lock."""
-    found = {lock: get("-n", SYSTEM, "configmap", lock) for lock in LOCKS}
+    """Return the holder of each lock."""
+    config_maps = {lock: get("-n", SYSTEM, "configmap", lock) for lock in LOCKS}
     return {
-        lock: json.loads(each["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"]
-        for lock, each in found.items()
+        lock: json.loads(config_map["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"]
+        for lock, config_map in config_maps.items()
     }
 
 
-def look_at_webhooks(seen: Seen) -> None:
-    """Has the server ask /inject and /validate."""
+def check_webhooks(checks: Checks) -> None:
+    """Check that the API server calls /inject and /validate."""
     bundle = "jsonpath={.webhooks[*].clientConfig.caBundle}"
     injector = ("get", "mutatingwebhookconfiguration", "istio-sidecar-injector")
-    seen.check("the roots are in the webhooks for injection", lambda: len(kubectl(*injector, "-o", bundle)) > 100)
+    checks.check("injection webhooks have the root certificates", lambda: len(kubectl(*injector, "-o", bundle)) > 100)
     policy = "jsonpath={.webhooks[*].failurePolicy}"
     name = f"istio-validator-{SYSTEM}"
-    seen.check(
-        "the webhook for validation fails closed",
+    checks.check(
+        "the validation webhook fails closed",
         lambda: kubectl("get", "validatingwebhookconfiguration", name, "-o", policy) == "Fail",
     )
 
@@ -169,60 +173,63 @@ def look_at_webhooks(seen: Seen) -> None:
         pod = json.loads(kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", text=POD))
         return ", ".join(c["name"] for key in ("initContainers", "containers") for c in pod["spec"].get(key, ()))
 
-    seen.check("a pod that is created has a proxy", lambda: injected() if "istio-proxy" in injected() else "")
-    refused = {"by the webhook": 0, "by a schema": 0, "warned of": 0}
-    wrong, in_place = 0, 0
-    for bad in load_invalid_objects():
-        if not re.search(r"^apiVersion: \S*istio\.io/", bad.text, re.M):
+    checks.check("a created Pod has a proxy", lambda: injected() if "istio-proxy" in injected() else "")
+    rejections = {"by the webhook": 0, "by a schema": 0, "only warned": 0}
+    total, with_path = 0, 0
+    for invalid in load_invalid_objects():
+        if not re.search(r"^apiVersion: \S*istio\.io/", invalid.text, re.M):
             continue
-        wrong += 1
-        said = kubectl("create", "--dry-run=server", "-f", "-", text=bad.text, wanted=None)
-        how = (
+        total += 1
+        output = kubectl("create", "--dry-run=server", "-f", "-", text=invalid.text, expected=None)
+        outcome = (
             "by the webhook"
-            if "denied the request" in said
+            if "denied the request" in output
             else "by a schema"
-            if "error" in said.lower() or "invalid" in said
-            else "warned of"
+            if "error" in output.lower() or "invalid" in output
+            else "only warned"
         )
-        refused[how] += 1
-        in_place += bad.path.replace("[", ".[").split(".")[-1].strip("[]") in said
-    print(f"ok   of {wrong} wrong objects refused: {refused}, the path is in the answer to {in_place}", flush=True)
+        rejections[outcome] += 1
+        with_path += invalid.path.replace("[", ".[").split(".")[-1].strip("[]") in output
+    print(f"ok   {total} invalid objects rejected: {rejections}, {with_path} with the path of the error", flush=True)
 
 
-def look_at_elections(seen: Seen, replicas: list[Replica]) -> None:
-    """Kill the replica that leads, and looks for another one that does its work."""
+def check_elections(checks: Checks, replicas: list[Replica]) -> None:
+    """Kill the leader, and check that another replica takes over."""
     kubectl("apply", "-f", "-", text=ENTRY % ("before", "before"))
-    seen.check(
+    checks.check(
         "the leader allocates addresses",
         lambda: get("-n", "shop", "serviceentry", "before").get("status", {}).get("addresses"),
     )
-    seen.check("the leader writes roots", lambda: bool(get("-n", "shop", "configmap", "istio-ca-root-cert")["data"]))
+    checks.check(
+        "the leader writes root certificates",
+        lambda: bool(get("-n", "shop", "configmap", "istio-ca-root-cert")["data"]),
+    )
     leader = holders()["istio-ip-autoallocate"]
-    killed = next(replica for replica in replicas if replica.name == leader)
-    killed.child.kill()
-    killed.child.wait()
+    leading = next(replica for replica in replicas if replica.name == leader)
+    leading.child.kill()
+    leading.child.wait()
     kubectl("apply", "-f", "-", text=ENTRY % ("after", "after"))
-    seen.check(
-        f"after {leader} was killed another one leads",
+    checks.check(
+        f"another replica leads after {leader} is killed",
         lambda: (h := holders()["istio-ip-autoallocate"]) != leader and h,
         90,
     )
-    seen.check(
-        "and allocates addresses",
+    checks.check(
+        "the new leader allocates addresses",
         lambda: get("-n", "shop", "serviceentry", "after").get("status", {}).get("addresses"),
         90,
     )
 
 
-async def look_at_tokens(seen: Seen, port: int) -> None:
-    """Has the server review tokens of a workload."""
+async def check_tokens(checks: Checks, port: int) -> None:
+    """Check that the API server reviews workload tokens."""
     roots = get("-n", "shop", "configmap", "istio-ca-root-cert")["data"]["root-cert.pem"].encode()
-    right = kubectl("-n", "shop", "create", "token", "default", "--audience=istio-ca").strip()
-    other = kubectl("-n", "shop", "create", "token", "default", "--audience=somebody-else").strip()
+    valid = kubectl("-n", "shop", "create", "token", "default", "--audience=istio-ca").strip()
+    other = kubectl("-n", "shop", "create", "token", "default", "--audience=other").strip()
     async with secure_channel(port, roots) as channel:
-        names = uris((await create_certificate(channel, right))[0])
-        seen.check("a workload's token gets a certificate", lambda: names)
-        for what, token in (("a token for somebody else", other), ("no token", ""), ("nonsense", "a.b.c")):
+        names = uris((await create_certificate(channel, valid))[0])
+        checks.check("a certificate is issued for a workload's token", lambda: names)
+        for title, token in (("a token for another audience", other), ("no token", ""), ("an invalid token", "a.b.c")):
             code = None
             with contextlib.suppress(grpc.aio.AioRpcError):
                 try:
@@ -230,20 +237,20 @@ async def look_at_tokens(seen: Seen, port: int) -> None:
                 except grpc.aio.AioRpcError as error:
                     code = error.code().name
                     raise
-            seen.check(f"{what} gets none", lambda code=code: code, 0.2)  # type: ignore[misc]
+            checks.check(f"no certificate is issued for {title}", lambda code=code: code, 0.2)  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def three(seen: Seen, folder: pathlib.Path, https: int) -> Iterator[list[Replica]]:
-    """Yield three replicas that are ready. The second one is there before the others and leads; the first one answers webhooks."""
+def three_replicas(checks: Checks, folder: pathlib.Path, https: int) -> Iterator[list[Replica]]:
+    """Yield three ready replicas. The second one starts first and leads; the first one serves the webhooks."""
     config, replicas = account_config(folder), list[Replica]()
     try:
         for name, port in (("istiod-1", free_port()), ("istiod-0", https), ("istiod-2", free_port())):
             replica = Replica(name, config, folder, port)
             replicas.append(replica)
-            seen.check(f"{name} is ready", lambda r=replica: r.check_alive() or _ready(r.ports["httpAddr"]), 120)  # type: ignore[misc]
+            checks.check(f"{name} is ready", lambda r=replica: r.check_alive() or _ready(r.ports["httpAddr"]), 120)  # type: ignore[misc]
             if len(replicas) == 1:
-                seen.check("one replica holds each lock", lambda: set(holders().values()) == {"istiod-1"})
+                checks.check("one replica holds each lock", lambda: set(holders().values()) == {"istiod-1"})
         yield sorted(replicas, key=lambda replica: replica.name)
     finally:
         for replica in replicas:
@@ -253,20 +260,21 @@ def three(seen: Seen, folder: pathlib.Path, https: int) -> Iterator[list[Replica
 
 
 def main() -> int:
-    assert os.environ.get("KUBECONFIG"), "KUBECONFIG names the API server"
-    seen, https = Seen(), free_port()
-    with tempfile.TemporaryDirectory() as place:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    assert os.environ.get("KUBECONFIG"), "set KUBECONFIG to the kubeconfig of the API server"
+    checks, https = Checks(), free_port()
+    with tempfile.TemporaryDirectory() as folder:
         install(https)
-        with three(seen, pathlib.Path(place), https) as replicas:
-            look_at_webhooks(seen)
-            asyncio.run(look_at_tokens(seen, replicas[0].ports["secureGRPCAddr"]))
-            look_at_elections(seen, replicas)
-    return 1 if seen.missed else 0
+        with three_replicas(checks, pathlib.Path(folder), https) as replicas:
+            check_webhooks(checks)
+            asyncio.run(check_tokens(checks, replicas[0].ports["secureGRPCAddr"]))
+            check_elections(checks, replicas)
+    return 1 if checks.failures else 0
 
 
 def _ready(port: int) -> bool:
-    done = subprocess.run(["curl", "-sf", "-o", os.devnull, f"http://127.0.0.1:{port}/ready"], timeout=10)
-    return done.returncode == 0
+    result = subprocess.run(["curl", "-sf", "-o", os.devnull, f"http://127.0.0.1:{port}/ready"], timeout=10)
+    return result.returncode == 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Profiles of a control plane at work as `go tool pprof` opens them: each kind must name functions of ours.
+"""Check that `go tool pprof` opens the profiles of a busy control plane, and that they contain functions of this
+project.
 
     python bench/pprof_profiles.py [--shape S2] [--seconds 2] [--go go]
 
-Configuration is edited twenty times a second meanwhile, and proxies connect. It prints what came first in each profile and how long the tool
-waited, which gives up after one and a half times the seconds and five more; the exit status is 1 where a profile was not opened or names nothing
-of ours. `trace`, which is not Go's format, is only read.
+Meanwhile, configuration is edited twenty times a second, and proxies connect. The output has the first function of each
+profile and the time the tool waited; it gives up after 1.5 times the duration plus 5 seconds. The exit status is 1 if a
+profile cannot be opened or contains no function of this project. `trace` does not have Go's format and is only parsed.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from bench.static_mesh import SHAPES, Shape, edit, stand_in, write_mesh
+from bench.static_mesh import SHAPES, Shape, edit, run_proxy, write_mesh
 from testing.processes.process import ControlPlane
 
 EDIT_SECONDS = 0.05
-OURS = "pilot."
+OWN_PREFIX = "pilot."
 
 
 async def top(go: str, url: str, work: str) -> list[str]:
-    """Return what the tool prints of a profile, the functions with the most first."""
+    """Return the output of `go tool pprof -top` for a profile."""
     pipe = asyncio.subprocess.PIPE
     command = (go, "tool", "pprof", "-top", url)
     process = await asyncio.create_subprocess_exec(
@@ -38,7 +39,7 @@ async def top(go: str, url: str, work: str) -> list[str]:
     return (out or err).decode().splitlines()
 
 
-async def edit_always(folder: pathlib.Path, shape: Shape) -> None:
+async def edit_continuously(folder: pathlib.Path, shape: Shape) -> None:
     number = 0
     while True:
         await asyncio.to_thread(edit, folder, number, shape)
@@ -48,13 +49,13 @@ async def edit_always(folder: pathlib.Path, shape: Shape) -> None:
 
 async def is_opened(options: argparse.Namespace, plane: ControlPlane, name: str, work: str) -> bool:
     started = time.monotonic()
-    printed = await top(options.go, f"http://127.0.0.1:{plane.ports['monitoringAddr']}/debug/pprof/{name}", work)
-    ours = next((line.split()[-1] for line in printed if OURS in line and not line.startswith("http")), "")
+    lines = await top(options.go, f"http://127.0.0.1:{plane.ports['monitoringAddr']}/debug/pprof/{name}", work)
+    function = next((line.split()[-1] for line in lines if OWN_PREFIX in line and not line.startswith("http")), "")
     print(
-        f"{name:24} {time.monotonic() - started:5.1f} s  {ours or 'nothing of ours: ' + ' / '.join(printed[-3:])}",
+        f"{name:24} {time.monotonic() - started:5.1f} s  {function or 'no function of this project: ' + ' / '.join(lines[-3:])}",
         flush=True,
     )
-    return bool(ours)
+    return bool(function)
 
 
 async def is_trace(plane: ControlPlane, seconds: int) -> bool:
@@ -62,9 +63,9 @@ async def is_trace(plane: ControlPlane, seconds: int) -> bool:
         return plane.get(f"/debug/pprof/trace?seconds={seconds}")
 
     events = json.loads(await asyncio.to_thread(read))["traceEvents"]
-    ours = next((event["name"] for event in events if event["name"].startswith(OURS)), "")
-    print(f"{'trace':24} {len(events)} events  {ours or 'nothing of ours'}", flush=True)
-    return bool(ours)
+    function = next((event["name"] for event in events if event["name"].startswith(OWN_PREFIX)), "")
+    print(f"{'trace':24} {len(events)} events  {function or 'no function of this project'}", flush=True)
+    return bool(function)
 
 
 async def measure(options: argparse.Namespace, work: str) -> bool:
@@ -74,27 +75,27 @@ async def measure(options: argparse.Namespace, work: str) -> bool:
     write_mesh(folder, shape)
     plane = ControlPlane(pathlib.Path(work), folder)
     await asyncio.to_thread(plane.wait_ready)
-    busy = [asyncio.create_task(stand_in(plane.xds, number, shape)) for number in range(shape.proxies)]
-    busy.append(asyncio.create_task(edit_always(folder, shape)))
+    tasks = [asyncio.create_task(run_proxy(plane.xds, number, shape)) for number in range(shape.proxies)]
+    tasks.append(asyncio.create_task(edit_continuously(folder, shape)))
     try:
         names = [f"{name}?seconds={options.seconds}" for name in ("heap", "profile", "allocs", "goroutine")] + [
             "goroutine",
             "threadcreate",
         ]
-        good = [await is_opened(options, plane, name, work) for name in names]
-        return all([*good, await is_trace(plane, 1)])
+        results = [await is_opened(options, plane, name, work) for name in names]
+        return all([*results, await is_trace(plane, 1)])
     finally:
-        for task in busy:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(plane.stop)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", default="S2", choices=SHAPES)
-    parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--go", default="go")
+    parser.add_argument("--shape", default="S2", choices=SHAPES, help="shape of the mesh")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of each profile")
+    parser.add_argument("--go", default="go", help="path of the go command")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         return 0 if asyncio.run(measure(options, work)) else 1

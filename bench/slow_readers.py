@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How long healthy proxies wait while others read nothing.
+"""Measure how long healthy proxies wait while other clients do not read.
 
     python bench/slow_readers.py [--stuck 100,1000] [--services 1500] [--peers many|one|both]
 
-Starts a server on a mesh of its own, opens streams that ask for clusters and never read (each from another loopback address, or all from
-the address of the healthy ones), and prints how long healthy proxies wait for all clusters: those that connect while the slow ones arrive,
-those that connect afterwards, and those that have been there for long and get a change. Seconds; memory is the server's resident set.
+A server with a generated mesh is started. Streams subscribe to clusters and never read, each from a different loopback
+address (many) or all from the address of the healthy proxies (one). The output has the time in seconds until healthy
+proxies have all clusters: those that connect while the slow ones arrive, those that connect afterwards, and connection_times
+ones after a change. Memory is the resident set of the server.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def free_port() -> int:
 
 
 class Server:
-    """One control plane on `services` services."""
+    """A control plane with `services` services."""
 
     def __init__(self, folder: pathlib.Path, services: int) -> None:
         self.folder = folder
@@ -91,14 +92,14 @@ class Server:
 
 
 def request(number: int, kind: str) -> Any:
-    made = discovery_pb2.DiscoveryRequest(type_url=CLUSTER)
-    made.node.id = f"sidecar~10.9.{number >> 8}.{number & 255}~{kind}-{number}.ns-1~ns-1.svc.cluster.local"
-    made.node.metadata.update({"NAMESPACE": "ns-1", "CLUSTER_ID": "Kubernetes"})
-    return made
+    message = discovery_pb2.DiscoveryRequest(type_url=CLUSTER)
+    message.node.id = f"sidecar~10.9.{number >> 8}.{number & 255}~{kind}-{number}.ns-1~ns-1.svc.cluster.local"
+    message.node.metadata.update({"NAMESPACE": "ns-1", "CLUSTER_ID": "Kubernetes"})
+    return message
 
 
 def open_stuck(port: int, number: int, address: str) -> socket.socket:
-    """A stream that asks for clusters, on a connection that nobody reads."""
+    """Open a stream that subscribes to clusters, on a connection that is never read."""
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
     headers = {
@@ -112,13 +113,13 @@ def open_stuck(port: int, number: int, address: str) -> socket.socket:
     connection.send_headers(1, list(headers.items()))
     body = request(number, "stuck").SerializeToString()
     connection.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body)
-    opened = socket.create_connection(("127.0.0.1", port), source_address=(address, 0))
-    opened.sendall(connection.data_to_send())
-    return opened
+    stream = socket.create_connection(("127.0.0.1", port), source_address=(address, 0))
+    stream.sendall(connection.data_to_send())
+    return stream
 
 
 class Healthy:
-    """A proxy that acknowledges what it gets."""
+    """A proxy that acknowledges every response."""
 
     def __init__(self, port: int, number: int) -> None:
         self.number = number
@@ -127,27 +128,27 @@ class Healthy:
         self.call = self.channel.stream_stream(METHOD)()
 
     async def connect(self) -> float:
-        """Seconds until it has its clusters."""
+        """Connect, and return the seconds until clusters arrive."""
         started = time.monotonic()
         await self.call.write(request(self.number, "healthy").SerializeToString())
-        return await self.takes() - started
+        return await self.receive() - started
 
-    async def takes(self) -> float:
-        """When the next response is there."""
+    async def receive(self) -> float:
+        """Acknowledge the next response, and return the time of its arrival."""
         response = discovery_pb2.DiscoveryResponse.FromString(await self.call.read())
-        taken = time.monotonic()
+        arrival = time.monotonic()
         await self.call.write(
             discovery_pb2.DiscoveryRequest(type_url=CLUSTER, response_nonce=response.nonce).SerializeToString()
         )
-        return taken
+        return arrival
 
     async def close(self) -> None:
         self.call.cancel()
         await self.channel.close()
 
 
-async def connected(port: int, first: int, count: int) -> list[float]:
-    """Seconds that new proxies wait, one after the other."""
+async def connection_times(port: int, first: int, count: int) -> list[float]:
+    """Return the seconds that new proxies wait, one after the other."""
     waits = []
     for number in range(first, first + count):
         proxy = Healthy(port, number)
@@ -156,39 +157,39 @@ async def connected(port: int, first: int, count: int) -> list[float]:
     return waits
 
 
-async def pushed(server: Server, proxies: list[Healthy], count: int) -> list[float]:
-    """Seconds from a change of a file to each of the proxies having it."""
+async def push_times(server: Server, proxies: list[Healthy], count: int) -> list[float]:
+    """Return the seconds from a change of a file to its arrival at each proxy."""
     waits = []
     for _ in range(count):
         started = time.monotonic()
         server.change()
         waits += [
-            taken - started
-            for taken in await asyncio.wait_for(asyncio.gather(*(proxy.takes() for proxy in proxies)), 300)
+            arrival - started
+            for arrival in await asyncio.wait_for(asyncio.gather(*(proxy.receive() for proxy in proxies)), 300)
         ]
         await asyncio.sleep(0.3)
     return waits
 
 
-def show(what: str, waits: list[float]) -> None:
-    print(f"    {what:42} median {statistics.median(waits):6.3f}  longest {max(waits):6.3f}", flush=True)
+def show(title: str, seconds: list[float]) -> None:
+    print(f"    {title:42} median {statistics.median(seconds):6.3f}  longest {max(seconds):6.3f}", flush=True)
 
 
 async def measure(server: Server, stuck: int, peers: str) -> None:
     print(
-        f"{stuck} streams that read nothing, {'each of its own address' if peers == 'many' else 'of the address of the healthy ones'}"
+        f"{stuck} streams that do not read, {'from different addresses' if peers == 'many' else 'from the address of the healthy proxies'}"
     )
-    old = [Healthy(server.port, number) for number in range(5)]
-    for proxy in old:
+    healthy = [Healthy(server.port, number) for number in range(5)]
+    for proxy in healthy:
         await proxy.connect()
-    show("a change, before", await pushed(server, old, 3))
+    show("change, before", await push_times(server, healthy, 3))
     highest = server.megabytes
-    opened: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     addresses: Iterator[str] = (f"127.1.{n >> 8}.{n & 255}" if peers == "many" else "127.0.0.1" for n in range(stuck))
 
     async def arrive() -> None:
         for number, address in enumerate(addresses):
-            opened.append(await asyncio.to_thread(open_stuck, server.port, number, address))
+            sockets.append(await asyncio.to_thread(open_stuck, server.port, number, address))
 
     async def watch() -> None:
         nonlocal highest
@@ -199,26 +200,26 @@ async def measure(server: Server, stuck: int, peers: str) -> None:
     watching, arriving = asyncio.create_task(watch()), asyncio.create_task(arrive())
     during: list[float] = []
     while not arriving.done():
-        during += await connected(server.port, 1000 + len(during), 1)
-    show("proxies that connect meanwhile", during)
-    show("proxies that connect at once afterwards", await connected(server.port, 2000, 5))
-    show("a change, at once afterwards", await pushed(server, old, 3))
+        during += await connection_times(server.port, 1000 + len(during), 1)
+    show("connecting, meanwhile", during)
+    show("connecting, immediately afterwards", await connection_times(server.port, 2000, 5))
+    show("change, immediately afterwards", await push_times(server, healthy, 3))
     await asyncio.sleep(5)
-    show("proxies that connect 5 s afterwards", await connected(server.port, 3000, 5))
-    show("a change, 5 s afterwards", await pushed(server, old, 3))
+    show("connecting, 5 s afterwards", await connection_times(server.port, 3000, 5))
+    show("change, 5 s afterwards", await push_times(server, healthy, 3))
     watching.cancel()
-    print(f"    memory: at most {highest:.0f} MB", flush=True)
-    for one in opened:
-        one.close()
-    for proxy in old:
+    print(f"    peak memory: {highest:.0f} MB", flush=True)
+    for connection in sockets:
+        connection.close()
+    for proxy in healthy:
         await proxy.close()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stuck", default="100,1000")
-    parser.add_argument("--services", type=int, default=1500)
-    parser.add_argument("--peers", choices=("many", "one", "both"), default="both")
+    parser.add_argument("--stuck", default="100,1000", help="numbers of clients that do not read")
+    parser.add_argument("--services", type=int, default=1500, help="number of services (default 1500)")
+    parser.add_argument("--peers", choices=("many", "one", "both"), default="both", help="addresses of these clients")
     options = parser.parse_args()
     for peers in ("many", "one") if options.peers == "both" else (options.peers,):
         for stuck in map(int, options.stuck.split(",")):

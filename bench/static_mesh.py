@@ -1,4 +1,4 @@
-"""Meshes of ServiceEntries as files, and proxies that keep a stream open: what benches that look at the control plane's ports work with."""
+"""Generated meshes of ServiceEntries, and simple proxies, for benchmarks of the control plane's ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Plain = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """A mesh. `scoped`: a Sidecar in each namespace shows its proxies that namespace alone."""
+    """The size of a mesh. With `scoped`, a Sidecar in each namespace restricts its proxies to that namespace."""
 
     namespaces: int
     services: int
@@ -35,18 +35,19 @@ SHAPES = {"S0": Shape(2, 5, 2, 5), "S2": Shape(20, 50, 2, 500), "S3": Shape(50, 
 
 def write_mesh(folder: pathlib.Path, shape: Shape) -> None:
     for n in range(shape.namespaces):
-        found: list[Plain] = []
+        objects: list[Plain] = []
         if shape.scoped:
-            found.append(made("Sidecar", "default", f"ns-{n}", {"egress": [{"hosts": ["./*"]}]}))
+            objects.append(make_object("Sidecar", "default", f"ns-{n}", {"egress": [{"hosts": ["./*"]}]}))
         for s in range(shape.services):
             endpoints = [{"address": f"10.{128 + e}.{n}.{s + 1}"} for e in range(shape.endpoints)]
             ports = [{"name": "http", "number": 80, "protocol": "HTTP"}]
             spec = {"hosts": [f"s{s}.ns-{n}.example"], "resolution": "STATIC", "ports": ports, "endpoints": endpoints}
-            found.append(made("ServiceEntry", f"s{s}", f"ns-{n}", spec))
-        (folder / f"ns-{n}.yaml").write_text("\n---\n".join(map(json.dumps, found)))
+            objects.append(make_object("ServiceEntry", f"s{s}", f"ns-{n}", spec))
+        (folder / f"ns-{n}.yaml").write_text("\n---\n".join(map(json.dumps, objects)))
 
 
-def made(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
+def make_object(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
+    """Return an object."""
     return {
         "apiVersion": "networking.istio.io/v1",
         "kind": kind,
@@ -56,15 +57,15 @@ def made(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
 
 
 def edit(folder: pathlib.Path, number: int, shape: Shape) -> None:
-    """Change the limit of one service."""
+    """Change the connection limit of one service."""
     spec = {"host": "s0.ns-0.example", "trafficPolicy": {"connectionPool": {"tcp": {"maxConnections": 10 + number}}}}
     temporary = folder.parent / "rule.new"
-    temporary.write_text(json.dumps(made("DestinationRule", "rule", "ns-0", spec)))
+    temporary.write_text(json.dumps(make_object("DestinationRule", "rule", "ns-0", spec)))
     temporary.replace(folder / "rule.yaml")
 
 
-async def stand_in(address: str, number: int, shape: Shape) -> None:
-    """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
+async def run_proxy(address: str, number: int, shape: Shape) -> None:
+    """Keep the stream of one proxy open, and acknowledge every response, until cancelled."""
     namespace = f"ns-{number % shape.namespaces}"
     node = envoy_node(proxy("sidecar", f"web-{number}", namespace, f"10.2.{number // 250}.{number % 250 + 1}"))
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
@@ -73,7 +74,7 @@ async def stand_in(address: str, number: int, shape: Shape) -> None:
 
 
 async def follow(channel: Any, node: base_pb2.Node) -> None:
-    """Acknowledges whatever comes for a node, on one stream after the other, until it is cancelled."""
+    """Acknowledge every response for a node, and reconnect when a stream ends, until cancelled."""
     request = discovery_pb2.DiscoveryRequest
     while True:
         call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""What TLS costs a gRPC server, by who does it: CPU of the server for each connection.
+"""Compare implementations of TLS for a gRPC server, by the server's CPU time per connection.
 
     python bench/tls_fronts.py [--connections 1000] [--sizes 10000,14000,24000,30000] [--rounds 3] [--variants plain,grpc,…]
 
-A bare server answers each stream with ready messages of `--sizes` bytes, one for each request, and does nothing else. Its certificate is of an
-RSA key of 2048 bits, or of `--key ec`. The variants take turns. Figures are CPU-milliseconds a connection over all threads of the server, from
-the first connection to the last message, and its largest resident set.
+A bare server answers each request of a stream with a prepared message of the given size, and does nothing else. Its
+certificate has an RSA key of 2048 bits, or an EC key with `--key ec`. The variants are measured in turn. The output has
+CPU-milliseconds per connection over all threads of the server, from the first connection to the last message, and its
+peak resident set.
 
     plain       no TLS
-    grpc        grpcio's own TLS, which cannot verify a client certificate that is optional
-    streams     asyncio's streams with TLS, each connection forwarded to a Unix socket
-    asyncio     protocols of asyncio's own event loop
-    uvloop      protocols of uvloop
-    memory      sockets without transports, read and written when the event loop says so, with TLS in memory between them
-    product     pilot/xds/tls: the same, with TLS in the socket (ssl.SSLSocket)
+    grpc        TLS of grpcio, which cannot verify an optional client certificate
+    streams     asyncio streams with TLS, each connection forwarded to a Unix socket
+    asyncio     protocols on the event loop of asyncio
+    uvloop      protocols on uvloop
+    memory      sockets without transports, read and written by event loop callbacks, with TLS in memory
+    product     pilot/xds/tls: as `memory`, with TLS in the socket (ssl.SSLSocket)
 """
 
 from __future__ import annotations
@@ -88,16 +89,16 @@ def context_of(folder: pathlib.Path) -> ssl.SSLContext:
     return context
 
 
-def bound(number: int) -> socket.socket:
-    """A Unix socket with a name of its own, by which gRPC tells its peers apart."""
-    made = socket.socket(socket.AF_UNIX)
-    made.bind(f"\0tls-fronts-{os.getpid()}-{number}")
-    made.setblocking(False)
-    return made
+def named_socket(number: int) -> socket.socket:
+    """Return a Unix socket with a unique name, by which gRPC distinguishes its peers."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.bind(f"\0tls-fronts-{os.getpid()}-{number}")
+    connection.setblocking(False)
+    return connection
 
 
 async def streams_front(context: ssl.SSLContext, inner: str) -> int:
-    """Forwards with asyncio's streams."""
+    """Forward with asyncio streams."""
     count = 0
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,9 +111,9 @@ async def streams_front(context: ssl.SSLContext, inner: str) -> int:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
         count += 1
-        made = bound(count)
-        await asyncio.get_running_loop().sock_connect(made, inner)
-        inner_reader, inner_writer = await asyncio.open_unix_connection(sock=made)
+        connection = named_socket(count)
+        await asyncio.get_running_loop().sock_connect(connection, inner)
+        inner_reader, inner_writer = await asyncio.open_unix_connection(sock=connection)
         await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context, backlog=4096)
@@ -121,7 +122,7 @@ async def streams_front(context: ssl.SSLContext, inner: str) -> int:
 
 
 class Half(asyncio.Protocol):
-    """One side of a forwarded connection; what it reads is written to the other one."""
+    """One side of a forwarded connection, which writes its input to the other side."""
 
     other: Half
     transport: Any
@@ -143,7 +144,7 @@ class Half(asyncio.Protocol):
 
 
 class Outer(Half):
-    """The side with TLS, which opens the other one."""
+    """The side with TLS, which opens the other side."""
 
     count = 0
 
@@ -158,16 +159,16 @@ class Outer(Half):
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         Outer.count += 1
-        made = bound(Outer.count)
-        await loop.sock_connect(made, self._inner)
+        connection = named_socket(Outer.count)
+        await loop.sock_connect(connection, self._inner)
         self.other = Half()
         self.other.other = self
-        await loop.create_unix_connection(lambda: self.other, sock=made)
+        await loop.create_unix_connection(lambda: self.other, sock=connection)
         self.transport.resume_reading()
 
 
 async def protocols_front(context: ssl.SSLContext, inner: str) -> int:
-    """Forwards between transports of the event loop."""
+    """Forward between transports of the event loop."""
     server = await asyncio.get_running_loop().create_server(
         lambda: Outer(inner), "127.0.0.1", 0, ssl=context, backlog=4096
     )
@@ -175,8 +176,8 @@ async def protocols_front(context: ssl.SSLContext, inner: str) -> int:
     return number
 
 
-class Forwarded:
-    """One forwarded connection, whose TLS is done in memory: what is read at once is encrypted and written at once."""
+class ForwardedConnection:
+    """A forwarded connection with TLS in memory. Input is encrypted and written immediately."""
 
     count = 0
     buffer = bytearray(1 << 18)
@@ -203,20 +204,20 @@ class Forwarded:
             raise ConnectionError
         self.incoming.write(memoryview(self.buffer)[:count])
         if self.inner is None:
-            self.shake()
-        tls: Any = self.tls  # the stubs lack the length that it returns for a buffer
+            self.handshake()
+        tls: Any = self.tls  # the stubs lack the return value for a buffer
         while count := tls.read(len(self.buffer), self.buffer):
             self.inner.sendall(memoryview(self.buffer)[:count])
         raise ConnectionError
 
-    def shake(self) -> None:
+    def handshake(self) -> None:
         try:
             self.tls.do_handshake()
         finally:
             if self.outgoing.pending:
                 self.outer.send(self.outgoing.read())
-        Forwarded.count += 1
-        self.inner = bound(Forwarded.count)
+        ForwardedConnection.count += 1
+        self.inner = named_socket(ForwardedConnection.count)
         self.inner.connect(self.inner_address)
         self.loop.add_reader(self.inner, self.run, self.from_inner)
 
@@ -237,28 +238,28 @@ class Forwarded:
             self.loop.add_reader(self.inner, self.run, self.from_inner)
 
     def close(self) -> None:
-        for one in (self.outer, self.inner):
-            if one is not None and one.fileno() >= 0:
-                self.loop.remove_reader(one)
-                self.loop.remove_writer(one)
-                one.close()
+        for side in (self.outer, self.inner):
+            if side is not None and side.fileno() >= 0:
+                self.loop.remove_reader(side)
+                self.loop.remove_writer(side)
+                side.close()
 
 
 async def memory_front(context: ssl.SSLContext, inner: str) -> int:
-    """Forwards between sockets."""
-    loop, listening = asyncio.get_running_loop(), socket.create_server(("127.0.0.1", 0), backlog=4096)
-    listening.setblocking(False)
+    """Forward between sockets."""
+    loop, listener = asyncio.get_running_loop(), socket.create_server(("127.0.0.1", 0), backlog=4096)
+    listener.setblocking(False)
 
     def accept() -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                accepted, _ = listening.accept()
+                accepted, _ = listener.accept()
                 accepted.setblocking(False)
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                Forwarded(loop, accepted, context, inner)
+                ForwardedConnection(loop, accepted, context, inner)
 
-    loop.add_reader(listening, accept)
-    number: int = listening.getsockname()[1]
+    loop.add_reader(listener, accept)
+    number: int = listener.getsockname()[1]
     return number
 
 
@@ -271,7 +272,7 @@ FRONTS: dict[str, Callable[[ssl.SSLContext, str], Awaitable[int]]] = {
 
 
 async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
-    """Serve until standard input ends; prints the port."""
+    """Serve until standard input ends. The port is printed."""
     server, key, certificate = make_server(sizes), (folder / "key.pem").read_bytes(), (folder / "cert.pem").read_bytes()
     if variant == "plain":
         port = server.add_insecure_port("127.0.0.1:0")
@@ -285,7 +286,7 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
         port = await front.listen(
             Address("127.0.0.1", 0),
             make_context([CertificatePair(certificate, key)], certificate, TlsRules()),
-            lambda _: ("somebody",),
+            lambda _: ("client",),
         )
     elif variant in FRONTS:
         port = await FRONTS[variant](context_of(folder), "\0" + front.inner.partition(":")[2])
@@ -294,7 +295,7 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
     os._exit(0)
 
 
-# -- the clients and what is measured ----------------------------------------------------------------------------------
+# -- clients and measurement -------------------------------------------------------------------------------------------
 
 
 def write_certificate(folder: pathlib.Path, kind: str) -> None:
@@ -315,7 +316,7 @@ def write_certificate(folder: pathlib.Path, kind: str) -> None:
 
 
 def cpu(pid: int) -> float:
-    """CPU-seconds of all threads."""
+    """Return the CPU-seconds of all threads."""
     spent = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
@@ -328,18 +329,18 @@ def peak_mb(pid: int) -> float:
 
 
 async def connect_all(port: int, root: bytes | None, connections: int, messages: int) -> None:
-    """Has all connections open at the same time, and waits until each has its messages."""
-    arrived, everybody = 0, asyncio.Event()
+    """Open all connections at the same time, and wait until each has received its messages."""
+    arrived, all_arrived = 0, asyncio.Event()
 
-    async def one() -> None:
+    async def run_stream() -> None:
         nonlocal arrived
         address = f"127.0.0.1:{port}"
-        made = (
+        opened = (
             grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root), CLIENT)
             if root
             else grpc.aio.insecure_channel(address, CLIENT)
         )
-        async with made as channel:
+        async with opened as channel:
             stream: Any = channel.stream_stream
             call = stream(METHOD)()
             for _ in range(messages):
@@ -347,15 +348,15 @@ async def connect_all(port: int, root: bytes | None, connections: int, messages:
                 assert await call.read()
             arrived += 1
             if arrived == connections:
-                everybody.set()
-            await everybody.wait()
+                all_arrived.set()
+            await all_arrived.wait()
             call.cancel()
 
-    await asyncio.gather(*(one() for _ in range(connections)))
+    await asyncio.gather(*(run_stream() for _ in range(connections)))
 
 
 def measure(variant: str, options: argparse.Namespace, folder: pathlib.Path) -> tuple[float, float]:
-    """CPU-milliseconds a connection, and the server's largest resident set in MB."""
+    """Return the CPU-milliseconds per connection, and the server's peak resident set in MB."""
     arguments = [sys.executable, __file__, "--serve", variant, "--sizes", options.sizes, "--folder", str(folder)]
     child = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -371,11 +372,13 @@ def measure(variant: str, options: argparse.Namespace, folder: pathlib.Path) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--sizes", default="10000,14000,24000,30000")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--variants", default=",".join(("plain", "grpc", *FRONTS, "product")))
-    parser.add_argument("--key", choices=("rsa", "ec"), default="rsa")
+    parser.add_argument("--connections", type=int, default=1000, help="number of connections (default 1000)")
+    parser.add_argument("--sizes", default="10000,14000,24000,30000", help="sizes of the messages in bytes")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each variant (default 3)")
+    parser.add_argument(
+        "--variants", default=",".join(("plain", "grpc", *FRONTS, "product")), help="variants to measure"
+    )
+    parser.add_argument("--key", choices=("rsa", "ec"), default="rsa", help="key type of the certificate")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

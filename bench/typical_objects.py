@@ -1,6 +1,7 @@
-"""What a mesh typically has besides its routes: twenty Telemetries and twenty EnvoyFilters, for a load shape.
+"""Typical additional objects of a mesh: 20 Telemetries and 20 EnvoyFilters, for a load shape.
 
-One EnvoyFilter of the root namespace is for all proxies of a tenth of the namespaces; each of the others is for one workload.
+One EnvoyFilter in the root namespace applies to all proxies of a tenth of the namespaces. Each of the others applies to
+one workload.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ ROOT = "istio-system"
 Plain = dict[str, Any]
 _TYPE = "type.googleapis.com/envoy"
 _HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
-_LUA = "function envoy_on_request(handle)\n  handle:headers():add('x-typical', 'yes')\nend\n"
+_LUA = "function envoy_on_request(handle)\n  handle:headers():add('x-typical_objects', 'yes')\nend\n"
 
 
-def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Return the forty objects; `namespaces` and `apps` are those of the shape, each app is a service of each namespace."""
+def typical_objects(namespaces: list[str], apps: list[str]) -> list[Plain]:
+    """Return the objects for the namespaces and apps of a shape. Each app is a service in each namespace."""
     return [*telemetries(namespaces, apps), *envoy_filters(namespaces, apps)]
 
 
@@ -25,7 +26,7 @@ def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
 
 
 def telemetries(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Return one for the mesh, nine for whole namespaces, and ten for a workload each."""
+    """Return one Telemetry for the mesh, nine for namespaces, and ten for workloads."""
     mesh = {
         "accessLogging": [{"providers": [{"name": "envoy"}], "filter": {"expression": "response.code >= 400"}}],
         "metrics": [{"providers": [{"name": "prometheus"}], "overrides": [_tag("request_host", "request.host")]}],
@@ -73,20 +74,20 @@ def _telemetry(name: str, namespace: str, spec: Plain) -> Plain:
 
 
 def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:
-    """Return the one for a tenth of the namespaces, and nineteen for a workload each, of six sorts."""
+    """Return one EnvoyFilter for a tenth of the namespaces, and nineteen of six kinds for workloads."""
     tenth = namespaces[: max(1, len(namespaces) // 10)]
-    out = [_envoy_filter("tenth", ROOT, {}, [patch for name in tenth for patch in _of_tenth(name)])]
+    out = [_envoy_filter("tenth", ROOT, {}, [patch for name in tenth for patch in _namespace_patches(name)])]
     for number in range(COUNT - 1):
         namespace, app = _pick(namespaces, number), _pick(apps, 2 * number)
-        patches = _of_workload(number % 6, f"{app}.{namespace}.svc.cluster.local")
+        patches = _workload_patches(number % 6, f"{app}.{namespace}.svc.cluster.local")
         out.append(
             _envoy_filter(f"workload-{number}", namespace, {"workloadSelector": {"labels": {"app": app}}}, patches)
         )
     return out
 
 
-def _of_tenth(namespace: str) -> Iterator[Plain]:
-    """Yield what the proxies of a namespace are given: a Lua filter and TCP keepalive for the requests that they serve."""
+def _namespace_patches(namespace: str) -> Iterator[Plain]:
+    """Yield patches for the proxies of a namespace: a Lua filter and TCP keepalive for inbound requests."""
     proxy = {"metadata": {"NAMESPACE": namespace}}
     manager = {"filterChain": {"filter": {"name": _HTTP_MANAGER, "subFilter": {"name": "envoy.filters.http.router"}}}}
     yield _patch(
@@ -95,7 +96,7 @@ def _of_tenth(namespace: str) -> Iterator[Plain]:
     yield _patch("CLUSTER", {"context": "SIDECAR_INBOUND", "proxy": proxy}, "MERGE", _keepalive())
 
 
-def _of_workload(sort: int, host: str) -> list[Plain]:
+def _workload_patches(kind: int, host: str) -> list[Plain]:
     outbound, inbound = {"context": "SIDECAR_OUTBOUND"}, {"context": "SIDECAR_INBOUND"}
     manager = {"filterChain": {"filter": {"name": _HTTP_MANAGER}}}
     options = {
@@ -104,7 +105,7 @@ def _of_workload(sort: int, host: str) -> list[Plain]:
     }
     router = {"filterChain": {"filter": {"name": _HTTP_MANAGER, "subFilter": {"name": "envoy.filters.http.router"}}}}
     retries = {"retry_policy": {"retry_on": "5xx", "num_retries": 3}}
-    sorts: list[list[Plain]] = [
+    kinds: list[list[Plain]] = [
         [_patch("CLUSTER", {**outbound, "cluster": {"service": host}}, "MERGE", {"connect_timeout": "3s"})],
         [
             _patch(
@@ -123,7 +124,7 @@ def _of_workload(sort: int, host: str) -> list[Plain]:
         [_patch("HTTP_FILTER", {**inbound, "listener": router}, "INSERT_BEFORE", _rate_limit())],
         [_patch("CLUSTER", outbound, "MERGE", _keepalive())],
     ]
-    return sorts[sort]
+    return kinds[kind]
 
 
 def _lua() -> Plain:
@@ -153,8 +154,8 @@ def _keepalive() -> Plain:
     return {"upstream_connection_options": {"tcp_keepalive": {"keepalive_time": 300, "keepalive_interval": 30}}}
 
 
-def _patch(to: str, match: Plain, operation: str, value: Plain) -> Plain:
-    return {"applyTo": to, "match": match, "patch": {"operation": operation, "value": value}}
+def _patch(apply_to: str, match: Plain, operation: str, value: Plain) -> Plain:
+    return {"applyTo": apply_to, "match": match, "patch": {"operation": operation, "value": value}}
 
 
 def _envoy_filter(name: str, namespace: str, selector: Plain, patches: list[Plain]) -> Plain:

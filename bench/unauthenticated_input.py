@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A million wrong inputs of each kind that peers may send before anybody knows who they are; the memory must not grow.
+"""Process a million malformed inputs of each kind that unauthenticated peers can send. Memory must not grow.
 
     python bench/unauthenticated_input.py [--count 1000000] [--kinds certificate_request,first_request,token] [--seed 1]
 
-Prints inputs a second and the resident set after each tenth; ends with the input, in hexadecimal, where something unforeseen is raised.
+The output has inputs per second and the resident set after each tenth. If an unexpected exception is raised, the input
+is printed in hexadecimal and the program stops.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def megabytes() -> float:
 
 
 def play(targets: Targets, kind: str, count: int, rng: random.Random) -> bool:
-    """Whether all inputs were coped with."""
+    """Process inputs of one kind. Return whether all of them were handled."""
     corpus, target, started = CORPUS[kind](), getattr(targets, kind), time.monotonic()
     for number in range(1, count + 1):
         data = corrupt(rng, corpus)
@@ -46,9 +47,9 @@ def play(targets: Targets, kind: str, count: int, rng: random.Random) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--kinds", default=",".join(CORPUS))
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1_000_000, help="inputs of each kind")
+    parser.add_argument("--kinds", default=",".join(CORPUS), help="kinds of input, separated by commas")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random inputs")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     targets = Targets()

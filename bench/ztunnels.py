@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What changes of an ambient mesh cost where many ztunnels are told of all of it, in one process and without a network.
+"""Measure the cost of changes in an ambient mesh with many ztunnels, in one process and without a network.
 
     python bench/ztunnels.py [--workloads 10000] [--ztunnels 50] [--services 500]
 
-A row for each change: the resources and the bytes that one ztunnel is sent, to how many of them, the derivations that ran, and the CPU-milliseconds
-of the commit and of all responses. The last rows are of ztunnels that come back with what they had, and of an edit of the same pod in a mesh that
-is not ambient.
+Each row is a change: the resources sent to one ztunnel, the number of ztunnels that received any, the total bytes, the
+number of derivations that ran, and the CPU-milliseconds of the commit and of all responses. The last rows are
+reconnecting ztunnels that announce their resources, and an edit of the same Pod in a mesh without ambient mode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.delta import DeltaSession
 
 Plain = Mapping[str, Any]
-WORKLOADS_A_NODE = 100
+WORKLOADS_PER_NODE = 100
 
 
 def metadata(name: str, namespace: str, **more: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def pod(number: int, services: int, ready: bool = True) -> Plain:
             labels=labels,
             annotations={"ambient.istio.io/redirection": "enabled"},
         ),
-        "spec": {"serviceAccountName": f"s{service}", "nodeName": f"node-{number // WORKLOADS_A_NODE}"},
+        "spec": {"serviceAccountName": f"s{service}", "nodeName": f"node-{number // WORKLOADS_PER_NODE}"},
         "status": {
             "phase": "Running",
             "podIP": ip,
@@ -79,19 +79,23 @@ def policy(kind: str, spec: Plain, namespace: str = "n1") -> Plain:
     return {"apiVersion": "security.istio.io/v1", "kind": kind, "metadata": metadata("p", namespace), "spec": spec}
 
 
-class Sent(NamedTuple):
-    """What a change cost. `each`: resources to the ztunnel that got most; `reached`: how many got any."""
+class ChangeCost(NamedTuple):
+    """The cost of a change.
+
+    `each` is the number of resources for the ztunnel that received most, `reached` the number of ztunnels that received
+    any.
+    """
 
     each: int
     reached: int
     size: int
     runs: int
-    committed: float
-    answered: float
+    commit_seconds: float
+    response_seconds: float
 
 
 class Bench:
-    """A mesh and its ztunnels, which read at once."""
+    """A mesh and its ztunnels, which read immediately."""
 
     def __init__(self, ambient: bool) -> None:
         self.db = Mesh(load([], {"PILOT_ENABLE_AMBIENT": "true"} if ambient else {}).settings.mesh)
@@ -100,14 +104,14 @@ class Bench:
         self.versions: dict[Connection, dict[str, dict[str, str]]] = {}
         self.nonces = 0
 
-    def commit(self, objects: Iterable[Plain], gone: bool = False) -> None:
+    def commit(self, objects: Iterable[Plain], delete: bool = False) -> None:
         entries = [entry for plain in objects for entry in decode_document(plain).entries]
-        edits = [(self.db.tables[entry.table], entry.key, None if gone else entry.object) for entry in entries]
+        edits = [(self.db.tables[entry.table], entry.key, None if delete else entry.object) for entry in entries]
         self.discovery.wake(self.db.commit(edits), {"config": 1})
 
-    def connect(self, number: int, held: Mapping[str, Mapping[str, str]] | None = None) -> Connection:
+    def connect(self, number: int, resources: Mapping[str, Mapping[str, str]] | None = None) -> Connection:
         session = DeltaSession(self.discovery.name_sets)
-        said = {"NODE_NAME": f"node-{number}", "NAMESPACE": "istio-system", "CLUSTER_ID": "Kubernetes"}
+        metadata_ = {"NODE_NAME": f"node-{number}", "NAMESPACE": "istio-system", "CLUSTER_ID": "Kubernetes"}
         ip = f"10.0.{number >> 8}.{number & 255}"
         proxy = Proxy(
             type=NodeType.ZTUNNEL,
@@ -115,101 +119,103 @@ class Bench:
             ips=(ip,),
             dns_domain="x",
             namespace="istio-system",
-            metadata=said,
+            metadata=metadata_,
         )
         connection = self.discovery.connect(f"ztunnel~{ip}~{proxy.id}~x", proxy, "", session)
         for url in (ADDRESS, AUTHORIZATION):
-            versions = held[url] if held is not None else {}
+            versions = resources[url] if resources is not None else {}
             session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=url, initial_resource_versions=versions))
         self.connections.append(connection)
         self.versions[connection] = {
-            url: dict(held[url]) if held is not None else {} for url in (ADDRESS, AUTHORIZATION)
+            url: dict(resources[url]) if resources is not None else {} for url in (ADDRESS, AUTHORIZATION)
         }
         return connection
 
-    def measure(self, change: Callable[[], object]) -> Sent:
-        """What a change costs until every ztunnel has what it is to have."""
+    def measure(self, change: Callable[[], object]) -> ChangeCost:
+        """Return the cost of a change until every ztunnel has all of its resources."""
         runs, started = self.db.runs, time.process_time()
         change()
-        committed = time.process_time()
+        commit_end = time.process_time()
         counts, size = [0] * len(self.connections), 0
         for place, connection in enumerate(self.connections):
-            while (answer := self.discovery.next_response(connection)) is not None:
+            while (response := self.discovery.next_response(connection)) is not None:
                 self.nonces += 1
-                data = connection.session.encode(answer, "v", str(self.nonces))
-                connection.session.mark_sent(answer, str(self.nonces), 0.0)
-                counts[place] += answer.resources + len(answer.removed)
+                data = connection.session.encode(response, "v", str(self.nonces))
+                connection.session.mark_sent(response, str(self.nonces), 0.0)
+                counts[place] += response.resources + len(response.removed)
                 size += len(data)
-                held = self.versions[connection][answer.type_url]
-                held |= {r.name: r.version for payload in answer.payloads for r in payload.resources}
-                request = discovery_pb2.DeltaDiscoveryRequest(type_url=answer.type_url, response_nonce=str(self.nonces))
+                versions = self.versions[connection][response.type_url]
+                versions |= {r.name: r.version for payload in response.payloads for r in payload.resources}
+                request = discovery_pb2.DeltaDiscoveryRequest(
+                    type_url=response.type_url, response_nonce=str(self.nonces)
+                )
                 connection.session.receive(request)
-        answered = time.process_time()
-        return Sent(
+        response_end = time.process_time()
+        return ChangeCost(
             max(counts, default=0),
             sum(map(bool, counts)),
             size,
             self.db.runs - runs,
-            committed - started,
-            answered - committed,
+            commit_end - started,
+            response_end - commit_end,
         )
 
-    def return_all(self) -> None:
-        """Every stream ends, and every ztunnel comes back with what it has."""
-        held = [self.versions[connection] for connection in self.connections]
+    def reconnect_all(self) -> None:
+        """Reconnect every ztunnel, which announces its resources."""
+        announced = [self.versions[connection] for connection in self.connections]
         for connection in self.connections:
             self.discovery.remove(connection)
         self.connections, self.versions = [], {}
-        for number, versions in enumerate(held):
+        for number, versions in enumerate(announced):
             self.connect(number, versions)
 
 
-def show(name: str, sent: Sent) -> None:
+def show(name: str, cost: ChangeCost) -> None:
     numbers = (
-        sent.each,
-        sent.reached,
-        sent.size,
-        sent.runs,
-        f"{1000 * sent.committed:.1f}",
-        f"{1000 * sent.answered:.1f}",
+        cost.each,
+        cost.reached,
+        cost.size,
+        cost.runs,
+        f"{1000 * cost.commit_seconds:.1f}",
+        f"{1000 * cost.response_seconds:.1f}",
     )
     print(f"| {name} | {' | '.join(map(str, numbers))} |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workloads", type=int, default=10_000)
-    parser.add_argument("--services", type=int, default=500)
-    parser.add_argument("--ztunnels", type=int, default=50)
-    asked = parser.parse_args()
-    count, services = asked.workloads, asked.services
+    parser.add_argument("--workloads", type=int, default=10_000, help="number of Pods (default 10000)")
+    parser.add_argument("--services", type=int, default=500, help="number of services (default 500)")
+    parser.add_argument("--ztunnels", type=int, default=50, help="number of ztunnels (default 50)")
+    options = parser.parse_args()
+    count, services = options.workloads, options.services
     objects = [pod(n, services) for n in range(count)] + [service(n) for n in range(services)]
-    objects += [node(n, f"z{n % 3}") for n in range(count // WORKLOADS_A_NODE + 1)]
-    print("| change | resources to each | ztunnels reached | bytes of all | derivations run | ms commit | ms answers |")
+    objects += [node(n, f"z{n % 3}") for n in range(count // WORKLOADS_PER_NODE + 1)]
+    print("| change | resources each | ztunnels reached | total bytes | derivations run | commit ms | responses ms |")
     print("|---|---|---|---|---|---|---|")
     bench = Bench(ambient=True)
-    show("the mesh, without ztunnels", bench.measure(lambda: bench.commit(objects)))
-    show("ztunnels connect", bench.measure(lambda: [bench.connect(n) for n in range(asked.ztunnels)]))
+    show("create the mesh, without ztunnels", bench.measure(lambda: bench.commit(objects)))
+    show("ztunnels connect", bench.measure(lambda: [bench.connect(n) for n in range(options.ztunnels)]))
     strict = {"selector": {"matchLabels": {"app": "s1"}}, "mtls": {"mode": "STRICT"}}
     deny = {"action": "DENY", "rules": [{"from": [{"source": {"namespaces": ["x"]}}]}]}
     changes: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("a pod is not ready", lambda: bench.commit([pod(1, services, ready=False)])),
-        ("a pod is ready again", lambda: bench.commit([pod(1, services)])),
-        ("a pod comes", lambda: bench.commit([pod(count, services)])),
-        ("a pod goes", lambda: bench.commit([pod(count, services)], gone=True)),
-        ("a pod is written again, the same", lambda: bench.commit([pod(2, services)])),
-        (f"a port of a service with {count // services} pods", lambda: bench.commit([service(1, 9090)])),
-        (f"a node with {WORKLOADS_A_NODE} pods moves", lambda: bench.commit([node(1, "z9")])),
-        ("a policy of a namespace", lambda: bench.commit([policy("AuthorizationPolicy", deny)])),
-        (f"mutual TLS for {count // services} pods", lambda: bench.commit([policy("PeerAuthentication", strict)])),
-        ("all ztunnels come back", bench.return_all),
+        ("Pod becomes unready", lambda: bench.commit([pod(1, services, ready=False)])),
+        ("Pod becomes ready", lambda: bench.commit([pod(1, services)])),
+        ("Pod is created", lambda: bench.commit([pod(count, services)])),
+        ("Pod is deleted", lambda: bench.commit([pod(count, services)], delete=True)),
+        ("Pod is rewritten unchanged", lambda: bench.commit([pod(2, services)])),
+        (f"port of a service with {count // services} Pods changes", lambda: bench.commit([service(1, 9090)])),
+        (f"zone of a node with {WORKLOADS_PER_NODE} Pods changes", lambda: bench.commit([node(1, "z9")])),
+        ("AuthorizationPolicy for a namespace", lambda: bench.commit([policy("AuthorizationPolicy", deny)])),
+        (f"mutual TLS for {count // services} Pods", lambda: bench.commit([policy("PeerAuthentication", strict)])),
+        ("all ztunnels reconnect", bench.reconnect_all),
     )
     for name, change in changes:
         show(name, bench.measure(change))
     plain = Bench(ambient=False)
     plain.commit(objects)
     show(
-        "a pod is not ready, in a mesh that is not ambient",
+        "Pod becomes unready, without ambient mode",
         plain.measure(lambda: plain.commit([pod(1, services, ready=False)])),
     )
 

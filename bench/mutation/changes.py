@@ -1,4 +1,4 @@
-"""The wrong changes that can be made in a file of the product, one at a time."""
+"""The mutations that can be made in a file of the product, one at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 DROPPED = "statement dropped"
-UNCHANGED = "nothing changed"  # no mutant, but a trial of the tests themselves
+UNCHANGED = "nothing changed"  # no mutant: a check that the tests pass
 
 Change = Callable[[ast.AST], None]
 
 
 class Mutant(NamedTuple):
-    """A file with one change. `node` is the number of the changed node in a walk of the file's tree; `first` to `last` are the lines that run it."""
+    """A file with one change.
+
+    `node` is the index of the changed node in a walk of the file's tree. `first` to `last` are the lines that execute
+    it.
+    """
 
     path: pathlib.Path
     node: int
@@ -40,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
-    """The wrong changes that can be made at a node."""
+    """Yield the mutations of a node."""
     match node:
         case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
             other = COMPARISONS[type(op)]
@@ -63,9 +67,9 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
 
 
 def mutants_of(path: pathlib.Path, root: pathlib.Path) -> Iterator[Mutant]:
-    """Every mutant of a file, whose path is relative to `root`; annotations, decorators and texts stay."""
+    """Yield every mutant of a file, relative to `root`. Annotations, decorators and strings are not changed."""
     tree = ast.parse((root / path).read_text())
-    fixed = {id(inner) for node in ast.walk(tree) for part in _left_alone(node) for inner in ast.walk(part)}
+    fixed = {id(inner) for node in ast.walk(tree) for part in _excluded_parts(node) for inner in ast.walk(part)}
     for number, node in enumerate(ast.walk(tree)):
         if id(node) not in fixed:
             for what, _ in changes(node):
@@ -73,7 +77,7 @@ def mutants_of(path: pathlib.Path, root: pathlib.Path) -> Iterator[Mutant]:
                 yield Mutant(path, number, getattr(part, "lineno", 0), getattr(part, "end_lineno", 0), what)
 
 
-def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
+def _excluded_parts(node: ast.AST) -> Iterator[ast.AST]:
     for name in ("annotation", "returns"):
         if (part := getattr(node, name, None)) is not None:
             yield part
@@ -83,7 +87,7 @@ def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutated(mutant: Mutant, root: pathlib.Path) -> ast.Module:
-    """The tree of the mutant's file with its change, each node at the line where it was."""
+    """Return the tree of the file with the mutant's change. Nodes keep their lines."""
     tree = ast.parse((root / mutant.path).read_text())
     target = next(node for number, node in enumerate(ast.walk(tree)) if number == mutant.node)
     if mutant.what == DROPPED:
@@ -94,7 +98,7 @@ def mutated(mutant: Mutant, root: pathlib.Path) -> ast.Module:
 
 
 class _Without(ast.NodeTransformer):
-    """Replaces one statement by `pass`."""
+    """Replaces one statement with `pass`."""
 
     def __init__(self, target: ast.AST) -> None:
         self.target = target

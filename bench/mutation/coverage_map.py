@@ -1,4 +1,6 @@
-"""Which tests execute which lines of the product, from one run of the tests under coverage.py with a context a test."""
+"""A map from lines of the product to the tests that execute them, from a run under coverage.py with one context per
+test.
+"""
 
 from __future__ import annotations
 
@@ -15,69 +17,78 @@ import pytest
 from bench.mutation.scratch import scratch_directory, test_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WHOLE = "::*"  # ends the context of what a fixture executes that all tests of a file share
+WHOLE = "::*"  # suffix of the context of a fixture that all tests of a file share
 MEASURED = ("pilot", "ca", "webhook", "gotemplate")
 DATA, OUTCOMES = "coverage.data", "outcomes.json"
 
 
 class Outcome(NamedTuple):
-    """How a test ended without any change. `seconds` count its own fixtures too."""
+    """The result of a test without mutations. `seconds` includes its fixtures."""
 
     passed: bool
     seconds: float
 
 
 class CoverageMap:
-    """Answers which tests reach a line; those that failed without a change, or take longer than `longest` seconds, are left out."""
+    """Finds the tests that execute a line, except tests that fail without a mutation or take longer than `longest`
+    seconds.
+    """
 
     def __init__(self, folder: pathlib.Path, longest: float = 30.0) -> None:
-        import coverage  # a bench alone needs it
+        import coverage  # optional dependency
 
         self._data = coverage.CoverageData(str(folder / DATA))
         self._data.read()
-        outcomes = {test: Outcome(*found) for test, found in json.loads((folder / OUTCOMES).read_text()).items()}
+        outcomes = {test: Outcome(*outcome) for test, outcome in json.loads((folder / OUTCOMES).read_text()).items()}
         self.seconds = {
-            test: found.seconds for test, found in outcomes.items() if found.passed and found.seconds <= longest
+            test: outcome.seconds for test, outcome in outcomes.items() if outcome.passed and outcome.seconds <= longest
         }
-        self._of_file: dict[str, list[str]] = {}
+        self._tests_by_file: dict[str, list[str]] = {}
         for test in self.seconds:
-            self._of_file.setdefault(test.partition("::")[0], []).append(test)
+            self._tests_by_file.setdefault(test.partition("::")[0], []).append(test)
         self._contexts: dict[pathlib.Path, Mapping[int, list[str]]] = {}
 
     def reaching(self, path: pathlib.Path, lines: range | None = None) -> list[str]:
-        """The tests that execute one of these lines of a file, or any, the quickest first. `path` is relative to ROOT."""
+        """Return the tests that execute one of these lines of a file, or any line, the fastest first.
+
+        `path` is relative to ROOT.
+        """
         if path not in self._contexts:
             self._contexts[path] = self._data.contexts_by_lineno(str(ROOT / path))
-        at = self._contexts[path]
-        contexts = {context for line in (at if lines is None else lines) for context in at.get(line, ())}
+        contexts_by_line = self._contexts[path]
+        contexts = {
+            context
+            for line in (contexts_by_line if lines is None else lines)
+            for context in contexts_by_line.get(line, ())
+        }
         tests = {test for context in contexts for test in self._tests(context)}
         return sorted(tests, key=lambda test: (self.seconds[test], test))
 
-    def of_file(self, file: str) -> list[str]:
-        """The tests of a file, whatever they reach."""
-        return self._of_file.get(file, [])
+    def tests_of_file(self, file: str) -> list[str]:
+        """Return the tests in a file."""
+        return self._tests_by_file.get(file, [])
 
     def _tests(self, context: str) -> list[str]:
         if context.endswith(WHOLE):
-            return self.of_file(context.removesuffix(WHOLE))
+            return self.tests_of_file(context.removesuffix(WHOLE))
         return [context] if context in self.seconds else []
 
 
 def measure(folder: pathlib.Path, tests: list[str]) -> None:
-    """Run these test files once in a process of their own; what `CoverageMap` reads is in `folder` afterwards."""
+    """Run these test files in a separate process, and write the data for `CoverageMap` to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [str(ROOT / test) for test in tests]
     command = [*test_command(ROOT), "-q", "-p", "no:cacheprovider", "-p", "bench.mutation.coverage_map", *files]
     environment = {**os.environ, "PYISTIOD_SEED": "1", "PYTHONPATH": str(ROOT), "COVERAGE_MAP": str(folder.resolve())}
     with scratch_directory() as scratch:
-        subprocess.run(command, cwd=scratch, env=environment, check=False)  # tests that fail are left out
+        subprocess.run(command, cwd=scratch, env=environment, check=False)  # failing tests are excluded later
 
 
-# -- in the process that runs the tests --------------------------------------------------------------------------------
+# -- pytest plugin -----------------------------------------------------------------------------------------------------
 
 
 class _Recorder:
-    """A plugin of pytest: each test, and each fixture that a file shares, is a context of coverage.py's."""
+    """A pytest plugin that sets a coverage context for each test and each shared fixture."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         import coverage
@@ -91,7 +102,7 @@ class _Recorder:
         self._coverage.start()
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Tests that say a longer timeout of their own are too slow for a trial."""
+        """Exclude tests with a timeout marker, which are too slow for trials."""
         slow = [item for item in items if item.get_closest_marker("timeout")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
@@ -103,7 +114,7 @@ class _Recorder:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, None, None]:
-        for cached in self._caches:  # in the fork of a trial nothing is cached yet
+        for cached in self._caches:  # trials run in a fork with empty caches
             cached.cache_clear()
         self._coverage.switch_context(item.nodeid)
         yield
@@ -122,8 +133,8 @@ class _Recorder:
         self._coverage.switch_context(test)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        before = self._outcomes.get(report.nodeid, Outcome(True, 0.0))
-        self._outcomes[report.nodeid] = Outcome(before.passed and report.passed, before.seconds + report.duration)
+        previous = self._outcomes.get(report.nodeid, Outcome(True, 0.0))
+        self._outcomes[report.nodeid] = Outcome(previous.passed and report.passed, previous.seconds + report.duration)
 
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
@@ -132,6 +143,6 @@ class _Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to record, where `measure` said into which folder."""
+    """Register the recorder if `COVERAGE_MAP` names a folder."""
     if folder := os.environ.get("COVERAGE_MAP"):
         config.pluginmanager.register(_Recorder(pathlib.Path(folder)))

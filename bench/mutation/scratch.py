@@ -1,4 +1,4 @@
-"""Tests of mutants run in scratch directories, because a mutant may write into the directory that it runs in."""
+"""Scratch directories for tests of mutants, which may write to their working directory."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def test_command(tree: pathlib.Path) -> list[str]:
 
 
 def scratch_directory() -> tempfile.TemporaryDirectory[str]:
-    """Create a working directory. Files that its processes still delete or add meanwhile are no error."""
+    """Create a working directory. Errors during its cleanup are ignored, because processes may still be using it."""
     return tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True)

@@ -1,7 +1,8 @@
-"""Mutants are shown to tests here: each in a fork of one process that has imported and collected all tests, so that a trial costs only its tests.
+"""Trials of mutants. Each runs in a fork of a process that has collected all tests, so that a trial only costs its
+tests.
 
-The fork puts the changed code into the functions that are there. What runs at import alone (constants, classes, defaults) cannot be
-changed so; such a mutant is `import time` and must be tried in a tree of its own.
+The fork replaces the code of existing functions. Code that only runs at import (constants, classes, defaults) cannot be
+changed like this: such a mutant is `IMPORT_TIME` and needs a separate copy of the tree.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from bench.mutation.changes import UNCHANGED, Mutant, mutated
 from bench.mutation.scratch import scratch_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SURVIVED, CAUGHT, BROKEN, IMPORT_TIME = 0, 1, 2, 3  # how a fork exits; broken: the trial itself failed
-PATIENCE, MIN_SECONDS = 6.0, 30.0  # how much longer tests may take with a change than without
+SURVIVED, CAUGHT, BROKEN, IMPORT_TIME = 0, 1, 2, 3  # exit status of a fork; BROKEN: the trial itself failed
+TIMEOUT_FACTOR, MIN_SECONDS = 6.0, 30.0  # timeout, relative to the time without a mutation
 
 
 class Job(NamedTuple):
-    """A mutant and the tests that it is shown to, in this order; `seconds` are theirs without the change."""
+    """A mutant and the tests to run, in order. `seconds` is their duration without the mutation."""
 
     mutant: Mutant
     tests: list[str]
@@ -36,12 +37,12 @@ class Job(NamedTuple):
 
 
 def write_jobs(path: pathlib.Path, jobs: Sequence[Job]) -> None:
-    """Write what `read_jobs` reads."""
+    """Write the jobs to a file."""
     path.write_text(json.dumps([[str(job.mutant.path), *job.mutant[1:], job.tests, job.seconds] for job in jobs]))
 
 
 def read_jobs(path: pathlib.Path) -> list[Job]:
-    """The jobs of a file that `write_jobs` wrote."""
+    """Read the jobs of a file written by `write_jobs`."""
     return [
         Job(Mutant(pathlib.Path(file), *rest), tests, seconds)
         for file, *rest, tests, seconds in json.loads(path.read_text())
@@ -59,32 +60,38 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 class Functions:
-    """The functions of the product that are alive in this process, by their code."""
+    """The functions of the product in this process, by their code."""
 
     def __init__(self) -> None:
-        self._found: dict[Code, list[FunctionType]] = {}
+        self._by_code: dict[Code, list[FunctionType]] = {}
         for thing in gc.get_objects():
             if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(str(ROOT)):
                 code = thing.__code__
-                self._found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(thing)
+                self._by_code.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(thing)
 
     def change(self, mutant: Mutant) -> bool:
-        """Put a mutant's code into the functions of its file; False if no function differs, as the change is one of import time."""
+        """Replace the code of a mutant's functions.
+
+        Return False if no function differs, because the change affects import time.
+        """
         name = str(ROOT / mutant.path)
         changed = False
         for code in _codes(compile(mutated(mutant, ROOT), name, "exec", dont_inherit=True)):
-            for function in self._found.get((name, code.co_qualname, code.co_firstlineno), ()):
+            for function in self._by_code.get((name, code.co_qualname, code.co_firstlineno), ()):
                 if function.__code__ != code:
                     try:
                         function.__code__ = code
-                    except ValueError:  # it closes over other variables than before
+                    except ValueError:  # the closure has other variables
                         return False
                     changed = True
         return changed
 
 
 class Trials:
-    """A plugin of pytest: in the place of the tests' loop, each job in a fork. Results are lines "NUMBER EXIT" of a file."""
+    """A pytest plugin that runs each job in a fork, instead of the test loop.
+
+    Results are lines "NUMBER EXIT_STATUS" of a file.
+    """
 
     def __init__(self, jobs: Sequence[Job], results: pathlib.Path) -> None:
         self._jobs = jobs
@@ -97,10 +104,8 @@ class Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if (threads := len(list(pathlib.Path("/proc/self/task").iterdir()))) > 1:
-            raise pytest.UsageError(f"{threads} threads after collection: a fork would lack all but one")
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # which ends the run; one in the background would not hear it
+            raise pytest.UsageError(f"{threads} threads after collection: a fork would only have one of them")
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore SIGINT by default
         items = {item.nodeid: item for item in session.items}
         functions = Functions()
         gc.freeze()
@@ -113,7 +118,7 @@ class Trials:
         return True
 
     def _fork(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
-        """Return how the fork exited. Tests that do not end have caught the mutant."""
+        """Run a job in a fork, and return its exit status. A timeout catches the mutant."""
         with scratch_directory() as scratch:
             return self._fork_in(scratch, functions, job, items)
 
@@ -122,22 +127,22 @@ class Trials:
         if child == 0:
             os.chdir(scratch)
             os._exit(self._try(functions, job, items))
-        deadline = time.monotonic() + max(MIN_SECONDS, PATIENCE * job.seconds)
+        deadline = time.monotonic() + max(MIN_SECONDS, TIMEOUT_FACTOR * job.seconds)
         exit_code = None
         try:
             while exit_code is None and time.monotonic() < deadline:
-                done, status = os.waitpid(child, os.WNOHANG)
-                exit_code = os.waitstatus_to_exitcode(status) if done else None
+                pid, status = os.waitpid(child, os.WNOHANG)
+                exit_code = os.waitstatus_to_exitcode(status) if pid else None
                 time.sleep(0.005)
         finally:
-            with contextlib.suppress(ProcessLookupError):  # what the tests started, too
+            with contextlib.suppress(ProcessLookupError):  # including child processes of the tests
                 os.killpg(child, signal.SIGKILL)
         if exit_code is None:
             os.waitpid(child, 0)
         return CAUGHT if exit_code is None else exit_code
 
     def _try(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
-        """Run the tests in the fork; returns the status with which it exits."""
+        """Run the tests in the fork, and return the exit status."""
         try:
             os.setsid()
             for stream in (1, 2):
@@ -147,8 +152,8 @@ class Trials:
         except Exception:
             return BROKEN
         try:
-            for item, after in zip(items, [*items[1:], None], strict=True):
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            for item, next_item in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
                 if self._failed:
                     return CAUGHT
             return SURVIVED
@@ -157,7 +162,7 @@ class Trials:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the place of the tests' loop, where `MUTATION_JOBS` says a file of jobs."""
+    """Register the trials if `MUTATION_JOBS` names a file of jobs."""
     if jobs := os.environ.get("MUTATION_JOBS"):
         path = pathlib.Path(jobs)
         config.pluginmanager.register(Trials(read_jobs(path), path.with_suffix(".results")))

@@ -1,4 +1,4 @@
-"""The mutants of bench/mutants.py, and the tests that they are shown to."""
+"""Mutants, and the selection of tests for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def module(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_every_change_gives_another_program_that_can_be_read(module: pathlib.Path) -> None:
-    made = {str(m): ast.unparse(mutated(m, module)) for m in mutants_of(pathlib.Path("m.py"), module)}
-    assert sorted(name.partition(" ")[2] for name in made) == sorted(
+def test_every_mutant_is_a_different_valid_program(module: pathlib.Path) -> None:
+    sources = {str(m): ast.unparse(mutated(m, module)) for m in mutants_of(pathlib.Path("m.py"), module)}
+    assert sorted(name.partition(" ")[2] for name in sources) == sorted(
         [
             "Lt → LtE",
             "condition negated",
@@ -33,17 +33,17 @@ def test_every_change_gives_another_program_that_can_be_read(module: pathlib.Pat
             "2 → 3",
         ]
     )
-    for name, source in made.items():
+    for name, source in sources.items():
         assert source != ast.unparse(ast.parse(FUNCTION)), name
         compile(source, name, "exec")
 
 
-def test_a_dropped_statement_leaves_a_program(module: pathlib.Path) -> None:
+def test_dropped_statement_becomes_pass(module: pathlib.Path) -> None:
     dropped = next(m for m in mutants_of(pathlib.Path("m.py"), module) if m.what == DROPPED)
     assert "print" not in ast.unparse(mutated(dropped, module))
 
 
-def test_the_nearest_tests_come_first() -> None:
+def test_nearest_tests_come_first() -> None:
     tests = {
         pathlib.Path("tests/unit/ca/test_csr.py"): set[str](),
         pathlib.Path("tests/unit/lib/test_duration.py"): {"pilot.lib.duration"},
@@ -55,7 +55,7 @@ def test_the_nearest_tests_come_first() -> None:
     assert (beside, other) == ("tests/unit/lib/test_duration.py", "tests/unit/ca/test_csr.py")
 
 
-def test_functions_that_are_there_get_the_changed_code(module: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_functions_get_the_changed_code(module: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "ROOT", module)
     namespace: dict[str, object] = {}
     exec(
@@ -68,16 +68,16 @@ def test_functions_that_are_there_get_the_changed_code(module: pathlib.Path, mon
         namespace,
     )
     (module / "m.py").write_text("def f(a, b=2):\n    def g():\n        return a < b\n    return g\n")
-    kept = namespace["f"]
-    assert callable(kept)
-    assert not kept(2)()
-    found = {m.what: m for m in mutants_of(pathlib.Path("m.py"), module)}
-    assert not trial.Functions().change(found["2 → 3"])  # a default is made at import
-    assert trial.Functions().change(found["Lt → LtE"])
-    assert kept(2)()
+    factory = namespace["f"]
+    assert callable(factory)
+    assert not factory(2)()
+    mutants_by_change = {m.what: m for m in mutants_of(pathlib.Path("m.py"), module)}
+    assert not trial.Functions().change(mutants_by_change["2 → 3"])  # defaults are evaluated at import
+    assert trial.Functions().change(mutants_by_change["Lt → LtE"])
+    assert factory(2)()
 
 
-def test_jobs_are_read_as_they_were_written(tmp_path: pathlib.Path) -> None:
+def test_jobs_round_trip(tmp_path: pathlib.Path) -> None:
     jobs = [trial.Job(Mutant(pathlib.Path("m.py"), 3, 1, 2, "Lt → LtE"), ["test_m.py::test_f"], 0.5)]
     trial.write_jobs(tmp_path / "jobs.json", jobs)
     assert trial.read_jobs(tmp_path / "jobs.json") == jobs
@@ -87,11 +87,11 @@ def test_jobs_are_read_as_they_were_written(tmp_path: pathlib.Path) -> None:
     ("name", "file"),
     [("webhook", "webhook/__init__.py"), ("mesh", "pilot/mesh/__init__.py"), ("ca", "ca/__init__.py")],
 )
-def test_a_package_is_below_pilot_or_beside_it(name: str, file: str) -> None:
+def test_packages_below_and_beside_pilot(name: str, file: str) -> None:
     assert pathlib.Path(file) in mutants.files_of(name)
 
 
-def test_a_package_is_without_those_inside_of_it_that_are_measured_themselves() -> None:
+def test_files_of_a_package_exclude_listed_sub_packages() -> None:
     assert not [path for path in mutants.files_of("mesh") if path.parts[2] == "analysis"]
     assert mutants.files_of("mesh/analysis")
 

@@ -55,11 +55,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A service. A ServiceEntry with several hosts declares one service for each host.
 
     - `addresses`: virtual IPs or CIDRs, or () if there are none.
-    - `cluster_addresses`: the addresses of a Kubernetes Service in each cluster that has it. `addresses` are those in the
-      first cluster.
+    - `cluster_addresses`: the addresses of a Kubernetes Service in each cluster that has it. `addresses` are those in
+      the first cluster.
     - `auto_addresses`: addresses from the status of a ServiceEntry, which only proxies with DNS capture use.
-    - `export_to`: the namespaces in which the service is visible, {"*"} if it is public, or {} if it is not visible. "."
-      has been replaced with the name of the namespace, and the mesh's defaults have been applied.
+    - `export_to`: the namespaces in which the service is visible, {"*"} if it is public, or {} if it is not visible.
+      "." has been replaced with the name of the namespace, and the mesh's defaults have been applied.
     - `source`: the object that declares the service, from which `created` and `labels` are taken.
     """
 

@@ -15,8 +15,8 @@ UNIX = "unix://"
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A workload.
 
-    - `addresses`: the IPs of a Pod. Other workloads have one IP, DNS name or "unix://" path, or "" if only the network is
-      known.
+    - `addresses`: the IPs of a Pod. Other workloads have one IP, DNS name or "unix://" path, or "" if only the network
+      is known.
     - `labels`: its own labels and those of its topology.
     - `ports`: pairs of port names, as used by the services that select it, and port numbers.
     - `ready`: whether service selectors may match it.

@@ -1,9 +1,9 @@
-"""Hosts imported by an egress listener of a Sidecar.
+"""The hosts that an egress listener of a Sidecar imports.
 
 https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioEgressListener
 
-Hosts have the form `namespace/host`, where `*` is any namespace, `.` is the Sidecar's own, and a `~` in front of the
-namespace excludes the hosts.
+Hosts have the form `namespace/host`. The namespace `*` is any namespace, and `.` is the namespace of the Sidecar. A `~`
+before the namespace excludes the hosts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANY_NAMESPACE = "*"
 
 
 class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Hosts that are imported from one namespace, as written and in order, and hosts that are excluded."""
+    """The hosts that are imported from a namespace, as written and in order, and those that are excluded."""
 
     hosts: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
     def imports(self, hostname: str) -> bool:
         """Return True if a service with this hostname is imported.
 
-        A wildcard service needs a wildcard that covers all of it.
+        If the hostname is a wildcard, an imported wildcard must match all its subdomains.
         """
         exact, wildcards = _split(self)
         return hostname in exact or any(subset_of(hostname, wildcard) for wildcard in wildcards)
@@ -54,24 +54,24 @@ class _Split(NamedTuple):
 def _split(hosts: HostSet) -> _Split:
     """Return the exact hosts and the wildcards of a set.
 
-    Cached because hundreds of services are matched against each set.
+    The result is cached, because hundreds of services are matched against each set.
     """
     wildcards = tuple(host for host in hosts.hosts if is_wildcard(host))
     return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The host sets of an egress listener by namespace; `*` is any namespace."""
+    """The host sets of an egress listener, by namespace. The namespace `*` is any namespace."""
 
     by_namespace: tuple[tuple[str, HostSet], ...]
 
     def find(self, namespace: str) -> HostSet | None:
-        """Return the set for exactly this namespace key."""
+        """Return the host set of `namespace`, or None. Sets of other namespaces, such as `*`, are not considered."""
         return next((hosts for name, hosts in self.by_namespace if name == namespace), None)
 
     @property
     def everywhere(self) -> HostSet | None:
-        """Return the set for `*`."""
+        """Return the host set of the namespace `*`."""
         return self.find(ANY_NAMESPACE)
 
     @property
@@ -86,7 +86,7 @@ class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
-    """Return the host sets of an egress listener in a namespace. Hosts not of the form `namespace/host` are ignored."""
+    """Return the host sets of an egress listener in `namespace`. Hosts with another form are ignored."""
     sets: dict[str, tuple[list[str], list[str]]] = {}
     for text in hosts:
         scope, slash, host = text.partition("/")

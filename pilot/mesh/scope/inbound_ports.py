@@ -1,4 +1,4 @@
-"""Ports on which a sidecar accepts traffic for its workload, from its services or its Sidecar.
+"""The ports on which a sidecar accepts traffic for its workload. Services or the Sidecar declare them.
 
 Clusters and listeners are both built from these ports.
 """
@@ -19,10 +19,10 @@ from pilot.mesh.tables.database import Mesh
 class InboundPort(NamedTuple):
     """A port on which a workload listens.
 
-    - `port`: as declared by the oldest of its services, or by the Sidecar.
-    - `targets`: the service ports that lead to it, oldest first.
-    - `ingress`: the Sidecar's listener, None if services declare the port.
-    - `declared_by`: that Sidecar.
+    - `port`: the port that the oldest of its services declares, or the Sidecar.
+    - `targets`: the service ports that target it, oldest first.
+    - `ingress`: the listener in the Sidecar, or None if services declare the port.
+    - `declared_by`: the Sidecar that declares the port, if any.
     """
 
     number: int
@@ -33,10 +33,10 @@ class InboundPort(NamedTuple):
 
 
 def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
-    """Return the inbound ports of a sidecar, each number once. Not memoised.
+    """Return the inbound ports of a sidecar. Port numbers are unique. Not memoised.
 
     Ingress listeners of a Sidecar replace those of services, unless the setting merges both. A proxy without traffic
-    capture only uses ports of a Sidecar.
+    capture uses only the ports of a Sidecar.
     """
     sidecar = find_sidecar(db, inbound.scope.sidecar)
     targets = _targets_by_number(inbound)
@@ -66,7 +66,10 @@ def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
 
 
 def declared_port_numbers(db: Mesh, inbound: InboundFacet) -> frozenset[int]:
-    """Return the ports of a Sidecar's ingress listeners, else the target ports of services, captured or not."""
+    """Return the ports of a Sidecar's ingress listeners or, if there are none, the target ports of services.
+
+    Target ports are included even if traffic is not captured.
+    """
     sidecar = find_sidecar(db, inbound.scope.sidecar)
     if sidecar is not None and sidecar.ingress:
         return frozenset(listener.port.number for listener in sidecar.ingress if listener.port is not None)

@@ -1,4 +1,4 @@
-"""Namespaces that exist, by declaration or because an object or a proxy is in them."""
+"""The namespaces that exist: those that are declared, and those that contain an object or a proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINAT
 
 @hub
 def known_namespaces(db: Mesh) -> frozenset[str]:
-    """Return the namespaces of all clusters that are declared, or that contain proxies, workloads, services or routing
+    """Return the namespaces that are declared in any cluster, or that contain proxies, workloads, services or routing
     objects."""
     namespace_names = (key.name for key in NAMESPACE.all_keys(db))
     return frozenset(

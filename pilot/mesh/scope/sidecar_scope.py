@@ -1,6 +1,6 @@
 """The Sidecar that applies to a workload, its egress listeners and its outbound traffic policy.
 
-The services that the listeners import are in `imports`.
+The module `imports` returns the services that the listeners import.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
-    """An egress listener. Without `port` it covers every port of the services that it imports.
+    """An egress listener. If `port` is None, it covers all ports of the services that it imports.
 
-    With `match_port`, only services that have the listener's port are included, and only with that port.
+    With `match_port`, only services that have the listener's port are included, and only with this port.
     """
 
     hosts: EgressHostsKey
@@ -40,10 +40,10 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
-    """Handling of traffic to unknown destinations.
+    """The policy for traffic to unknown destinations.
 
-    `mode` is REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. A Sidecar may send the traffic to `egress_proxy`
-    instead.
+    `mode` is REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. If a Sidecar sets `egress_proxy`, the traffic is sent
+    there instead.
     """
 
     mode: str
@@ -62,7 +62,8 @@ EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 
 @hub
 def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    """Return the Sidecars of a namespace in order of precedence: those with a selector first, then by age."""
+    """Return the Sidecars in a namespace, in order of precedence. Those with a selector precede the others, and older
+    Sidecars precede newer ones."""
     sidecars = [
         (key, row) for key in SIDECAR.keys(db, "namespace", namespace) if (row := SIDECAR.get(db, key)) is not None
     ]
@@ -72,7 +73,7 @@ def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """Return the label keys by which the namespace's Sidecars select workloads."""
+    """Return the label keys in the selectors of a namespace's Sidecars."""
     specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
     return frozenset(
         label
@@ -84,7 +85,10 @@ def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
 
 @derived
 def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
-    """Return the Sidecar for a workload: one of its namespace, else one of the root namespace without a selector."""
+    """Return the Sidecar for a workload, or None if there is none.
+
+    A Sidecar in the workload's namespace takes precedence over one without a selector in the root namespace.
+    """
     for key in sidecar_order(db, namespace):
         spec = find_sidecar(db, key)
         if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
@@ -97,14 +101,14 @@ def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
 
 
 def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
-    """Return a Sidecar, or None if it does not exist, so that the defaults apply."""
+    """Return a Sidecar, or None if it does not exist and the defaults apply."""
     row: Object[Sidecar] | None = SIDECAR.get(db, key) if key is not None else None
     return row.spec if row is not None else None
 
 
 @derived
 def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
-    """Return the policy of a scope's Sidecar, else of the mesh."""
+    """Return the outbound traffic policy of a scope's Sidecar or, if it has none, that of the mesh."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
         return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
@@ -114,7 +118,7 @@ def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
 
 @derived
 def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
-    """Return the egress listeners of a scope, as written. Without a Sidecar, one listener imports everything."""
+    """Return the egress listeners of a scope, as written. Without a Sidecar, a single listener imports all services."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:
         return (EVERYTHING,)

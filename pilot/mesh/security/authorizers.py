@@ -40,7 +40,7 @@ _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class Authorizer(msgspec.Struct, frozen=True):
-    """A provider with an existing service. Either `http` or `grpc` is set."""
+    """An external authorizer whose service exists. Either `http` or `grpc` is set."""
 
     hostname: str
     port: int
@@ -69,7 +69,7 @@ def is_authorizer(provider: ExtensionProvider) -> bool:
 
 
 def find_fault(provider: ExtensionProvider) -> str:
-    """Return the reason why an authorizer's settings are invalid, or ""."""
+    """Return the reason why an authorizer's settings are invalid, or "" if they are valid."""
     http, grpc = provider.envoy_ext_authz_http, provider.envoy_ext_authz_grpc
     settings = http or grpc
     assert settings is not None

@@ -1,7 +1,7 @@
-"""Access of proxies to credentials.
+"""The access of proxies to credentials.
 
-It is decided for each proxy before a credential is read and is part of the cache key, so proxies never share a result
-that one of them may not read.
+Access is decided for each proxy before a credential is read, and the decision is part of the cache key. Proxies
+therefore never share a result that one of them may not read.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ KEY_PROVIDER_TYPES = {
     "cryptomb": "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",
     "qat": "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig",
 }
-"""Extension types of private key providers, as Envoy builds list them."""
+"""Extension types of private key providers, as listed by Envoy builds."""
 _CLIENT_CERTIFICATE_MODES = ("MUTUAL", "OPTIONAL_MUTUAL")
 
 
 class GatewayCredentials(NamedTuple):
-    """The credentials that a Gateway refers to: its certificates, and the roots for client certificates.
+    """The credentials that a Gateway refers to: its certificates, and the roots that verify client certificates.
 
-    Credentials that the control plane does not provide are left out.
+    Credentials that the control plane does not provide are omitted.
     """
 
     certificates: frozenset[CredentialKey] = frozenset()
@@ -48,14 +48,14 @@ class GatewayCredentials(NamedTuple):
 
 
 def account_of(db: Mesh, proxy: Proxy) -> AccountKey | None:
-    """Return the verified service account of a proxy, or None without a verified identity."""
+    """Return the verified service account of a proxy, or None if it has no verified identity."""
     parsed = parse_identity(proxy.identity)
     return AccountKey(cluster_of(db, proxy), parsed.namespace, parsed.service_account) if parsed is not None else None
 
 
 @derived
 def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | None:
-    """Return the credentials that a proxy may read, or None while the API server is being queried."""
+    """Return the credentials that a proxy may read, or None while a query to the API server is pending."""
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
     if account is None:
@@ -76,7 +76,7 @@ def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | N
 
 
 def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateKeyProvider | None:
-    """Return the private key provider in a proxy's config, or None if its build does not support it."""
+    """Return the private key provider in a proxy's config, or None if the proxy's build does not support it."""
     if provider is None or proxy.extensions is None:
         return provider
     return (
@@ -86,7 +86,8 @@ def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateK
 
 @derived
 def gateway_credentials(db: Mesh, gateway: ObjectKey, namespace: str) -> GatewayCredentials:
-    """Return the credentials of a Gateway, resolved for routers in a namespace."""
+    """Return the credentials of a Gateway. Names without a namespace refer to `namespace`, which is that of the
+    routers."""
     certificates: set[CredentialKey | None] = set()
     roots: set[CredentialKey | None] = set()
     for server in servers(db, gateway):
@@ -102,8 +103,10 @@ def certificate_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
 
 
 def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
-    """Return the name of the roots for client certificates: the configured name, else the first certificate's with a
-    suffix."""
+    """Return the name of the roots that verify client certificates, or () if the server does not request them.
+
+    It is the configured name or, by default, that of the first certificate with a suffix.
+    """
     if tls.mode not in _CLIENT_CERTIFICATE_MODES or not (names := certificate_fields(tls)):
         return ()
     return (tls.ca_cert_credential_name or names[0] + CA_SUFFIX,)
@@ -112,9 +115,9 @@ def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
 def _referred(
     db: Mesh, account: AccountKey, gateway: ObjectKey, credentials: GatewayCredentials
 ) -> Iterable[CredentialKey]:
-    """Yield the Secrets that a Gateway refers to, if the account belongs to its routers.
+    """Yield the Secrets that a Gateway refers to, if the account belongs to the Gateway's routers.
 
-    For a Gateway of the Gateway API, the account must be that of its workloads. Secrets in other namespaces need a
+    For a Gateway of the Gateway API, the account must be that of its workloads. Secrets in other namespaces require a
     ReferenceGrant.
     """
     row = GATEWAY.get(db, gateway)
@@ -131,16 +134,17 @@ def _referred(
 
 
 def _roots(gateways: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:
-    """Return the credentials that are roots although their names lack the suffix, unless they are certificates as
-    well."""
+    """Return the credentials that are used as roots although their names lack the suffix.
+
+    Credentials that are also used as certificates are excluded.
+    """
     credentials = tuple(gateways)
     roots = frozenset(name for one in credentials for name in one.roots if not name.is_roots)
     return roots.difference(*(one.certificates for one in credentials))
 
 
 def readable_credential(db: Mesh, resource: str, reader: CredentialReaderFacet) -> Credential | Flaw | None:
-    """Return the credential with the name of an SDS resource, as `credential` does, or None if the proxy may not read
-    it."""
+    """Return the credential for an SDS resource, as `credential` does, or None if the proxy may not read it."""
     name = parse_resource(resource, reader.namespace)
     if name is None or not _may_read(reader, name):
         return None

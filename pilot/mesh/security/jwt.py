@@ -1,4 +1,4 @@
-"""JWT rules of a workload, with the keys that verify the tokens.
+"""The JWT rules of a workload, and the keys that verify the tokens.
 
 https://istio.io/latest/docs/reference/config/security/request_authentication/
 """
@@ -22,14 +22,17 @@ _HYBRID, _ENVOY = ("true", "hybrid"), ("envoy",)
 
 
 class JwksServer(msgspec.Struct, frozen=True):
-    """A service from which the proxies themselves fetch a key set."""
+    """A service from which proxies themselves fetch a key set."""
 
     hostname: str
     port: int
 
 
 class TokenRule(msgspec.Struct, frozen=True):
-    """A JWT rule with the keys of its issuer ("" if unknown), or with the server that proxies fetch them from."""
+    """A JWT rule, with the keys of its issuer or with the server from which proxies fetch the keys.
+
+    `keys` is "" if the keys are unknown.
+    """
 
     rule: JWTRule
     keys: str = ""
@@ -38,8 +41,10 @@ class TokenRule(msgspec.Struct, frozen=True):
 
 @derived
 def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, ...]:
-    """Return the rules of RequestAuthentications, sorted by issuer. The workload's namespace precedes the root
-    namespace."""
+    """Return the rules of RequestAuthentications, sorted by issuer.
+
+    For equal issuers, rules from the workload's namespace precede those from the root namespace.
+    """
     root = mesh_config(db).root_namespace
     rows = (
         row
@@ -58,7 +63,7 @@ def _with_keys(db: Mesh, rule: JWTRule) -> TokenRule:
 
 
 def _server(db: Mesh, uri: str) -> JwksServer | None:
-    """Return the service that proxies fetch a key set from, or None if the control plane fetches it. Not memoised."""
+    """Return the service from which proxies fetch a key set, or None if the control plane fetches it. Not memoised."""
     mode = db.settings.policies.remote_jwks
     if not uri or mode not in (*_HYBRID, *_ENVOY):
         return None

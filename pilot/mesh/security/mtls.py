@@ -1,4 +1,4 @@
-"""Mutual TLS: the modes that PeerAuthentications set for servers, and that clients infer from them.
+"""The mutual TLS modes that PeerAuthentications set for servers, and that clients infer.
 
 https://istio.io/latest/docs/reference/config/security/peer_authentication/
 """
@@ -22,7 +22,7 @@ Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
 
 
 class WorkloadMtls(msgspec.Struct, frozen=True):
-    """The mutual TLS mode of a workload, with exceptions by port number."""
+    """The mutual TLS mode of a workload. `ports` maps the numbers of ports with another mode to that mode."""
 
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}
@@ -42,10 +42,10 @@ def _specs(db: Mesh, policies: tuple[ObjectKey, ...]) -> Iterator[PeerAuthentica
 
 @derived
 def namespace_mtls(db: Mesh, namespace: str) -> Mode:
-    """Return the mode that clients assume for workloads in a namespace, or "UNKNOWN" without a namespace or mesh
-    policy.
+    """Return the mode that clients assume for the workloads in a namespace.
 
-    Policies of workloads and ports are not included: clients learn them from the endpoints.
+    Return "UNKNOWN" if no policy applies to the namespace or the mesh. Policies for workloads and ports are ignored,
+    because clients learn their effect from the endpoints.
     """
     policies = policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))
     return accepted(db, policies).mode if policies else "UNKNOWN"
@@ -53,7 +53,7 @@ def namespace_mtls(db: Mesh, namespace: str) -> Mode:
 
 @derived
 def accepted(db: Mesh, policies: tuple[ObjectKey, ...]) -> WorkloadMtls:
-    """Return the modes that a workload accepts. Later PeerAuthentications take precedence over earlier ones."""
+    """Return the modes that a workload accepts. Later policies take precedence over earlier ones."""
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}
     for spec in _specs(db, policies):
@@ -69,9 +69,9 @@ def _workload_mtls(db: Mesh, namespace: str, labels: Labels) -> WorkloadMtls:
 
 
 def mtls_mode(db: Mesh, namespace: str, labels: Labels, port: int) -> Mode:
-    """Return the mode that a workload accepts on a port.
+    """Return the mode that a workload accepts on a port. Not memoised itself.
 
-    If no policy in the namespace has a selector, all workloads share one result.
+    All workloads in a namespace share one memoised result if no policy in the namespace has a selector.
     """
     selects = any(a.selects for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace))
     return _workload_mtls(db, namespace, labels if selects else frozenset()).at(port)

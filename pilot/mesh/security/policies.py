@@ -1,7 +1,7 @@
-"""The policies that apply to a workload, merged from the mesh, the namespace and the workload.
+"""The policies that apply to a workload, merged from those of the mesh, the namespace and the workload.
 
-A kind of policy is an entry in `POLICIES`. Results contain only keys, so workloads with the same policies share
-everything that is built from them.
+Each kind of policy has an entry in `POLICIES`. Results contain only keys, so workloads with the same policies share
+everything that is built from the policies.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ WAYPOINT_CLASS = "istio-waypoint"
 
 
 class PolicyKind(NamedTuple):
-    """The way in which the objects of a kind apply.
+    """A kind of policies, and how its objects apply.
 
-    scopes: the parts of a proxy that they change.
-    one_for_all: only the oldest policy without a selector applies per namespace, before those with a selector.
-    one_for_some: only the oldest policy with a selector applies, too.
-    root_selects: the namespaces whose workloads a policy in the root namespace may select.
+    - `scopes`: the parts of a proxy that the policies change.
+    - `one_for_all`: in each namespace, only the oldest policy without a selector applies. It precedes those with a
+      selector.
+    - `one_for_some`: in each namespace, only the oldest policy with a selector applies.
+    - `root_selects`: the namespaces in which a policy in the root namespace may select workloads.
     """
 
     objects: Kind[Any]
@@ -69,8 +70,11 @@ POLICIES: Mapping[str, PolicyKind] = {
 
 
 class PolicyAttachment(NamedTuple):
-    """A policy and what it attaches to: its targets, else the workloads with its labels. Empty labels match all
-    workloads."""
+    """A policy and what it attaches to.
+
+    It attaches to its targets or, if it has none, to the workloads that have its labels. Empty labels match all
+    workloads.
+    """
 
     key: ObjectKey
     labels: Labels = frozenset()
@@ -78,13 +82,13 @@ class PolicyAttachment(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """True if the policy applies to only some workloads in its namespace."""
+        """True if the policy applies only to some workloads in its namespace."""
         return bool(self.labels or self.targets)
 
     def applies_to(self, subject: PolicySubjectKey, selected_gateways: bool = True) -> bool:
-        """Return whether the policy attaches to a workload. Targets are in the policy's namespace.
+        """Return whether the policy attaches to a workload. Its targets are in the policy's namespace.
 
-        `selected_gateways` says whether a policy without targets applies to workloads that are targets themselves.
+        `selected_gateways` says whether policies without targets also apply to workloads that can be targets.
         """
         if not self.targets:
             return (
@@ -97,7 +101,7 @@ class PolicyAttachment(NamedTuple):
 
 
 def _canonical(group: str) -> str:
-    """Return the canonical name of an API group. Kubernetes' core group is "" or "core"."""
+    """Return the canonical name of an API group. The core group of Kubernetes may be written as "" or "core"."""
     return "" if group == "core" else group
 
 
@@ -117,7 +121,7 @@ def _attachment(key: ObjectKey, spec: Any) -> PolicyAttachment:
 
 @derived
 def policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """Return the label keys in the selectors of policies in a namespace and in the root namespace."""
+    """Return the label keys in the selectors of the policies in a namespace and in the root namespace."""
     namespaces = {namespace, mesh_config(db).root_namespace}
     policies = (a for kind in POLICIES for n in namespaces for a in attachments(db, kind, n))
     return frozenset(label for a in policies for label, _ in a.labels)
@@ -138,7 +142,7 @@ def proxy_policies(db: Mesh, node_id: str) -> PolicyFacet:
 def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
     """Return the subject of a waypoint for policies that do not depend on the requested service. Not memoised.
 
-    These target its Gateway or, in the root namespace, the class of all waypoints.
+    Such policies target the waypoint's Gateway or, in the root namespace, the GatewayClass of all waypoints.
     """
     proxy, name = find_proxy(db, node_id), proxy_labels(db, node_id).get(GATEWAY_NAME, "")
     targets = {PolicyTargetKey(root_namespace(db), GATEWAY_API, "GatewayClass", WAYPOINT_CLASS)}
@@ -148,25 +152,28 @@ def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
 
 
 def terminating_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
-    """Return the subject of a waypoint as a workload, for policies that select its labels. Not memoised."""
+    """Return the subject of a waypoint as a workload, for policies whose selectors match its labels. Not memoised."""
     proxy = find_proxy(db, node_id)
     return PolicySubjectKey(proxy.namespace, cut(proxy_labels(db, node_id), policy_label_keys(db, proxy.namespace)))
 
 
 def at_service(subject: PolicySubjectKey, target: PolicyTargetKey) -> PolicySubjectKey:
-    """Return the subject of a waypoint with a service that it serves as an additional target."""
+    """Return the subject of a waypoint for requests to a service that it serves, which is an additional target."""
     return msgspec.structs.replace(subject, targets=subject.targets | {target})
 
 
 @derived
 def policies_of(db: Mesh, subject: PolicySubjectKey) -> PolicyFacet:
-    """Return the policies of a workload by kind: those in the root namespace first, then in its own, oldest first."""
+    """Return the policies that apply to a workload, grouped by kind.
+
+    Policies in the root namespace precede those in the workload's namespace, and older policies precede newer ones.
+    """
     applied = ((kind, policy_keys(db, kind, subject)) for kind in POLICIES)
     return PolicyFacet(tuple((kind, keys) for kind, keys in applied if keys))
 
 
 def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectKey, ...]:
-    """Return the policies of one kind in the order of `policies_of`. Not memoised."""
+    """Return the policies of one kind that apply to a workload, in the order of `policies_of`. Not memoised."""
     how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
     namespaces = dict.fromkeys((root, subject.namespace, *sorted(t.namespace for t in subject.targets)))
     effective: list[PolicyAttachment] = []
@@ -182,11 +189,15 @@ def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectK
 
 
 def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[PolicyAttachment]:
-    """Return the oldest policy without a selector, then the oldest with a selector, or all of them."""
+    """Return the oldest policy without a selector, followed by those with a selector.
+
+    If the kind has `one_for_some`, only the oldest policy with a selector is returned.
+    """
     for_all, for_some = ([a for a in policies if a.selects is selects] for selects in (False, True))
     return [*for_all[:1], *(for_some[:1] if how.one_for_some else for_some)]
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:
-    """Return the policies that change one part of a proxy, so that proxies with other differences share this part."""
+    """Return the policies that change one part of a proxy, so that proxies with the same policies there share this
+    part."""
     return PolicyFacet(tuple((kind, keys) for kind, keys in facet.applied if scope in POLICIES[kind].scopes))

@@ -1,4 +1,4 @@
-"""Image pull Secrets of extensions, and the proxies that may read them."""
+"""Image pull Secrets of extensions, and which proxies may read them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
 MODULE_FETCH = "MODULE_FETCH"
-"""Node metadata that says that the agent fetches modules."""
+"""Node metadata that is true if the agent fetches modules."""
 _TYPE, _DATA = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
 
 
 @derived
 def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
-    """Return the extensions of a proxy, the cluster that their pull Secrets are read from, and whether its agent
-    fetches modules.
+    """Return the extensions of a proxy, the cluster of their pull Secrets, and whether the proxy's agent fetches
+    modules.
 
-    Proxies without a verified identity in their namespace get no Secrets. Istio's agent fetches modules and does not
-    pass on Envoy's list of extensions. Agents that pass it on state whether they fetch.
+    Proxies without a verified identity in their namespace receive no Secrets. Istio's agent fetches modules, and does
+    not forward Envoy's list of extensions. Agents that forward the list declare whether they fetch modules.
     """
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
@@ -36,9 +36,9 @@ def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
 
 @derived
 def pull_secret(db: Mesh, namespace: str, name: str, cluster: str) -> str:
-    """Return an extension's image pull Secret as Docker configuration, or "" if there is none of this type.
+    """Return an extension's image pull Secret as a Docker config, or "" if there is no Secret of this type.
 
-    The Secret is read in the given cluster, else in the local one, and always in the extension's namespace.
+    The Secret is in the extension's namespace. The given cluster takes precedence over the local cluster.
     """
     key = parse_field(name, namespace)
     for where in (cluster, db.settings.registry.cluster_id) if key is not None and key.source != "ConfigMap" else ():

@@ -1,6 +1,6 @@
-"""The clusters of the mesh, and services that are local to their cluster.
+"""The clusters of the mesh, and the services that are local to their cluster.
 
-The local cluster, named by the setting `cluster_id`, is the one whose configuration applies.
+The setting `cluster_id` names the local cluster. Only the configuration in this cluster takes effect.
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ServiceSettings-Settings
 """
 
@@ -19,7 +19,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 @hub
 def service_clusters(db: Mesh) -> tuple[str, ...]:
-    """Return the clusters with Kubernetes Services, the local cluster first, the others by name."""
+    """Return the clusters with Kubernetes Services. The local cluster is first, and the others are sorted by name."""
     return tuple(
         sorted(
             SERVICE.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)
@@ -28,14 +28,15 @@ def service_clusters(db: Mesh) -> tuple[str, ...]:
 
 
 def cluster_of(db: Mesh, proxy: Proxy) -> str:
-    """Return the cluster in a proxy's metadata, or the local cluster if it has none."""
+    """Return the cluster in a proxy's metadata, or the local cluster if the metadata names none."""
     return proxy.text("CLUSTER_ID", db.settings.registry.cluster_id)
 
 
 def preferred_cluster(db: Mesh, proxy: Proxy) -> str:
-    """Return the cluster whose addresses of services a proxy prefers.
+    """Return the cluster whose service addresses a proxy prefers.
 
-    The result is "" for proxies in the local cluster and in clusters without services, which use the default addresses.
+    Return "" for proxies that use the default addresses, which are those in the local cluster or in a cluster without
+    Services.
     """
     cluster = cluster_of(db, proxy)
     return cluster if cluster != db.settings.registry.cluster_id and cluster in service_clusters(db) else ""
@@ -43,7 +44,7 @@ def preferred_cluster(db: Mesh, proxy: Proxy) -> str:
 
 @hub
 def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
-    """Return which hosts, including wildcards, are local to their cluster. The most specific entry wins."""
+    """Return whether services are local to their cluster, keyed by host. Hosts may be wildcards."""
     mesh, domain = mesh_config(db), db.settings.registry.domain
     config = mesh.default_config
     discovery = config.discovery_address.rpartition(":")[0] if config is not None else ""
@@ -54,7 +55,8 @@ def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
 
 
 def build_cluster_local_hosts(settings: Iterable[ServiceSettings], defaults: Iterable[str]) -> dict[str, bool]:
-    """Return the hosts in the service settings, and the defaults that no setting overrides."""
+    """Return whether hosts are local to their cluster: those in the service settings, and the defaults that no setting
+    overrides."""
     explicit: dict[str, bool] = {}
     local_by_default = list(defaults)
     for setting in settings:
@@ -77,7 +79,7 @@ def is_cluster_local(db: Mesh, hostname: str) -> bool:
 
 
 def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
-    """Return the value of the most specific of these hosts that matches, or False."""
+    """Return the value of the most specific host that matches a hostname, or False if none matches."""
     if hostname in hosts:
         return hosts[hostname]
     best = most_specific(hostname, [h for h in hosts if is_wildcard(h)])
@@ -85,7 +87,9 @@ def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
 
 
 def is_included(db: Mesh, cluster: str) -> bool:
-    """Return whether ztunnels receive a cluster's workloads: the local cluster, or all in a multi-network mesh. Not
-    memoised."""
+    """Return whether ztunnels receive the workloads of a cluster. Not memoised.
+
+    In a multi-network mesh they receive those of all clusters, and otherwise those of the local cluster.
+    """
     ambient = db.settings.ambient
     return ambient.enabled and (ambient.multi_network or cluster == db.settings.registry.cluster_id)

@@ -19,10 +19,10 @@ Credential = KeyPair | Roots
 
 @derived
 def credential(db: Mesh, name: CredentialKey, cluster: str, roots: bool) -> Credential | Flaw | None:
-    """Return a credential for the proxies of a cluster: roots, or a certificate with its key.
+    """Return a credential for the proxies in a cluster: root certificates if `roots`, else a certificate and its key.
 
     A valid credential in the proxies' cluster takes precedence over one in the local cluster. If none is valid, return
-    the flaw of the first, or None if no object has the name.
+    the flaw of the first. Return None if no object has the name.
     """
     local_cluster = db.settings.registry.cluster_id
     clusters = (cluster, local_cluster) if name.source == "Secret" and cluster != local_cluster else (local_cluster,)
@@ -38,7 +38,7 @@ def _in_cluster(db: Mesh, name: CredentialKey, cluster: str, roots: bool) -> Cre
 
 
 def _objects(db: Mesh, name: CredentialKey, cluster: str) -> Iterator[RegistryKey]:
-    """Yield the objects of a cluster that a name may refer to. The first takes precedence."""
+    """Yield the existing objects in a cluster that a name may refer to. The first takes precedence."""
     for object_name in name.names:
         key = RegistryKey(cluster, name.namespace, object_name)
         if _data(db, name, key) is not None:
@@ -66,10 +66,11 @@ def _credential_in(db: Mesh, name: CredentialKey, key: RegistryKey, roots: bool)
 
 
 def secret_namespaces(db: Mesh, *names: str) -> tuple[str, ...]:
-    """Return the namespaces in which any cluster has a Secret with one of these names, sorted."""
+    """Return the namespaces in which any cluster has a Secret with one of the names, sorted."""
     return tuple(sorted({key.namespace for name in names for key in SECRET.keys(db, "named", ("", name))}))
 
 
 def lists_secrets(db: Mesh, account: AccountKey) -> bool | None:
-    """Return whether a service account may list the Secrets of its namespace, or None while the review is pending."""
+    """Return whether a service account may list the Secrets in its namespace, or None while the access review is
+    pending."""
     return db.secret_access.get(EVERY_ACCOUNT) or db.secret_access.get(account)

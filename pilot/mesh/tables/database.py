@@ -15,7 +15,7 @@ from pilot.settings.mesh import MeshSettings
 
 
 class AccountKey(NamedTuple):
-    """A service account of a cluster."""
+    """A service account in a cluster."""
 
     cluster: str
     namespace: str
@@ -24,14 +24,15 @@ class AccountKey(NamedTuple):
 
 EVERY_ACCOUNT = AccountKey("", "", "")
 MESH_CONFIG, KEY_SETS, RESOLVED_HOSTS = "MeshConfig", "JsonWebKeySet", "ResolvedHost"
-"""The names of tables that configuration sources write."""
+"""Names of the tables that are written by configuration sources."""
 
 
 class Mesh(Database):
-    """The database from which everything is derived.
+    """The database from which all resources are derived.
 
-    Tables of kinds are read through their kind: `VIRTUAL_SERVICE.get(db, key)`. The other tables are attributes.
-    `settings`, `catalogue` and `environment` (the variables of the process) never change and are not tracked.
+    The table of a kind is read through the kind, as in `VIRTUAL_SERVICE.get(db, key)`. The other tables are attributes.
+    `settings`, `catalogue` and `environment` (the environment variables of the process) never change and are not
+    tracked.
     """
 
     def __init__(
@@ -80,5 +81,5 @@ def proxy_namespace(_: str, proxy: Proxy) -> Buckets:
 
 
 def proxy_lacks(_: str, proxy: Proxy) -> Buckets:
-    """Return the namespace of a proxy and the telemetry features that its build lacks, or () if it has all of them."""
+    """Return the namespace of a proxy and the telemetry features that its build lacks, or () if it has all features."""
     return ((proxy.namespace, lacks),) if (lacks := unsupported_telemetry(proxy)) else ()

@@ -11,7 +11,8 @@ BUILT_IN = MeshConfig()
 
 
 def mesh_config(db: Mesh) -> MeshConfig:
-    """Return the whole mesh config. Any edit of it reruns the callers, so values with many readers go through a hub."""
+    """Return the whole mesh config. Every edit to it reruns the callers, so values with many readers are read through a
+    hub."""
     config = db.mesh.get("mesh")
     return config if isinstance(config, MeshConfig) else BUILT_IN
 

@@ -1,4 +1,4 @@
-"""Rejections by proxies (NACKs), by the objects that caused them."""
+"""Rejections by proxies (NACKs), indexed by the objects that caused them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ _LISTED = 3
 
 @derived
 def nacked_objects(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Return all objects whose resources a proxy has rejected."""
+    """Return all objects whose resources proxies reject."""
     return db.nacks.buckets("object")
 
 
 @derived
 def nacks_of(db: Mesh, ref: ObjectRef) -> tuple[Nack, ...]:
-    """Return the rejections of resources that are derived from an object, by proxy."""
+    """Return the rejections of resources that are derived from an object. There is one for each proxy and resource
+    type."""
     return tuple(nack for key in db.nacks.keys("object", ref) if (nack := db.nacks.get(key)) is not None)
 
 
 def describe_nacks(nacks: Iterable[Nack]) -> str:
-    """Return a summary of rejections. Equal ones are listed once, with the first proxies."""
+    """Return a summary of rejections. Equal rejections are listed once, with the names of the first proxies."""
     by_text: dict[tuple[str, str], list[str]] = {}
     for nack in nacks:
         by_text.setdefault((nack.type_name, nack.message), []).append(nack.proxy)
@@ -41,5 +42,5 @@ def _names(proxies: list[str]) -> str:
 
 
 def nack_condition(nacks: tuple[Nack, ...]) -> tuple[StatusCondition, ...]:
-    """Return the condition of a Gateway API object whose resources are rejected, or ()."""
+    """Return the condition of a Gateway API object whose resources proxies reject, or () if there are no rejections."""
     return (StatusCondition("Programmed", False, "Refused", describe_nacks(nacks)),) if nacks else ()

@@ -1,4 +1,4 @@
-"""Labels and annotations of namespaces. A namespace without an object has none."""
+"""Labels and annotations of namespaces. A namespace that is not declared has none."""
 
 from __future__ import annotations
 

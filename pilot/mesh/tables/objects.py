@@ -1,4 +1,4 @@
-"""Objects of any kind, for code that treats all kinds alike."""
+"""Access to objects of any kind, for code that treats all kinds alike."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def connected_proxy(db: Mesh, node_id: str) -> Proxy | None:
 
 
 def find_proxy(db: Mesh, node_id: str) -> Proxy:
-    """Return a proxy. Raises LookupError if it does not exist."""
+    """Return a proxy. Raise LookupError if it does not exist."""
     proxy = db.proxies.get(node_id)
     if proxy is None:
         raise LookupError(f"no proxy {node_id}")
@@ -39,5 +39,5 @@ def proxy_namespaces(db: Mesh) -> tuple[str, ...]:
 
 @derived
 def missing_features(db: Mesh) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return each namespace with the telemetry features that the build of a proxy there lacks."""
+    """Return pairs of a namespace and the telemetry features that the build of a proxy in it lacks."""
     return db.proxies.buckets("lacks")

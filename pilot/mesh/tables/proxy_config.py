@@ -22,8 +22,8 @@ _XDS_FIELDS = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology
 def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
     """Return the effective proxy config of a proxy.
 
-    This is the one in its metadata, which its agent has merged, or else the default of the mesh config. Only the parts
-    that affect xDS are read. Invalid parts and invalid fields are ignored.
+    This is the one in its metadata, which its agent has merged, or else the default in the mesh config. Only the parts
+    that affect xDS are read. Invalid parts and fields are ignored.
     """
     proxy = connected_proxy(db, node_id)
     announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
@@ -33,7 +33,7 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
 
 
 def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
-    """Decode a proxy config in the JSON form of istio.mesh.v1alpha1.ProxyConfig, ignoring invalid parts."""
+    """Return the proxy config in the JSON form of istio.mesh.v1alpha1.ProxyConfig. Invalid parts are ignored."""
     config = ProxyConfig()
     for name in _XDS_FIELDS:
         if name in announced:

@@ -1,4 +1,4 @@
-"""Trust domains and root certificates of the mesh."""
+"""The trust domains and root certificates of the mesh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def mesh_trust_domains(db: Mesh) -> tuple[str, ...]:
 
 @hub
 def trust_domains(db: Mesh) -> tuple[str, ...]:
-    """Return the trust domains that clients may have, including those of additional roots, or () for any."""
+    """Return the trust domains that clients may have, including those of additional roots. Return () if any is
+    accepted."""
     if db.settings.tls.skip_validate_trust_domain:
         return ()
     mesh = mesh_config(db)
@@ -35,9 +36,9 @@ def has_trust_bundle(db: Mesh) -> bool:
 
 @hub
 def trust_bundle(db: Mesh) -> tuple[str, ...]:
-    """Return the root certificates of the mesh, in PEM, sorted and without duplicates.
+    """Return the root certificates of the mesh in PEM form, sorted and without duplicates.
 
-    These are the roots of the mesh's own authorities and those in the mesh config.
+    They are the roots of the mesh's own certificate authorities and those in the mesh config.
     """
     pems = [pem for name in db.authority_roots.all_keys() for pem in db.authority_roots.get(name) or ()]
     pems += [

@@ -1,4 +1,4 @@
-"""TrafficExtensions and WasmPlugins of a workload, by the traffic that they apply to."""
+"""The TrafficExtensions and WasmPlugins of a workload, selected by the traffic that they apply to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOWEST = -(2**31)
 
 
 class ListedExtension(NamedTuple):
-    """The properties of an extension that filter chains depend on. `script` is the source of a Lua script."""
+    """The properties of an extension that filter chains depend on. `script` is the source code of a Lua script."""
 
     key: ObjectKey
     form: Form
@@ -28,7 +28,7 @@ class ListedExtension(NamedTuple):
     script: str = ""
 
     def is_for(self, port: int) -> bool:
-        """Return whether it applies to a port. 0 stands for all ports that no extension names."""
+        """Return whether the extension applies to a port. 0 represents all ports that no extension names."""
         return not self.match or any(not m.ports or any(p.number == port for p in m.ports) for m in self.match)
 
 
@@ -49,10 +49,11 @@ def listed_extension(db: Mesh, key: ObjectKey) -> ListedExtension | None:
 
 @derived
 def extensions_of_side(db: Mesh, keys: tuple[ObjectKey, ...], serves: bool) -> tuple[ListedExtension, ...]:
-    """Return the extensions for the traffic that a workload serves, or that it sends as a client.
+    """Return the extensions for the traffic that a workload receives as a server or, if not `serves`, sends as a
+    client.
 
-    They are ordered by priority, then by namespace with the workload's own first, then by age. `keys` are in order of
-    age.
+    They are ordered by priority, highest first. For equal priorities, those in the workload's namespace precede those
+    in the root namespace, and older extensions precede newer ones. `keys` must be ordered by age.
     """
     root = root_namespace(db)
     extensions = (_for_mode(e, serves) for key in keys if (e := listed_extension(db, key)) is not None)
@@ -60,12 +61,12 @@ def extensions_of_side(db: Mesh, keys: tuple[ObjectKey, ...], serves: bool) -> t
 
 
 def _for_mode(extension: ListedExtension, serves: bool) -> ListedExtension | None:
-    """Return the extension with only the matches for one mode, or None if it has none."""
+    """Return the extension with only the matches for the given mode, or None if none of its matches are for it."""
     other = "CLIENT" if serves else "SERVER"
     matches = tuple(m for m in extension.match if m.mode != other)
     return extension._replace(match=matches) if matches or not extension.match else None
 
 
 def named_ports(extensions: Iterable[ListedExtension]) -> frozenset[int]:
-    """Return the ports that extensions name. On all other ports they behave the same."""
+    """Return the ports that extensions name. The extensions are the same for all other ports."""
     return frozenset(port.number for e in extensions for m in e.match for port in m.ports)

@@ -1,4 +1,4 @@
-"""Extension providers of the mesh config that receive spans, logs and metrics."""
+"""The extension providers in the mesh config that receive spans, logs and metrics."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 @hub
 def default_providers(db: Mesh) -> DefaultProviders:
-    """Return the providers for workloads whose Telemetries name none."""
+    """Return the providers for workloads whose Telemetries do not name any."""
     return mesh_config(db).default_providers
 
 
 class WorkloadNames(NamedTuple):
-    """The naming schemes for workloads that tracers use: the node's cluster, and OpenTelemetry's conventions."""
+    """The naming schemes for workloads that tracers use.
+
+    `by_node` is the cluster in the node, and `by_convention` are OpenTelemetry's conventions.
+    """
 
     by_node: bool = False
     by_convention: bool = False
@@ -29,7 +32,7 @@ class WorkloadNames(NamedTuple):
 
 @hub
 def workload_names(db: Mesh) -> WorkloadNames:
-    """Return the naming schemes that some provider uses, so that unused names do not split classes of proxies."""
+    """Return the naming schemes that at least one provider uses. Unused names do not split classes of proxies."""
     providers = mesh_config(db).extension_providers
     conventions = {p.opentelemetry.service_attribute_enrichment for p in providers if p.opentelemetry is not None}
     by_node = "ISTIO_CANONICAL" in conventions or any(p.datadog is not None for p in providers)
@@ -38,7 +41,7 @@ def workload_names(db: Mesh) -> WorkloadNames:
 
 @derived
 def telemetry_provider(db: Mesh, name: str) -> ExtensionProvider | str:
-    """Return the provider with a name, ignoring case, or the reason why it cannot be used."""
+    """Return the provider with a name, or the reason why it cannot be used. Case is ignored."""
     provider = next((p for p in mesh_config(db).extension_providers if p.name.lower() == name.lower()), None)
     if provider is None:
         return f"the mesh config has no extension provider {name}"
@@ -47,9 +50,9 @@ def telemetry_provider(db: Mesh, name: str) -> ExtensionProvider | str:
 
 @derived
 def provider_port(db: Mesh, name: str, port: int) -> ProviderPort | None:
-    """Return the port of a provider's service, named as `host` or `namespace/host`.
+    """Return the port of a provider's service. `name` is its `host` or `namespace/host`.
 
-    None if the name does not match exactly one service, or if it has no such port.
+    Return None if the name does not match exactly one service, or if the service does not have the port.
     """
     ref = find_service(db, name)
     provider = service(db, ref) if ref is not None else None

@@ -1,7 +1,7 @@
-"""Telemetries merged for a workload: from the mesh, the namespace and the workload, with later ones taking precedence.
+"""Merges the Telemetries of a workload: those of the mesh, the namespace and the workload. Later ones take precedence.
 
-The results are rules by provider name. `mode` is the side of the workload: SERVER inbound, CLIENT outbound and at
-gateways.
+The results are rules for each provider. `mode` is the side of the workload: SERVER is the inbound side, and CLIENT is
+the outbound side or a gateway.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVERY_METRIC = tuple(sorted(name for name in get_args(IstioMetric) if name != "
 
 
 def telemetry_facet(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> TelemetryFacet:
-    """Return the merged Telemetries of one side of a workload. Not memoised."""
+    """Return the merged Telemetries for one side of a workload. Not memoised."""
     return TelemetryFacet(log_rules(db, keys, mode), metric_rules(db, keys, mode), span_rules(db, keys, mode))
 
 
@@ -49,7 +49,10 @@ def _is_for(match: ModeSelector | MetricSelector | None, mode: str) -> bool:
 
 
 def with_providers(entries: Sequence[T], defaults: tuple[str, ...]) -> Iterator[tuple[T, tuple[str, ...]]]:
-    """Yield entries with their providers: their own, else those of the previous entry, else the mesh's defaults."""
+    """Yield entries with their providers.
+
+    An entry without providers has those of the previous entry, and the first entry those of the mesh's defaults.
+    """
     names = defaults
     for entry in entries:
         names = provider_names(entry) or names
@@ -65,10 +68,10 @@ def provider_names(entry: AccessLogging | Metrics | object) -> tuple[str, ...]:
 
 @derived
 def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule, ...]:
-    """Return the access log rules of one side of a workload by provider, or () if only the mesh config applies.
+    """Return the access log rules for one side of a workload, one for each provider, sorted by provider.
 
-    The last object that names providers for this side determines the providers. A filter applies to the providers that
-    its entry names.
+    Without Telemetries for access logs, they are those of the default providers. Otherwise, the last Telemetry that
+    names providers for this side determines the providers. A filter applies to the providers that its entry names.
     """
     defaults = default_providers(db).access_logging
     levels = [spec.access_logging for spec in _specs(db, keys) if spec.access_logging]
@@ -98,7 +101,8 @@ def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule
 
 @derived
 def metric_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[MetricRules, ...]:
-    """Return the metric rules of one side of a workload by provider. Providers without metrics are left out."""
+    """Return the metric rules for one side of a workload, one for each provider that receives metrics, sorted by
+    provider."""
     defaults = default_providers(db).metrics
     entries = [entry for spec in _specs(db, keys) for entry in spec.metrics]
     if not entries:
@@ -113,7 +117,7 @@ def metric_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[Metr
 
 
 class _Merged:
-    """Collects the metric settings of one provider. Later ones take precedence. `off` disables all metrics."""
+    """Collects the metric settings for one provider. Later settings take precedence. `off` disables all metrics."""
 
     def __init__(self) -> None:
         self.off = False
@@ -159,9 +163,9 @@ def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
 
 @derived
 def span_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> SpanRules | None:
-    """Return the tracing rules of one side of a workload, or None if only the proxy config applies.
+    """Return the tracing rules for one side of a workload, or None if only the proxy config applies.
 
-    For each field, the last setting takes precedence.
+    The last setting of each field takes precedence.
     """
     defaults = default_providers(db).tracing
     entries = [entry for spec in _specs(db, keys) for entry in spec.tracing]

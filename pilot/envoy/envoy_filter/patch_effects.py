@@ -11,7 +11,7 @@ from pilot.mesh.model.facets import PatchKey
 
 
 class Misfit(NamedTuple):
-    """A patch that does not fit a resource that it matches. The location of the fault is a path in the patch's value."""
+    """A patch that does not fit a resource that it matches. The fault's location is a path in the patch's value."""
 
     patch: PatchKey
     fault: Violation

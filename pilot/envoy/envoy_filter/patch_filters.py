@@ -45,7 +45,7 @@ def _end(filters: Any) -> int:
 
 
 def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Patch the filters of a chain in place: first the list, then each network filter, then the HTTP filters inside it."""
+    """Patch the filters of a chain in place: first the list, then each network filter, then the HTTP filters in it."""
     matching = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in matching if patch.apply_to == "NETWORK_FILTER"]
     for patch in network:

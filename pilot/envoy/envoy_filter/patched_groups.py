@@ -67,7 +67,7 @@ def _names(db: Mesh, source: PatchedGroupKey) -> tuple[tuple[ResourceKey, str], 
 
 @derived
 def _patch_targets(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tuple[PatchTargetKey, ...]:
-    """Return the resources of a group that patches of the facet can change, each with the patches that can change it."""
+    """Return the resources of a group that a facet's patches can change, each with the patches that can change it."""
     targets: list[PatchTargetKey] = []
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
     candidates = [(row, required_text(row, source.type_url, facet)) for row in patches(db, facet)]

@@ -1,4 +1,4 @@
-"""The access logs of one side of a proxy. Telemetries configure them; the mesh config is the default."""
+"""The access logs of one side of a proxy. Telemetries configure them. The default comes from the mesh config."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def mesh_access_logs(db: Mesh) -> AccessLogs:
 
 @hub
 def mesh_log_format(db: Mesh) -> AccessLogFormat:
-    """Return the line format of the mesh config."""
+    """Return the access log format of the mesh config."""
     return _mesh_format(mesh_config(db))
 
 
 def _mesh_format(mesh: MeshConfig) -> AccessLogFormat:
-    """Return the line format of the mesh config, or the default if Envoy would reject it."""
+    """Return the access log format of the mesh config, or the default format if Envoy would reject it."""
     text = mesh.access_log_format
     if mesh.access_log_encoding == "JSON":
         fields = decode_log_fields(text) if text else None
@@ -70,7 +70,7 @@ def access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
 
 @derived
 def merged_access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
-    """Return the access logs of the applicable Telemetries.
+    """Return the access logs that the applicable Telemetries configure.
 
     If none of their providers is a logger, the access logs of the mesh config apply.
     """
@@ -99,7 +99,7 @@ def _enabled(loggers: Iterable[tuple[LogRule, Logger]], unsupported: frozenset[s
 
 @derived
 def logger(db: Mesh, name: str) -> Logger | None:
-    """Return the logger of a provider, or None if it is not a logger or its service is unknown."""
+    """Return the logger of a provider, or None if the provider is not a logger or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None

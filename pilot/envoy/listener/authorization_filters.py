@@ -1,8 +1,8 @@
 """Filters for AuthorizationPolicies.
 
-External authorizers come first, followed by one filter each for the actions AUDIT, DENY and ALLOW, so that a denial
-takes precedence. An edit of a policy recompiles only that policy, and rebuilds the filters of the workloads to which it
-applies.
+External authorizers come first. They are followed by one filter for each of the actions AUDIT, DENY and ALLOW, so that
+a denial takes precedence. A change to a policy only recompiles that policy, and rebuilds the filters of the workloads
+to which it applies.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> CompiledPolicy | None:
     """Return the RBAC rules of a policy, or None if it does not exist.
 
-    `tcp` selects rules for connections instead of requests. `tunnelled` is set for connections that arrive in tunnels.
+    `tcp` compiles rules for connections instead of requests. `tunnelled` is set for connections that arrive in tunnels.
     """
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
@@ -69,7 +69,7 @@ def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False
 
 @derived
 def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedHttpFilters:
-    """Return the filters for requests, with their phases, for these policies."""
+    """Return the filters that authorize requests under these policies, each with its phase."""
     compiled = compiled_policies(db, policies, False, tunnelled)
     custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _HTTP)]
     return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_http_rbac))
@@ -77,7 +77,7 @@ def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: boo
 
 @derived
 def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedNetworkFilters:
-    """Return the filters for connections, with their phases, for these policies."""
+    """Return the filters that authorize connections under these policies, each with its phase."""
     compiled = compiled_policies(db, policies, True, tunnelled)
     custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _NETWORK)]
     return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_network_rbac))
@@ -85,9 +85,9 @@ def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: 
 
 @derived
 def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm_pb2.HttpFilter, ...]:
-    """Return the filters for CONNECT requests that open tunnels.
+    """Return the filters that authorize the CONNECT requests that open tunnels.
 
-    They apply the policies' rules for connections. As HTTP filters they can send a response.
+    They apply the policies' rules for connections. Because they are HTTP filters, they can send a response.
     """
     return tuple(_local_filters(compiled_policies(db, policies, tcp=True), build_http_rbac))
 
@@ -100,7 +100,7 @@ def compiled_policies(
 
 
 def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules], F]) -> Iterator[F]:
-    """Yield a filter for each action that the proxy decides itself."""
+    """Yield a filter for each action that needs no external authorizer."""
     for action in _LOCAL:
         if (rules := build_action(action, policies)) is not None:
             yield build(rules)
@@ -110,7 +110,10 @@ def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules]
 
 
 class _Builders(NamedTuple, Generic[F]):
-    """Builds the filters for requests or for connections. `ext_authz` returns None for an unsuitable authorizer."""
+    """Functions that build the filters for requests or for connections.
+
+    `ext_authz` returns None if the authorizer does not support them.
+    """
 
     rbac: Callable[[ActionRules], F]
     denial: Callable[[rbac_pb2.RBAC], F]
@@ -130,7 +133,8 @@ _NETWORK = _Builders(build_network_rbac, build_network_denial, _network_ext_auth
 def _custom_filters(db: Mesh, policies: list[CompiledPolicy], builders: _Builders[F]) -> Iterator[F]:
     """Yield the filters for external authorizers.
 
-    Requests are denied if their authorizer is invalid, or if there are several and the settings allow only one.
+    Requests are denied if their authorizer is invalid, or if there are several authorizers and the settings allow only
+    one.
     """
     custom = [policy for policy in policies if policy.action == "CUSTOM"]
     providers = sorted({policy.provider for policy in custom})

@@ -1,4 +1,4 @@
-"""Internal listeners that open HBONE tunnels: they send connections on by HTTP CONNECT."""
+"""Internal listeners that open HBONE tunnels, by sending a CONNECT request for each connection."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pilot.mesh.tables.database import Mesh
 _DESTINATION = "%DOWNSTREAM_LOCAL_ADDRESS%"
 _TARGET = f"%FILTER_STATE({HBONE_TARGET}:PLAIN)%"
 _SOURCES = {"waypoint": "waypoint", "gateway": "gateway"}
-"""Tells the gateway of another network the kind of this proxy.
+"""The values of the header that tells another network's gateway the type of this proxy.
 
-A waypoint has already applied the policies of the service.
+A waypoint has already applied the service's policies.
 """
 
 
 class TunnelOriginator(NamedTuple):
-    """Describes a listener that opens tunnels. Its name is also the name of the cluster that it uses.
+    """A listener that opens tunnels. Its name is also the name of the cluster that it uses.
 
-    `first` are filters before the TCP proxy. `redirected` is set if the client passes the destination. Without a
-    `tunnel`, connections are forwarded unchanged.
+    The filters in `first` precede the TCP proxy. `redirected` is set if the client passes the destination. If `tunnel`
+    is None, connections are forwarded unchanged.
     """
 
     name: str
@@ -67,7 +67,7 @@ def _build(db: Mesh, originator: TunnelOriginator, listening: ListeningFacet) ->
 
 
 def originator_key(listening: ListeningFacet) -> ListeningFacet:
-    """Return the part of a ListeningFacet on which tunnel listeners depend, so that more proxies share them."""
+    """Return the part of a ListeningFacet that affects tunnel listeners, so that more proxies share the listeners."""
     features = FeaturesFacet(hashable_string=listening.features.hashable_string)
     return ListeningFacet(
         side=listening.side,
@@ -95,9 +95,9 @@ def forwarding_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Re
 
 @derived
 def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Mapping[str, Resource]:
-    """Return the listeners that open a tunnel to the gateway of another network, and a tunnel inside it.
+    """Return the listeners that open a tunnel to the gateway of another network, and a tunnel inside that tunnel.
 
-    `network` is the proxy's own.
+    `network` is the proxy's own network.
     """
     source = _SOURCES.get(listening.side, "")
     inner = TunnelOriginator(

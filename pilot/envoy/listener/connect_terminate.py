@@ -1,6 +1,6 @@
 """The listener that terminates HBONE tunnels.
 
-It authenticates the client and hands the payload to an internal listener.
+It authenticates the client and passes the payload to an internal listener.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def terminating_listeners(
 ) -> Mapping[str, Resource]:
     """Return the listener.
 
-    `policies` decide who may open a tunnel, whatever its target. `between_networks` records the kind of proxy that
-    opened the tunnel, because the handling of its payload depends on it.
+    `policies` decide who may open a tunnel, regardless of the tunnel's target. If `between_networks` is set, the
+    listener records the type of the proxy that opened the tunnel, because the handling of the payload depends on it.
     """
     logs = access_logs(db, listening)
     binds = wildcards(listening.ipv4, listening.ipv6)

@@ -1,4 +1,5 @@
-"""Filters for users' extensions on one side of a proxy, by port: Wasm modules and Lua scripts.
+"""Filters for users' extensions (Wasm modules and Lua scripts) on one side of a proxy. Extensions may be limited to
+ports.
 
 The configuration of a Wasm module arrives separately, by extension config discovery.
 """
@@ -30,7 +31,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.telemetry.extensions import ListedExtension, extensions_of_side, named_ports
 
 OTHER_PORTS = 0
-"""Stands for every port that no extension names."""
+"""The number that represents every port that no extension names."""
 _PHASES: dict[ExecutionPhase, Phase] = {
     "AUTHN": Phase.EXTENSION_AUTHN,
     "AUTHZ": Phase.EXTENSION_AUTHZ,
@@ -46,7 +47,7 @@ _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RB
 
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
-    """Return the port if an extension names it, else `OTHER_PORTS`, which lets all other ports share chains.
+    """Return the port if an extension names it, or else `OTHER_PORTS`, so that all other ports share chains.
 
     Not memoised.
     """
@@ -70,8 +71,8 @@ def _extensions(db: Mesh, listening: ListeningFacet) -> tuple[ListedExtension, .
 def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Yield the HTTP filters for a port.
 
-    If the proxy's build cannot run an extension, a filter that denies everything replaces it, unless the extension
-    fails open.
+    If the proxy's build cannot run an extension, the extension is replaced by a filter that denies all requests. It is
+    omitted if it fails open.
     """
     features = listening.features
     for extension in _extensions(db, listening):
@@ -89,7 +90,8 @@ def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[
 def network_extensions(
     db: Mesh, listening: ListeningFacet
 ) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
-    """Return the network filters by port, with those of `OTHER_PORTS` for ports without an entry. Not memoised."""
+    """Return a mapping from port to network filters. `OTHER_PORTS` has the filters for ports without an entry. Not
+    memoised."""
     modules = [extension for extension in _extensions(db, listening) if extension.form == "network module"]
     ports = (OTHER_PORTS, *sorted(named_ports(modules))) if modules else ()
     return {port: tuple(_network_filters(listening, modules, port)) for port in ports}

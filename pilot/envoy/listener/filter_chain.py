@@ -1,4 +1,4 @@
-"""Builds filter chains, for every kind of listener."""
+"""Builds filter chains for all kinds of listeners."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
 
 
 def plaintext_alpns(http10: bool) -> tuple[str, ...]:
-    """Return the protocols that the HTTP inspector reports for plaintext HTTP, with HTTP/1.0 only if it is accepted."""
+    """Return the protocols that the HTTP inspector reports for plaintext HTTP. HTTP/1.0 is included if it is
+    accepted."""
     return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
 
 
 class ChainMatch(NamedTuple):
-    """The conditions under which a connection uses a chain. Empty conditions match everything."""
+    """The conditions under which a connection uses a chain. An empty condition matches every connection."""
 
     server_names: tuple[str, ...] = ()
     cidrs: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ def build_chain(
     """Return a chain that ends with an HTTP connection manager, or with the last of `filters` if there is no `manager`.
 
     `match` is None for a chain without conditions. `socket` is the TLS that the chain terminates. `handshake_timeout`
-    is in nanoseconds; 0 disables it.
+    is in nanoseconds, and 0 disables it.
     """
     chain = listener_components_pb2.FilterChain(name=name, filters=filters, transport_socket=socket, metadata=source)
     if match is not None:
@@ -80,10 +81,8 @@ def _set_match(chain: listener_components_pb2.FilterChain, match: ChainMatch) ->
 
 
 def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inbound: bool = False) -> ChainParts:
-    """Return the chain that drops connections to the capture port itself.
-
-    Otherwise they would be captured in a loop.
-    """
+    """Return the chain that drops connections to the capture port itself. Otherwise, they would be captured in a
+    loop."""
     filters = build_tcp_filters(
         single_cluster_route(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
     )
@@ -91,7 +90,7 @@ def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inboun
 
 
 def build_source(kind: str, key: ObjectKey) -> base_pb2.Metadata:
-    """Return metadata that names the object from which a chain was built."""
+    """Return metadata that identifies the object from which a chain was built."""
     fields = struct_pb2.Struct()
     fields.fields["config"].string_value = names.config_path(kind, key.namespace, key.name)
     return base_pb2.Metadata(filter_metadata={"istio": fields})

@@ -1,7 +1,7 @@
 """TCP and TLS rules of VirtualServices, and the filter chains into which they split a port of a service.
 
-Conditions that are known in advance (gateways, the proxy's labels and namespace, the port) are evaluated here.
-Conditions on the connection (its destination, its SNI) become the match of a chain.
+Conditions that are known in advance are evaluated here: gateways, the proxy's labels and namespace, and the port.
+Conditions on the connection, which are its destination and SNI, become the match of a chain.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class L4VirtualService(NamedTuple):
 class L4Chain(NamedTuple):
     """A chain for a rule.
 
-    `records_source` is set if the chain's metadata names the VirtualService. `terminal` is set if no later rule can
-    match.
+    `records_source` is set if the chain's metadata identifies the VirtualService. `terminal` is set if the chain
+    matches all connections to the service.
     """
 
     key: ObjectKey
@@ -51,7 +51,7 @@ class L4Chain(NamedTuple):
 
 
 class L4Client(NamedTuple):
-    """The proxy that connects, by its namespace and labels."""
+    """The namespace and labels of the proxy that connects."""
 
     namespace: str
     labels: Labels
@@ -70,7 +70,8 @@ _l4_in_namespace: Gather[ObjectKey, [str], L4VirtualService] = Gather(
 
 @hub
 def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[L4VirtualService, ...]:
-    """Return the VirtualServices with TCP or TLS rules that an egress listener imports, in order of precedence."""
+    """Return the VirtualServices that an egress listener imports and that have TCP or TLS rules, in order of
+    precedence."""
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
     by_namespace = {name: _l4_in_namespace(db, name) for name in {k.namespace for k in keys}}
     return tuple(service for k in keys if (service := by_namespace[k.namespace].get(k)) is not None)
@@ -78,7 +79,7 @@ def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) 
 
 @derived
 def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[ObjectKey, ...]:
-    """Return the VirtualServices of an egress listener, by its index, that have a host in common with a service."""
+    """Return the VirtualServices of the egress listener with this index that have a host in common with a service."""
     hosts = egress_listeners(db, scope)[index].hosts
     return tuple(
         service.key
@@ -88,7 +89,7 @@ def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[Obj
 
 
 def can_match(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
-    """Return whether any connection of the client to the port can meet the condition."""
+    """Return whether any connection from the client to the port can meet the condition."""
     return (
         (not match.gateways or MESH in match.gateways)
         and match.port in (0, port)
@@ -100,10 +101,10 @@ def can_match(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, p
 def find_tls_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterable[L4Chain]:
-    """Return the chains of TLS rules. For equal conditions the first one wins.
+    """Return the chains of TLS rules. If two conditions are equal, the first takes precedence.
 
-    A condition without subnets takes the last subnets before it in any rule, as in Istio. Without preceding subnets it
-    takes the service's own networks.
+    A condition without subnets uses the subnets of the last condition before it that has some, in any rule, as in
+    Istio. If there are none, it uses the service's own networks.
     """
     conditions = [
         (key, rule.route, match)
@@ -140,10 +141,10 @@ def find_tcp_chains(
 
 
 def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
-    """Return the chain of a rule. Its match has the subnets of all conditions, or none if a condition has no subnets.
+    """Return the chain of a rule, or None if no connection can meet any of its conditions.
 
-    The result is None if these are just the service's own networks, because the service's default chain would repeat
-    the match.
+    The chain matches the subnets of all conditions. If a condition has no subnets, the chain matches the service's own
+    networks.
     """
     conditions = [match for match in rule.match if can_match(match, client, port)]
     if not rule.match or any(not port or not match.destination_subnets for match in conditions):

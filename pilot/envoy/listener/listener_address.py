@@ -16,22 +16,22 @@ FIRST_UNPRIVILEGED_PORT = 1024
 
 
 def wildcards(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """Return the wildcard addresses of the proxy's IP families.
+    """Return the wildcard addresses for the proxy's IP families.
 
-    The first is the primary address, and the second an additional one.
+    The first is the primary address of a listener. The second is an additional address.
     """
     return tuple(a for a, has in ((ANY_IPV4, ipv4), (ANY_IPV6, ipv6)) if has)
 
 
 def loopbacks(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """Return the loopback addresses of the proxy's IP families, in the same order."""
+    """Return the loopback addresses for the proxy's IP families, in the same order as `wildcards`."""
     return tuple(a for a, has in (("127.0.0.1", ipv4), ("::1", ipv6)) if has)
 
 
 def canonical(bind: str) -> str:
-    """Return an IPv6 address in its canonical form, which is how Envoy compares addresses.
+    """Return the canonical form of an IPv6 address, which Envoy uses to compare addresses.
 
-    Return anything else unchanged.
+    Return any other string unchanged.
     """
     if ":" not in bind or bind.startswith(UNIX):
         return bind
@@ -39,7 +39,7 @@ def canonical(bind: str) -> str:
 
 
 def build_address(bind: str, port: int) -> address_pb2.Address:
-    """Return a socket address, or the address of a Unix socket if there is no port."""
+    """Return a socket address, or the address of a Unix socket if the port is 0."""
     if port:
         return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=bind, port_value=port))
     return address_pb2.Address(pipe=address_pb2.Pipe(path=bind.removeprefix(UNIX)))

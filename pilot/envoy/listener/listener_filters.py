@@ -1,6 +1,6 @@
 """Listener filters, which inspect a connection before its filter chain is selected.
 
-Prebuilt ones are shared: never change them.
+Prebuilt filters are shared and must not be modified.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ HTTP_INSPECTOR = Filter(
 
 
 class Inspection(NamedTuple):
-    """The inspectors that the chains of one port need."""
+    """The inspectors that the filter chains of one port need."""
 
     tls: bool = False
     http: bool = False
 
 
 def build_inspectors(by_port: Mapping[int, Inspection]) -> list[listener_components_pb2.ListenerFilter]:
-    """Return the inspectors of a listener that captures many ports. Port 0 stands for ports without an entry.
+    """Return the inspectors of a listener that captures many ports. Port 0 represents ports without an entry.
 
-    The TLS inspector comes first, because the HTTP inspector skips TLS. Ports that need no inspection are excluded,
-    because an inspector waits for the client, and there the server may be the first to send.
+    The TLS inspector comes first, because the HTTP inspector skips TLS. Inspectors are disabled on ports that need no
+    inspection, because an inspector waits for the client, and on these ports the server may be the first to send.
     """
     inspectors = []
     if any(i.tls for i in by_port.values()):

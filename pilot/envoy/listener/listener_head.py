@@ -1,4 +1,4 @@
-"""Builds a listener without its filter chains, for every kind of listener."""
+"""Builds all kinds of listeners, without their filter chains."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _QUIC = udp_listener_config_pb2.UdpListenerConfig(
 
 
 class ListenerHead(NamedTuple):
-    """Describes a listener without its filter chains.
+    """A listener without its filter chains.
 
-    `binds` are its addresses; the first one names it. `inbound` is None if it belongs to neither side. `binds_port` is
-    False if it only receives connections from the capturing listener. `max_accepts` limits the connections that a
-    worker accepts at once; 0 is unlimited. `inspection_timeout` limits how long `filters` may inspect a connection
-    before it proceeds without them (0 is unlimited); None keeps Envoy's default of 15 s, after which the connection is
-    closed. `access_logs` are for connections that match no chain. `uses_original_dst` passes connections to the
-    listener of their original destination. `internal` listeners have no address: only the proxy itself connects to
-    them.
+    `binds` are its addresses. `inbound` is None if it belongs to neither side. `binds_port` is False if it only
+    receives connections from the capture listener. `max_accepts` limits the connections that a worker accepts at once,
+    and 0 means no limit.
+
+    `inspection_timeout` limits how long `filters` may inspect a connection before it proceeds without them, and 0 means
+    no limit. None keeps Envoy's default of 15 s, after which the connection is closed.
+
+    `access_logs` are for connections that match no chain. `uses_original_dst` passes connections to the listener of
+    their original destination. An `internal` listener has no address, because only the proxy itself connects to it.
     """
 
     name: str
@@ -50,7 +52,7 @@ class ListenerHead(NamedTuple):
 
 
 def build_listener_head(head: ListenerHead) -> listener_pb2.Listener:
-    """Return the listener."""
+    """Return a listener without its filter chains."""
     listener = listener_pb2.Listener(
         name=head.name,
         address=build_address(head.binds[0], head.port) if not head.internal else None,
@@ -74,7 +76,7 @@ def build_listener_head(head: ListenerHead) -> listener_pb2.Listener:
 
 
 def _set_socket(listener: listener_pb2.Listener, head: ListenerHead) -> None:
-    """Set how connections are accepted. UDP has no connections to balance."""
+    """Set how a listener accepts connections. UDP has no connections to balance."""
     if head.internal:
         listener.internal_listener.SetInParent()
         return

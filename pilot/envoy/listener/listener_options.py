@@ -1,4 +1,4 @@
-"""Settings that all listeners of a mesh, or of a class of proxies, share."""
+"""Settings that are shared by all listeners of a mesh or of a class of proxies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pilot.mesh.tables.mesh_config import mesh_config, mesh_networks
 
 
 class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config that affects listeners. Other edits of the mesh config leave listeners untouched."""
+    """The part of the mesh config that affects listeners. Changes to other parts do not affect listeners."""
 
     outbound_port: int
     inbound_port: int
@@ -33,7 +33,7 @@ class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def listener_defaults(db: Mesh) -> ListenerDefaults:
-    """Return the defaults of the mesh."""
+    """Return the part of the mesh config that affects listeners."""
     mesh = mesh_config(db)
     return ListenerDefaults(
         outbound_port=mesh.proxy_listen_port,
@@ -62,8 +62,8 @@ def internal_networks(db: Mesh) -> tuple[str, ...]:
 class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that the listeners of a proxy share.
 
-    `max_accepts` limits the connections that a worker accepts at once; 0 is unlimited. `handshake_timeout` is in
-    nanoseconds; 0 disables it.
+    `max_accepts` limits the connections that a worker accepts at once, and 0 means no limit. `handshake_timeout` is in
+    nanoseconds, and 0 disables it.
     """
 
     network: NetworkOptions = NetworkOptions()
@@ -78,7 +78,7 @@ class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
-    """Return the options for proxies with an equal facet."""
+    """Return the options for all proxies with an equal facet."""
     settings, mesh, features = db.settings, listener_defaults(db), listening.features
     network = NetworkOptions(
         access_logs=access_logs(db, listening),

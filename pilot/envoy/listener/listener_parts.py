@@ -1,9 +1,8 @@
 """Assembles a listener from serialized parts.
 
-Serialized protobuf messages can be concatenated. In a listener, only the tracing tags of its HTTP connection managers
-differ between workloads. The rest is serialized once and shared, and a workload's listener consists of these parts with
-its tracing after each manager.
-https://protobuf.dev/programming-guides/encoding/#last-one-wins
+Serialized protobuf messages can be concatenated. Between workloads, a listener only differs in the tracing tags of its
+HTTP connection managers. The rest is serialized once and shared. A workload's listener consists of these shared parts,
+with the workload's tracing appended to each manager. https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
 from __future__ import annotations
@@ -29,14 +28,17 @@ _ANY_VALUE = 2
 
 
 class ChainParts(msgspec.Struct, frozen=True):
-    """A filter chain: everything except its connection manager, and the manager without tracing, or b""."""
+    """A filter chain in two parts: everything except its connection manager, and the manager without tracing.
+
+    The manager is b"" if the chain has none.
+    """
 
     head: bytes
     manager: bytes = b""
 
 
 class ListenerParts(msgspec.Struct, frozen=True):
-    """A listener: everything except its filter chains, and the chains."""
+    """A listener in two parts: everything except its filter chains, and the chains."""
 
     name: str
     head: bytes
@@ -45,12 +47,12 @@ class ListenerParts(msgspec.Struct, frozen=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Return whether the listener contains a connection manager, so that each workload needs its own copy."""
+        """Return whether the listener contains a connection manager. If so, each workload needs its own copy."""
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
 def serialize_fields(manager: hcm_pb2.HttpConnectionManager) -> bytes:
-    """Return fields of a manager that are merged into it by concatenation."""
+    """Return serialized fields of a manager. Appending them to a serialized manager merges them into it."""
     fields: bytes = manager.SerializeToString(deterministic=True)
     return fields
 
@@ -65,7 +67,7 @@ def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
 
 
 def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
-    """Return a chain that already contains its tracing, for listeners whose services are traced differently."""
+    """Return a chain that includes its tracing, for listeners that contain services with different tracing."""
     return ChainParts(_join(chain, tracing))
 
 

@@ -1,4 +1,4 @@
-"""The tracing of one side of a proxy. Telemetries configure it; the proxy config is the default."""
+"""The tracing of one side of a proxy. Telemetries configure it. The default comes from the proxy config."""
 
 from __future__ import annotations
 
@@ -50,10 +50,9 @@ _ZIPKIN_PATH, _SAMPLING_PATH = "/api/v2/spans", "api/v2/samplingConfiguration"
 
 
 def request_tracing(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> RequestTracing | None:
-    """Return the tracing of one side of a proxy. Not memoised.
+    """Return the tracing of one side of a proxy, or None if it is disabled. Not memoised.
 
-    The result is None if tracing is disabled, or if a Sidecar hides the tracer's cluster, because Envoy would reject
-    the tracer.
+    Tracing is also disabled if a Sidecar hides the tracer's cluster, because Envoy would reject the tracer.
     """
     settings = side_tracing(db, listening)
     if settings is None or not isinstance(settings.tracer, ZipkinTracer | DatadogTracer):
@@ -62,14 +61,14 @@ def request_tracing(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> R
 
 
 def _is_visible(db: Mesh, scope: ScopeFacet, port: ProviderPort) -> bool:
-    """Return whether proxies of a scope have the cluster of a port."""
+    """Return whether proxies with a scope have the cluster of a provider's port."""
     import_key = imported(db, scope, port.hostname)
     return import_key is not None and (import_key.ports is None or port.port in import_key.ports)
 
 
 @derived
 def side_tracing(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
-    """Return the tracing of one side of a proxy, whatever its scope. The proxy config provides defaults."""
+    """Return the tracing of one side of a proxy, regardless of its scope. The proxy config provides defaults."""
     defaults = listening.tracing
     rules = listening.telemetry.spans
     if rules is None:
@@ -96,7 +95,7 @@ def side_tracing(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
 
 
 def _sampling(rules: SpanRules, provider_tracer: Tracer, default: float) -> float:
-    """Return the sampled percentage of requests. A tracer with its own sampler receives all requests."""
+    """Return the percentage of requests to sample. It is 100 for a tracer that has its own sampler."""
     if isinstance(provider_tracer, OpenTelemetryTracer) and provider_tracer.sampler is not None:
         return 100.0
     return default if rules.sampling is None else rules.sampling
@@ -109,7 +108,7 @@ def _supported_tags(
 
 
 def _supported_tracer(provider_tracer: Tracer, unsupported: frozenset[str]) -> Tracer:
-    """Return a tracer without the features that the proxy's build lacks."""
+    """Return a tracer without the features that the proxy's build does not support."""
     if isinstance(provider_tracer, ZipkinTracer):
         return replace(
             provider_tracer,
@@ -131,7 +130,7 @@ def _supported_tracer(provider_tracer: Tracer, unsupported: frozenset[str]) -> T
 
 @derived
 def max_path_length(db: Mesh, name: str) -> int:
-    """Return the length at which a provider truncates paths in tags, or 0 if it sets none."""
+    """Return the length to which a provider truncates paths in tags, or 0 if it sets no length."""
     provider = telemetry_provider(db, name)
     settings = (
         (provider.zipkin or provider.datadog or provider.opentelemetry)
@@ -143,7 +142,7 @@ def max_path_length(db: Mesh, name: str) -> int:
 
 @derived
 def tracer(db: Mesh, name: str) -> Tracer | None:
-    """Return the tracer of a provider, or None if it is not a tracer or its service is unknown."""
+    """Return the tracer of a provider, or None if the provider is not a tracer or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None
@@ -201,7 +200,7 @@ def _open_telemetry(db: Mesh, settings: OpenTelemetryTracingProvider, port: Prov
 
 
 def _detectors(settings: OpenTelemetryTracingProvider, conventional: bool) -> tuple[Detector, ...]:
-    """Return the resource detectors of a provider. Semantic conventions also require the environment detector."""
+    """Return the resource detectors of a provider. Semantic conventions require the environment detector."""
     configured = settings.resource_detectors
     detectors: list[Detector] = []
     if configured is not None and configured.environment is not None:
@@ -214,7 +213,10 @@ def _detectors(settings: OpenTelemetryTracingProvider, conventional: bool) -> tu
 def _sampler(
     db: Mesh, settings: DynatraceSettings, http: HttpService | None, port: ProviderPort
 ) -> DynatraceSamplerSettings | None:
-    """Return the sampler, which is at the provider's own service or at a separate one, or None if that is unknown."""
+    """Return the sampler settings, or None if the address of the sampler is unknown.
+
+    The sampler is served by the provider's own service or by a separate service.
+    """
     endpoint: HttpCollector | None = None
     if settings.http_service is None:
         endpoint = _http(db, http, port, _SAMPLING_PATH) if http is not None else None
@@ -255,7 +257,7 @@ def _grpc(db: Mesh, settings: OpenTelemetryTracingProvider, port: ProviderPort) 
 
 
 def _headers(db: Mesh, headers: Iterable[HttpHeader]) -> Headers:
-    """Return headers with their values. Variables are read from the control plane's environment."""
+    """Return headers with their values. A value may come from the control plane's environment."""
     return tuple(
         (h.name, db.environment.get(h.env_name, "") if h.env_name is not None else h.value or "") for h in headers
     )

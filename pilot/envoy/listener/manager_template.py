@@ -1,4 +1,4 @@
-"""Templates of HTTP connection managers, one for each class of managers."""
+"""Templates for HTTP connection managers. There is one template for each class of managers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from pilot.settings.mesh import MeshSettings
 
 
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Identifies managers that differ only in routes, statistics and tracing.
+    """The key of a class of managers, which only differ in routes, statistics and tracing.
 
-    `forward_proxy` is set if clients send absolute URLs. `dynamic_host` is the wildcard host whose requests it
-    resolves, and `allow_any` resolves all unknown hosts. `in_tunnel` is set if clients connect through a tunnel, so
+    `forward_proxy` is set if clients send absolute URLs. `dynamic_host` is the wildcard host whose hosts are resolved
+    for each request. `allow_any` resolves all unknown hosts. `in_tunnel` is set if clients connect through a tunnel, so
     that no metadata is exchanged with them.
     """
 
@@ -56,7 +56,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 @derived
 def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return a serialized manager without statistics prefix, routes and tracing. `port` is an `extension_port`."""
+    """Return a serialized manager without a statistics prefix, routes or tracing. `port` is an `extension_port`."""
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
@@ -67,7 +67,7 @@ def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
 
 
 def manager_template_at(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return the template for a port, which is 0 if nothing names the port. Not memoised."""
+    """Return the template for a port, which is 0 if no service or Sidecar declares the port. Not memoised."""
     return manager_template(db, kind, listening, extension_port(db, listening, port))
 
 
@@ -127,19 +127,20 @@ def _resolving_filters(
 
 
 def rds_fields(stat_prefix: str, routes: str) -> bytes:
-    """Return the fields that a manager adds to its template, with routes over RDS."""
+    """Return the fields that are appended to a manager's template, with routes over RDS."""
     fields: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
     return fields
 
 
 def inline_route_fields(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
-    """Return the fields that a manager adds to its template, with inline routes."""
+    """Return the fields that are appended to a manager's template, with inline routes."""
     fields: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
     return fields
 
 
 @derived
 def tracing_fields(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
-    """Return the tracing fields that the managers of a workload add to their templates, or b"" without tracing."""
+    """Return the tracing fields that are appended to the templates of a workload's managers. Return b"" without
+    tracing."""
     settings = request_tracing(db, listening, scope)
     return serialize_fields(build_request_tracing(settings, tags)) if settings is not None else b""

@@ -1,4 +1,4 @@
-"""Filters that implement policies. A new kind of policy adds a function here, and nothing else changes."""
+"""Filters that implement policies. To support a new kind of policy, it is sufficient to add a function here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filter for RequestAuthentications. On gateways, routes may depend on claims."""
+    """Yield the filter for RequestAuthentications. On gateways, it also clears the route cache."""
     if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION.id.name)):
         yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
 
@@ -34,18 +34,19 @@ def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
 
 
 def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> NetworkFilters:
-    """Yield the filters for AuthorizationPolicies on connections whose requests are not parsed."""
+    """Yield the filters that apply AuthorizationPolicies to connections whose requests are not parsed."""
     yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY.id.name), listening.tunnelled)
 
 
 def _stats_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filters that report requests, as Telemetries configure them."""
+    """Yield the filters that report requests as Telemetries configure."""
     for stats in http_stats_filters(db, listening):
         yield Phase.STATS, stats
 
 
 def _identity_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filter that names the client to workloads behind a waypoint, if they are configured to trust it."""
+    """Yield the filter that identifies the client to workloads behind a waypoint, if they are configured to trust
+    it."""
     if listening.forwards_client:
         yield Phase.PEER_METADATA, CLIENT_IDENTITY
 
@@ -60,7 +61,7 @@ _NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_netwo
 
 
 def http_policy_filters(db: Mesh, listening: ListeningFacet, port: int) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Return the HTTP filters of policies and extensions on one side of a proxy, at a port. Not memoised."""
+    """Return the HTTP filters of policies and extensions for a port on one side of a proxy. Not memoised."""
     return [*(item for filters in _HTTP for item in filters(db, listening)), *http_extensions(db, listening, port)]
 
 
@@ -72,7 +73,7 @@ def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Ph
 def network_statistics_filters(
     db: Mesh, listening: ListeningFacet
 ) -> list[tuple[Phase, listener_components_pb2.Filter]]:
-    """Return the network filters that report connections, denied ones included, on one side of a proxy.
+    """Return the network filters that report connections on one side of a proxy, including denied connections.
 
     Not memoised.
     """

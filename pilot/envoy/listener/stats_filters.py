@@ -1,4 +1,4 @@
-"""The istio.stats filters of one side of a proxy, which report to Prometheus as Telemetries configure them.
+"""The istio.stats filters of one side of a proxy. They provide metrics to Prometheus as Telemetries configure.
 
 Only Istio's builds of Envoy contain this filter.
 """
@@ -48,7 +48,7 @@ def network_stats_filters(db: Mesh, listening: ListeningFacet) -> list[listener_
 
 
 def _stats_configs(db: Mesh, listening: ListeningFacet) -> tuple[any_pb2.Any, ...]:
-    """Return the configuration of each filter, or () if the proxy's build lacks the filter. Not memoised."""
+    """Return the configurations of the filters, or () if the proxy's build lacks the filter. Not memoised."""
     return () if STATS in listening.unsupported_telemetry else _side_stats(db, listening.telemetry, listening.side)
 
 
@@ -65,10 +65,10 @@ def _build_configs(db: Mesh, telemetry: TelemetryFacet, side: str) -> Iterator[a
 
 
 def build_stats_config(rules: MetricRules, outbound: bool) -> any_pb2.Any:
-    """Return the configuration for one side.
+    """Return the filter configuration for one side of a proxy.
 
-    Only a client's sidecar (`outbound`) may name a service after the host header. Elsewhere the client could choose the
-    value.
+    Only a client's sidecar, for which `outbound` is set, may report the host header as the name of a service.
+    Elsewhere, the client could choose the value.
     """
     config = stats_pb2.PluginConfig(
         disable_host_header_fallback=not outbound, metrics=[_build_override(override) for override in rules.overrides]

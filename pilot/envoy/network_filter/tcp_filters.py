@@ -51,8 +51,8 @@ def build_first_filters(
 ) -> list[listener_components_pb2.Filter]:
     """Return the filters that precede an HTTP connection manager.
 
-    `port` selects users' extensions. It is 0 for ports that are not configured. `inbound` is set for chains to which
-    mesh peers connect.
+    `port` selects users' extensions. It is 0 for ports that no service or Sidecar declares. `inbound` is set for chains
+    to which mesh peers connect.
     """
     return in_order((*_exchange(options, inbound), *options.extensions_at(port)))
 
@@ -70,9 +70,9 @@ def build_tcp_filters(
 ) -> list[listener_components_pb2.Filter]:
     """Return the filters of a TCP filter chain.
 
-    `port` selects users' extensions. It is 0 for ports that are not configured, and None for chains without extensions.
-    `inbound` is set for chains to which mesh peers connect. `logged` enables access logs. `guarded` adds the
-    authorization filters. `resolving` are filters that resolve the destination host.
+    `port` selects users' extensions. It is 0 for ports that no service or Sidecar declares, and None for chains without
+    extensions. `inbound` is set for chains to which mesh peers connect. `logged` enables access logs. `guarded` adds
+    the authorization filters. `resolving` are filters that resolve the destination host.
     """
     policies = (*(options.authorization if guarded else ()), *options.statistics)
     added = (*options.extensions_at(port), *((Phase.RESOLUTION, f) for f in resolving))

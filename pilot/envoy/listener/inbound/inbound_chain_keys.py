@@ -1,4 +1,4 @@
-"""Describes the inbound chains of a sidecar for each port on which it accepts traffic."""
+"""Keys of a sidecar's inbound filter chains, for each port on which it accepts traffic."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pilot.mesh.tables.database import Mesh
 
 
 def passthrough_keys(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsKey]:
-    """Yield the chains for ports that nothing names.
+    """Yield the keys of the chains for ports that no service or Sidecar declares.
 
-    The first is for all of them, and others follow for ports that policies give an mTLS mode of their own.
+    The first key is for all these ports. Further keys are for ports for which policies set a separate mTLS mode.
     """
     mtls = accepted_mtls(db, inbound)
     pattern = listener_defaults(db).inbound_stat_name
@@ -36,7 +36,7 @@ def passthrough_keys(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsK
 
 
 def passthrough_key(db: Mesh) -> InboundChainsKey:
-    """Return the chains for all ports that nothing names, behind a tunnel. Not memoised."""
+    """Return the key of the chains for all ports that no service or Sidecar declares, inside a tunnel. Not memoised."""
     return _passthrough(0, "DISABLE", listener_defaults(db).inbound_stat_name)
 
 
@@ -53,7 +53,7 @@ def accepted_mtls(db: Mesh, inbound: InboundFacet) -> WorkloadMtls:
 
 
 def port_keys(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:
-    """Return the chains of each named port, sorted by number."""
+    """Return the keys of the chains for each declared port, sorted by port number."""
     keys = (
         _service_key(db, p, inbound) if p.ingress is None else _ingress_key(db, p, p.ingress, inbound)
         for p in inbound_ports(db, inbound)
@@ -62,9 +62,9 @@ def port_keys(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:
 
 
 def _service_key(db: Mesh, inbound_port: InboundPort, inbound: InboundFacet) -> InboundChainsKey | None:
-    """Return the chains of a service port, or None if another listener of the proxy uses it.
+    """Return the key of the chains for a service port, or None if the proxy cannot listen on the port.
 
-    The oldest service wins.
+    If several services share the port, the oldest service takes precedence.
     """
     defaults, listening, number = listener_defaults(db), inbound.listening, inbound_port.number
     binds_port = listening.interception == "NONE"
@@ -94,10 +94,7 @@ def _service_key(db: Mesh, inbound_port: InboundPort, inbound: InboundFacet) -> 
 def _ingress_key(
     db: Mesh, inbound_port: InboundPort, listener: IstioIngressListener, inbound: InboundFacet
 ) -> InboundChainsKey | None:
-    """Return the chains of a Sidecar's ingress listener.
-
-    The result is None if another listener of the proxy uses its port on all addresses.
-    """
+    """Return the key of the chains for a Sidecar's ingress listener, or None if the proxy cannot listen on the port."""
     key, number, port = inbound_port.declared_by, inbound_port.number, inbound_port.port
     assert key is not None
     defaults, listening = listener_defaults(db), inbound.listening
@@ -136,7 +133,7 @@ def _is_privileged(number: int, binds_port: bool, listening: ListeningFacet) -> 
 
 
 def _reachable_address(ips: tuple[str, ...], all_addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first address of a proxy that others can reach, or else all addresses."""
+    """Return the first address of a proxy that other hosts can reach, or else all wildcard addresses."""
     for text in ips:
         ip = ipaddress.ip_address(text)
         if not (

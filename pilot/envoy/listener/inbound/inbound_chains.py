@@ -1,4 +1,4 @@
-"""Builds inbound filter chains for each port of a workload, by protocol and accepted TLS mode."""
+"""Builds the inbound filter chains for a port of a workload. They depend on the protocol and the accepted mTLS mode."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CATCH_ALL_HTTP_CHAIN = "virtualInbound-catchall-http"
 
 
 class InboundMatch(NamedTuple):
-    """The match of a chain.
+    """The match of a filter chain.
 
-    `http` is set if it speaks HTTP, and `terminates_tls` if it terminates TLS of the mesh or the user.
+    `http` is set if the chain speaks HTTP. `terminates_tls` is set if it terminates TLS of the mesh or of the user.
     """
 
     http: bool
@@ -52,8 +52,9 @@ class InboundMatch(NamedTuple):
 def inbound_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[InboundMatch, ...]:
     """Return the matches of a port's chains. `plaintext` are the protocols that inspection reports for plaintext HTTP.
 
-    PERMISSIVE accepts mesh TLS, identified by ALPN, and any other connection unchanged. If the protocol is unknown, the
-    ALPN of clients' proxies tells what they detected, and inspection detects the protocol of other connections.
+    PERMISSIVE terminates mesh TLS, which is identified by its ALPN, and accepts all other connections unchanged. If the
+    protocol is unknown, the ALPN that a client's proxy sends tells which protocol the proxy detected. The protocol of
+    other connections is detected by inspection.
     """
     is_known = protocol is not Protocol.UNSUPPORTED
     http = protocol.is_http
@@ -79,11 +80,12 @@ def inbound_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) 
 
 
 class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Describes the chains of one port.
+    """The key of the filter chains for one port.
 
-    `number` is the port on which the workload listens, or 0 for all ports that nothing names. `port` and `host` are the
-    service's. `cluster` is the destination. `bind` determines listener names. `tls` is terminated here for the Sidecar
-    `source`. `stat_prefix` is for TCP. `tunnel_targets` limits connections from a tunnel to these addresses.
+    `number` is the port on which the workload listens, or 0 for all ports that no service or Sidecar declares. `port`
+    and `host` belong to the service. `cluster` is the destination. `bind` determines the name of the listener. `tls` is
+    the TLS that the Sidecar `source` terminates. `stat_prefix` is the statistics prefix for TCP. If `tunnel_targets` is
+    not empty, the chains are for tunnelled connections to these addresses.
     """
 
     number: int
@@ -102,36 +104,36 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
     def exchanges_metadata(self) -> bool:
         """Return whether HTTP peers may exchange metadata.
 
-        They cannot through a tunnel, unless it is unknown whether they speak HTTP.
+        They may not if they connect through a tunnel, unless the port is not declared.
         """
         return not self.tunnel_targets or self.passthrough
 
     @property
     def passthrough(self) -> bool:
-        """Return whether the chains are for ports that no service or Sidecar names."""
+        """Return whether the chains are for ports that no service or Sidecar declares."""
         return not self.host
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol inside the TLS that is terminated here."""
+        """The protocol inside the TLS that the Sidecar terminates."""
         if self.tls is None:
             return self.port.protocol
         return {Protocol.HTTPS: Protocol.HTTP, Protocol.TLS: Protocol.TCP}.get(self.port.protocol, self.port.protocol)
 
     @property
     def name(self) -> str:
-        """The name of a listener on this port, which is also used in statistics."""
+        """The name of a listener on this port. Statistics contain it too."""
         return listener_name(self.bind[0], self.number)
 
     def matches(self, plaintext: tuple[str, ...]) -> tuple[InboundMatch, ...]:
-        """Return the matches of the chains. A Sidecar's TLS takes effect only if mesh TLS is off."""
+        """Return the matches of the chains. A Sidecar's TLS only takes effect if mesh TLS is disabled."""
         if self.tls is not None and self.mode == "DISABLE":
             return (InboundMatch(self.protocol.is_http, TLS, terminates_tls=True),)
         return inbound_matches(self.protocol, self.mode, plaintext)
 
 
 class InboundChain(NamedTuple):
-    """A chain, and the inspection that its match needs."""
+    """A filter chain, and the inspection that its match needs."""
 
     parts: ChainParts
     port: int
@@ -139,9 +141,9 @@ class InboundChain(NamedTuple):
 
 
 class ChainInputs(NamedTuple):
-    """The inputs for the chains of a proxy.
+    """The inputs for building the chains of a proxy.
 
-    `manager` is serialized, without statistics prefix and routes.
+    `manager` is serialized, without a statistics prefix or routes.
     """
 
     manager: bytes

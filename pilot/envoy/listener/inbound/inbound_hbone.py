@@ -1,4 +1,5 @@
-"""The internal listener of a sidecar for the payload of tunnels: its port chains again, without mesh TLS."""
+"""The internal listener of a sidecar for the payload of tunnels. It has the same chains for ports, but without mesh
+TLS."""
 
 from __future__ import annotations
 

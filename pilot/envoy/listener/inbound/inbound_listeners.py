@@ -1,7 +1,8 @@
 """The inbound listeners of sidecars: the capture listener, and listeners that a Sidecar defines on ports of the pod.
 
-The accepted TLS modes and the known ports determine the chains. Chains for ports that nothing names are shared by all
-proxies of a namespace, and those of a port by the pods of its service. Only tracing tags are specific to a workload.
+The accepted mTLS modes and the declared ports determine the chains. All proxies of a namespace share the chains for
+undeclared ports. The pods of a service share the chains for its ports. Only the tracing tags are specific to a
+workload.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
 def inbound_chains(
     db: Mesh, key: InboundChainsKey, identity: ServerIdentityKey, listening: ListeningFacet
 ) -> tuple[InboundChain, ...]:
-    """Return the chains of one port, shared by all workloads that serve it in the same way."""
+    """Return the chains for one port. All workloads that serve it in the same way share them."""
     routes = build_inbound_routes(
         key.cluster, key.host, key.port.number, key.protocol, mesh_config(db).default_inbound_http_retry_policy
     )
@@ -76,7 +77,10 @@ def inbound_chains(
 
 @derived
 def mesh_tls_socket(db: Mesh, identity: ServerIdentityKey, peers: bool) -> base_pb2.TransportSocket:
-    """Return mutual TLS of the mesh. `peers` is set for TCP, over which the proxies may exchange metadata first."""
+    """Return the transport socket that terminates mesh mTLS.
+
+    `peers` is set for TCP, because proxies may then exchange metadata at the beginning of the connection.
+    """
     settings = db.settings
     exchanges_metadata = (
         peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
@@ -92,7 +96,7 @@ def mesh_tls_socket(db: Mesh, identity: ServerIdentityKey, peers: bool) -> base_
 
 @derived
 def server_tls_socket(db: Mesh, tls: ServerTLSSettings, identity: ServerIdentityKey) -> base_pb2.TransportSocket:
-    """Return the TLS that a Sidecar terminates on a port."""
+    """Return the transport socket that terminates a Sidecar's TLS on a port."""
     certificates = ServerCertificates(identity.tls_files, identity.secret_servers)
     context = build_server_context(
         tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy
@@ -102,7 +106,7 @@ def server_tls_socket(db: Mesh, tls: ServerTLSSettings, identity: ServerIdentity
 
 @derived
 def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
-    """Return the chain for connections to the capture port itself."""
+    """Return the chain that drops connections to the capture port itself."""
     port = listener_defaults(db).inbound_port
     parts = build_black_hole_chain(BLACK_HOLE_CHAIN, port, listener_options(db, listening).network, inbound=True)
     return InboundChain(parts, port, Inspection())
@@ -113,7 +117,7 @@ def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
 
 @derived
 def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Return the inbound listeners of a workload, by name."""
+    """Return a mapping from name to inbound listener of a workload."""
     identity, listening = ServerIdentityKey(inbound.tls_files, inbound.secret_servers), inbound.listening
     options = listener_options(db, listening)
     captured: list[InboundChain] = []
@@ -143,7 +147,7 @@ def build_inbound_listener(
     options: ListenerOptions,
     interception: str,
 ) -> ListenerParts:
-    """Return a listener.
+    """Return an inbound listener.
 
     `interception` is the capture mode (REDIRECT or TPROXY), or "" for a listener on a port of the pod.
     """
@@ -170,7 +174,7 @@ def build_inbound_listener(
 
 
 def inspections(chains: Sequence[InboundChain]) -> dict[int, Inspection]:
-    """Return the inspections that the chains of each port need together."""
+    """Return a mapping from port to the inspection that the chains of the port need together."""
     by_port: dict[int, Inspection] = {}
     for chain in chains:
         inspection = by_port.get(chain.port, Inspection())

@@ -9,14 +9,14 @@ from typing import Any
 from tests.conformance.resources import leaves_of
 
 OPAQUE = {"type.googleapis.com/envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy"}
-"""Messages of which the recordings have only the type."""
+"""Messages that the recordings have only as a type."""
 SHOWN_DIFFERENCES, SHOWN_CHARACTERS = 6, 160
 _ABSENT = object()
 
 
 @dataclasses.dataclass
 class Score:
-    """Counts of resources and of their leaves, over the union of both sides: a surplus costs as much as a missing one."""
+    """Counts of resources and of their leaves, over the union of both sides. Surplus and missing ones have the same weight."""
 
     resources: int = 0
     equal: int = 0
@@ -70,17 +70,19 @@ def _compare_resource(label: str, expected: Any | None, actual: Any | None) -> S
         return (
             Score(1, leaves=leaves, surplus=[label]) if expected is None else Score(1, leaves=leaves, missing=[label])
         )
-    want, have = leaves_of(expected), leaves_of(actual)
-    paths = (want.keys() | have.keys()) - _unrecorded_paths(want, have)
-    wrong = [path for path in sorted(paths) if want.get(path, _ABSENT) != have.get(path, _ABSENT)]
-    score = Score(1, not wrong, len(paths), len(paths) - len(wrong))
-    if wrong:
-        rows = [f"{label}: {len(wrong)} of {len(paths)} leaves"]
-        for path in wrong[:SHOWN_DIFFERENCES]:
-            sides = (_show(leaves.get(path, _ABSENT)) for leaves in (want, have))
+    expected_leaves, actual_leaves = leaves_of(expected), leaves_of(actual)
+    paths = (expected_leaves.keys() | actual_leaves.keys()) - _unrecorded_paths(expected_leaves, actual_leaves)
+    differing = [
+        path for path in sorted(paths) if expected_leaves.get(path, _ABSENT) != actual_leaves.get(path, _ABSENT)
+    ]
+    score = Score(1, not differing, len(paths), len(paths) - len(differing))
+    if differing:
+        rows = [f"{label}: {len(differing)} of {len(paths)} leaves"]
+        for path in differing[:SHOWN_DIFFERENCES]:
+            sides = (_show(leaves.get(path, _ABSENT)) for leaves in (expected_leaves, actual_leaves))
             rows.append("    {}\n      istiod {}\n      here   {}".format(path, *sides))
-        if len(wrong) > SHOWN_DIFFERENCES:
-            rows.append(f"    … and {len(wrong) - SHOWN_DIFFERENCES} more")
+        if len(differing) > SHOWN_DIFFERENCES:
+            rows.append(f"    … and {len(differing) - SHOWN_DIFFERENCES} more")
         score.different.append("\n".join(rows))
     return score
 

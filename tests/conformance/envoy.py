@@ -1,6 +1,6 @@
 """Acceptance of all resources by a stock Envoy.
 
-For each proxy of a scenario except ztunnels an Envoy starts with the proxy's node, loads what the control plane sends, and
+For each proxy of a scenario except ztunnels an Envoy starts with the proxy's node, loads its configuration, and
 follows the steps. A rejected update is an error, and so is an Envoy without listeners. A stock Envoy lists the extensions it was
 built with, and only these may be sent to it.
 
@@ -41,7 +41,7 @@ from tests.conformance.server import Server
 from tests.conformance.xds import MESHES
 
 IN_NAMESPACE = "PYISTIOD_CONFORMANCE_NAMESPACE"
-"""Set in the process that runs in a network namespace of its own."""
+"""Set in the process that runs in a separate network namespace."""
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 STATS = "/stats?filter=(update_(success%7Crejected)%7Cwarming_clusters)$"
 STEP_SECONDS = 0.6
@@ -71,16 +71,16 @@ async def run(options: argparse.Namespace) -> bool:
         os.execvp("unshare", ["unshare", "--net", *shell, sys.executable, "-m", "tests.conformance", *sys.argv[1:]])
     options.envoy = options.envoy or envoy_binary()
     paths = find_scenarios([MESHES, *options.meshes], options.words)
-    clean = rejected = 0
+    passed = rejected = 0
     for path in paths:
         outcome = await run_scenario(load_scenario(path), options)
-        clean += not outcome.messages
+        passed += not outcome.messages
         rejected += outcome.rejected
         print(f"{path.name:44} {outcome.accepted:4} accepted, {outcome.rejected} rejected", flush=True)
         for message in outcome.messages:
             print("  ", message)
-    print(f"envoy: {clean} of {len(paths)} scenarios are clean, {rejected} updates were rejected")
-    return bool(paths) and clean == len(paths)
+    print(f"envoy: {passed} of {len(paths)} scenarios pass, {rejected} updates were rejected")
+    return bool(paths) and passed == len(paths)
 
 
 async def run_scenario(scenario: Scenario, options: argparse.Namespace) -> Outcome:
@@ -243,7 +243,7 @@ async def agent(socket: pathlib.Path) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def prepared_host(scenario: Scenario) -> Iterator[None]:
-    """Add the addresses of the proxies to this network namespace, and the sockets' folders and the files that objects name."""
+    """Add the addresses of the proxies to this network namespace, and create the socket folders and files in the objects."""
     text = (scenario.folder / "config.yaml").read_text("utf-8")
     addresses = {ip for proxy in scenario.proxies for ip in proxy.node["metadata"]["INSTANCE_IPS"].split(",")}
     addresses |= set(re.findall(r"bind: [\"']?([0-9.]{7,}|[0-9a-f]*:[0-9a-f:]+)\b", text))

@@ -1,7 +1,7 @@
 """Comparison of workloads that `pilotctl kube-inject` injects with those of istioctl.
 
 cases.json in the folder of --cases has a list `cases`. A case has an input file `in` and the injected file `want`, or an error
-message `expectedError`. `operator`, `set`, `meshConfig` and `env` are the settings it is injected with, and `expectedLog` a
+message `expectedError`. `operator`, `set`, `meshConfig` and `env` are its injection settings, and `expectedLog` a
 warning. Cases with `webhookOnly` are skipped.
 
 Files are compared as objects. Nulls and empty values are left out where they have no meaning, JSON in annotations and variables
@@ -61,19 +61,19 @@ def compare_case(case: Plain, folder: pathlib.Path) -> list[str]:
         settings.flush()
         arguments = ["kube-inject", "--filename", str(folder / case["in"]), "--operatorFileName", settings.name]
         try:
-            done = run_pilotctl(arguments, folder, case.get("env"))
+            result = run_pilotctl(arguments, folder, case.get("env"))
         except subprocess.TimeoutExpired as error:
             return [str(error)]
     if words := case.get("expectedError"):
-        if done.returncode == 0:
+        if result.returncode == 0:
             return [f"no error, expected one with {words!r}"]
-        return [] if words in done.stderr.lower() else [f"the error message lacks {words!r}: {done.stderr[-200:]}"]
-    if done.returncode:
-        return [f"exit {done.returncode}: {done.stderr.strip()[-300:]}"]
+        return [] if words in result.stderr.lower() else [f"the error message lacks {words!r}: {result.stderr[-200:]}"]
+    if result.returncode:
+        return [f"exit {result.returncode}: {result.stderr.strip()[-300:]}"]
     rows = []
-    if case.get("expectedLog") and case["expectedLog"] not in done.stderr:
+    if case.get("expectedLog") and case["expectedLog"] not in result.stderr:
         rows.append(f"no warning with {case['expectedLog']!r}")
-    expected, actual = _documents((folder / case["want"]).read_text("utf-8")), _documents(done.stdout)
+    expected, actual = _documents((folder / case["want"]).read_text("utf-8")), _documents(result.stdout)
     if len(expected) != len(actual):
         return [*rows, f"{len(actual)} objects, expected {len(expected)}"]
     for number, sides in enumerate(zip(expected, actual, strict=True)):

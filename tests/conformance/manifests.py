@@ -6,7 +6,7 @@ A case is NAME.yaml, an IstioOperator, and NAME.effects.json:
     objects  the rendered objects as Kind/namespace/name
     effects  [object, path, value]: leaves that the settings change. A null value: there is no such leaf
 
-A case passes if the objects are exactly these and every effect is there. The objects of our charts and of istioctl's have the
+A case passes if the objects are exactly these and every effect is present. The objects of our charts and of istioctl's have the
 same kinds, names, labels, container, port, volume and variable names, and the same values of fields that settings influence.
 Everything else may differ, so only effects are compared.
 """
@@ -51,7 +51,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Outcome(NamedTuple):
-    """Effects that are as expected, all effects, and what is wrong."""
+    """Numbers of equal effects and of all effects, and the errors."""
 
     equal: int
     effects: int
@@ -87,15 +87,17 @@ def compare_case(name: str, folder: pathlib.Path) -> Outcome:
     expected = json.loads((folder / f"{name}{EFFECTS}").read_text("utf-8"))
     effects = expected.get("effects", [])
     try:
-        done = run_pilotctl(["manifest", "generate", "-f", f"{name}.yaml", *expected.get("args", [])], folder)
+        result = run_pilotctl(["manifest", "generate", "-f", f"{name}.yaml", *expected.get("args", [])], folder)
     except subprocess.TimeoutExpired as error:
         return Outcome(0, len(effects), [str(error)])
     if expected["exit"]:
-        return Outcome(0, 0, _check_error(expected["error"], done.returncode, done.stderr.strip()))
-    if done.returncode:
-        return Outcome(0, len(effects), [f"exit {done.returncode}: {done.stderr.strip()[-300:]}"])
+        return Outcome(0, 0, _check_error(expected["error"], result.returncode, result.stderr.strip()))
+    if result.returncode:
+        return Outcome(0, len(effects), [f"exit {result.returncode}: {result.stderr.strip()[-300:]}"])
     try:
-        objects = {_key_of(o): o for o in yaml.load_all(done.stdout, _LOADER) if isinstance(o, dict) and o.get("kind")}
+        objects = {
+            _key_of(o): o for o in yaml.load_all(result.stdout, _LOADER) if isinstance(o, dict) and o.get("kind")
+        }
     except yaml.YAMLError as error:
         return Outcome(0, len(effects), [f"not YAML: {error}"])
     return compare_objects(objects, expected["objects"], effects)

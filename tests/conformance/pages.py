@@ -88,7 +88,7 @@ class Response(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="*", help="compare pages whose names contain one of these words (metrics is one)"
+        "words", nargs="*", help="compare pages whose names contain one of these words, such as metrics"
     )
 
 
@@ -121,13 +121,13 @@ async def run(options: argparse.Namespace) -> bool:
 async def compare_pages(scenario: Scenario, server: Server, words: Sequence[str]) -> dict[str, PageScore]:
     """Connect the proxies, apply the steps, and compare the pages while the proxies are connected."""
 
-    def is_chosen(name: str) -> bool:
+    def is_selected(name: str) -> bool:
         return not words or any(word in name for word in words)
 
     scores: dict[str, PageScore] = {}
     async with contextlib.AsyncExitStack() as stack:
         clients: list[AdsClient] = []
-        for proxy in scenario.proxies:  # one after the other: the numbers of their connections are in this order
+        for proxy in scenario.proxies:  # in sequence, because connections are numbered
             channel = grpc.aio.insecure_channel(server.process.xds, options=CHANNEL_OPTIONS)
             await stack.enter_async_context(channel)
             clients.append(AdsClient(proxy, channel))
@@ -144,13 +144,13 @@ async def compare_pages(scenario: Scenario, server: Server, words: Sequence[str]
         await asyncio.sleep(REFRESH_SECONDS)
         proxies = {client.proxy.name: client.proxy.node["id"].split("~")[2] for client in clients}
         pages = json.loads((RECORDINGS / "pages.json").read_text("utf-8"))
-        for page in sorted(pages, key=lambda page: page.get("last", False)):  # those that change the server come last
-            if is_chosen(page["page"]):
+        for page in sorted(pages, key=lambda page: page.get("last", False)):  # pages that change the server come last
+            if is_selected(page["page"]):
                 scores[page["page"]] = await asyncio.to_thread(compare_page, page, server, proxies)
-        if is_chosen("xds"):
+        if is_selected("xds"):
             scores["xds"] = await compare_streams(server)
         await settle(clients, 0.5)
-        if is_chosen("metrics"):
+        if is_selected("metrics"):
             await asyncio.to_thread(call_webhooks, scenario, server)
             scores["metrics"] = compare_metrics(await asyncio.to_thread(server.process.get, "/metrics"))
     return scores
@@ -302,9 +302,9 @@ def _review(o: Plain) -> bytes:
 
 def compare_metrics(text: str) -> PageScore:
     """Compare the families of a scrape with the recorded ones."""
-    recorded = json.loads((RECORDINGS / "metrics.json").read_text("utf-8"))["families"]
+    expected_families = json.loads((RECORDINGS / "metrics.json").read_text("utf-8"))["families"]
     score, families = PageScore(), parse_metrics(text)
-    for name, expected in recorded.items():
+    for name, expected in expected_families.items():
         score.paths += 1
         if name not in families:
             score.missing.append(name)

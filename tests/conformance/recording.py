@@ -1,4 +1,4 @@
-"""Recordings of istiod: every resource that it sent to the proxies of a scenario.
+"""Recordings of istiod: all resources sent to the proxies of a scenario.
 
 A recording is stored as expected.json.xz, with each resource once. `python -m tests.conformance pack FOLDER` makes it from
 expected.json, which has the resources of each proxy after each step: {proxy: {step: {"resources": {type: {name: resource}},

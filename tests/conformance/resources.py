@@ -49,7 +49,7 @@ def in_order(value: Any) -> Any:
     for name in UNORDERED & fields.keys():
         if isinstance(rows := fields[name], list):
             rows.sort(key=_sort_key)
-    if isinstance(chains := fields.get("filterChains"), list):  # Envoy uses the most specific match, wherever it is
+    if isinstance(chains := fields.get("filterChains"), list):  # Envoy uses the most specific match in any order
         chains.sort(key=lambda chain: (_sort_key(chain.get("filterChainMatch")), _sort_key(chain)))
     return fields
 

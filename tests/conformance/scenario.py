@@ -60,12 +60,12 @@ _IN_EVERY_CLUSTER: list[Plain] = [
         },
     },
 ]
-"""Objects that an API server creates by itself."""
+"""Objects that every API server has."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ScenarioProxy:
-    """A proxy that connects. `node` is the node it announces, as proto JSON; `types` are the short names of its xDS types."""
+    """A proxy that connects. `node` is its node as proto JSON, and `types` are the short names of its xDS types."""
 
     name: str
     is_delta: bool
@@ -117,7 +117,7 @@ class Scenario:
 
 
 def find_scenarios(folders: Sequence[pathlib.Path], words: Sequence[str]) -> list[pathlib.Path]:
-    """Return the folders of scenarios, of which a name contains one of the words if there are any."""
+    """Return the folders of scenarios whose names contain one of the words, or all folders if there are none."""
     paths = [path for folder in folders for path in sorted(folder.iterdir()) if (path / "proxies.yaml").exists()]
     return [path for path in paths if not words or any(word in path.name for word in words)]
 
@@ -157,7 +157,7 @@ def _load(path: pathlib.Path) -> Any:
 
 
 def _documents(path: pathlib.Path) -> list[Plain]:
-    """Return the objects of a file, those of a List one by one."""
+    """Return the objects in a file, including the items of Lists."""
     documents = [document for document in yaml.load_all(_text(path), _LOADER) if document]
     return [
         copy.deepcopy(o)
@@ -167,7 +167,7 @@ def _documents(path: pathlib.Path) -> list[Plain]:
 
 
 def _set_creation_times(objects: Sequence[Plain], steps: Sequence[Step]) -> None:
-    """Give objects of steps their age: an edited object keeps it, and a new one is younger than all before it."""
+    """Set the creation times of objects in steps. Edited objects keep theirs, and new objects are the youngest."""
     created = {identity(o): o["metadata"].get("creationTimestamp") for o in objects}
     for number, step in enumerate(steps):
         for o in step.objects:
@@ -178,7 +178,7 @@ def _set_creation_times(objects: Sequence[Plain], steps: Sequence[Step]) -> None
 
 
 def _proxy(entry: Plain, pods: dict[str, Plain]) -> ScenarioProxy:
-    """Return the proxy of an entry in proxies.yaml. It runs in a Pod, or has its address and labels in the entry."""
+    """Return the proxy of an entry in proxies.yaml, which names a Pod or has an address and labels."""
     kind = entry.get("type", "sidecar")
     pod = pods.get(entry.get("pod", ""), {})
     pod_metadata, pod_status, pod_spec = pod.get("metadata", {}), pod.get("status", {}), pod.get("spec", {})

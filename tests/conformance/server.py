@@ -31,7 +31,7 @@ class Server:
         await asyncio.to_thread(self.process.wait_ready)
 
     def write(self, objects: Sequence[Plain]) -> None:
-        """Replace the objects. They are JSON, in which no scalar is read as another type."""
+        """Replace the objects. They are written as JSON, so that no scalar changes its type."""
         temporary = self._objects.parent.parent / "objects.new"
         temporary.write_text("\n---\n".join(json.dumps(o, default=str) for o in objects), "utf-8")
         temporary.replace(self._objects)

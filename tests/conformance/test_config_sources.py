@@ -1,4 +1,4 @@
-"""What every source of configuration keeps, whichever it is. With KUBECONFIG set the API server is the one that it names, not the tests' own."""
+"""Guarantees of every configuration source. Set KUBECONFIG to use another API server than the tests' own."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from testing.rows import Rows
 
 @pytest.fixture(params=KINDS)
 def source(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Source]:
-    made = make(request.param, tmp_path)
-    yield made
-    if isinstance(made, KubeConfigSource | McpConfigSource):
-        made.close()
+    config_source = make(request.param, tmp_path)
+    yield config_source
+    if isinstance(config_source, KubeConfigSource | McpConfigSource):
+        config_source.close()
 
 
 @pytest.fixture(params=DOCUMENT_SOURCES)
@@ -42,7 +42,7 @@ def documents(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Source:
 
 
 def entry(name: str, port: int = 80) -> str:
-    """A ServiceEntry, which any API server takes with a port that is wrong too: who defines it here says nothing of its fields."""
+    """Return a ServiceEntry. An API server accepts it with an invalid port too, because its definition has no schema."""
     spec = f"{{hosts: [{name}.com], resolution: NONE, ports: [{{number: {port}, name: http, protocol: HTTP}}]}}"
     return f"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: {name}, namespace: shop}}\nspec: {spec}\n"
 
@@ -70,7 +70,7 @@ MINIMAL = {
 }
 
 
-def test_every_kind_goes_into_its_table(source: Source) -> None:
+def test_every_kind_is_stored_in_its_table(source: Source) -> None:
     with Rows() as rows:
         for kind in CATALOGUE:
             for version in kind.versions:
@@ -100,7 +100,7 @@ def test_one_change_is_one_commit(source: Source) -> None:
     assert len(source.commits[0].edits) == 50
 
 
-def test_what_no_proxy_can_notice_commits_nothing(source: Source) -> None:
+def test_irrelevant_edits_cause_no_commit(source: Source) -> None:
     source.set("x", entry("a"))
     source.set(
         "x",
@@ -111,7 +111,7 @@ def test_what_no_proxy_can_notice_commits_nothing(source: Source) -> None:
     assert len(source.commits) == 1
 
 
-def test_a_wrong_object_keeps_its_last_good_version(source: Source) -> None:
+def test_invalid_object_keeps_its_last_valid_version(source: Source) -> None:
     source.set("x", entry("a", 1) + "---\n" + entry("b", 1))
     source.set("x", entry("a", 0) + "---\n" + entry("b", 2))
     assert ports(source) == {"a": 1, "b": 2}
@@ -121,12 +121,12 @@ def test_a_wrong_object_keeps_its_last_good_version(source: Source) -> None:
     assert list(source.problems) == []
 
 
-def test_a_wrong_object_that_was_never_right_is_absent(source: Source) -> None:
+def test_invalid_object_without_a_valid_version_is_absent(source: Source) -> None:
     source.set("x", entry("a", 0) + "---\n" + entry("b", 2))
     assert ports(source) == {"b": 2}
 
 
-def test_the_first_by_name_has_an_object_that_two_declare(documents: Source) -> None:
+def test_first_document_wins_for_duplicate_objects(documents: Source) -> None:
     documents.set("y", entry("a", 2))
     documents.set("z", entry("a", 3))
     documents.set("x", entry("a", 1))
@@ -138,13 +138,13 @@ def test_the_first_by_name_has_an_object_that_two_declare(documents: Source) -> 
     assert list(documents.problems) == []
 
 
-def test_a_wrong_object_does_not_hide_a_right_one(documents: Source) -> None:
+def test_invalid_object_does_not_hide_a_valid_duplicate(documents: Source) -> None:
     documents.set("x", entry("a", 0))
     documents.set("y", entry("a", 2))
     assert ports(documents) == {"a": 2}
 
 
-def test_problems_go_with_their_source(source: Source) -> None:
+def test_problems_are_removed_with_their_document(source: Source) -> None:
     source.set("x", entry("a", 0))
     assert len(source.problems) == 1
     assert len(source.problems.of(ObjectRef(ENTRY, "shop", "a"))) == 1
@@ -153,7 +153,7 @@ def test_problems_go_with_their_source(source: Source) -> None:
 
 
 @pytest.mark.parametrize("kind", [MemoryConfigSource, ObjectConfigSource])
-def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[MemoryConfigSource]) -> None:
+def test_lowest_rank_wins_for_duplicate_objects(kind: type[MemoryConfigSource]) -> None:
     low = kind(rank=2, name="a")
     high = kind(rank=1, name="z", shared_with=low)
     low.set("x", entry("a", 2) + "---\n" + entry("b", 2))
@@ -170,7 +170,7 @@ def test_the_source_of_the_lower_rank_has_an_object_that_two_declare(kind: type[
     assert list(low.problems) == []
 
 
-def test_sources_of_one_rank_go_by_their_names() -> None:
+def test_sources_with_equal_ranks_are_ordered_by_name() -> None:
     second = MemoryConfigSource(name="b")
     first = MemoryConfigSource(name="a", shared_with=second)
     second.set("x", entry("a", 2))
@@ -178,7 +178,7 @@ def test_sources_of_one_rank_go_by_their_names() -> None:
     assert ports(second) == {"a": 1}
 
 
-def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
+def test_objects_missing_from_a_list_are_removed() -> None:
     source = ObjectConfigSource()
     other = MemoryConfigSource(rank=1, shared_with=source)
     other.set("x", entry("b", 9))
@@ -189,7 +189,7 @@ def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
     assert list(source.problems) == []
 
 
-def test_a_single_object_that_is_not_read_any_more_goes() -> None:
+def test_object_that_is_no_longer_decoded_is_removed() -> None:
     source = ObjectConfigSource()
     source.set("x", entry("a", 1))
     row = (SERVICE_ENTRY.table_name, next(key for key, _ in SERVICE_ENTRY.table(source.mesh).rows()))
@@ -200,24 +200,24 @@ def test_a_single_object_that_is_not_read_any_more_goes() -> None:
 
 
 @pytest.mark.parametrize("kind", DOCUMENT_SOURCES)
-def test_whatever_happened_before_does_not_show(kind: str, seed: int, tmp_path: pathlib.Path) -> None:
-    """After random edits of right objects, the rows and problems are those of a source that only ever saw the last state."""
-    chance = random.Random(seed)
+def test_state_after_random_edits_equals_a_fresh_source(kind: str, seed: int, tmp_path: pathlib.Path) -> None:
+    """After random edits of valid objects, rows and problems equal those of a source with only the last state."""
+    rng = random.Random(seed)
     source = make(kind, tmp_path)
     state: dict[str, str] = {}
     for step in range(300):
-        name = chance.choice("abcdef")
-        if name in state and chance.random() < 0.3:
+        name = rng.choice("abcdef")
+        if name in state and rng.random() < 0.3:
             del state[name]
             source.remove(name)
         else:
-            chosen = chance.sample("uvwxyz", chance.randint(1, 4))
-            state[name] = "---\n".join(entry(s, chance.randint(1, 5)) for s in chosen)
+            names = rng.sample("uvwxyz", rng.randint(1, 4))
+            state[name] = "---\n".join(entry(s, rng.randint(1, 5)) for s in names)
             source.set(name, state[name])
         if step % 30 == 29:
             with tempfile.TemporaryDirectory() as folder:
-                fresh = make(kind, pathlib.Path(folder))
-                for other in sorted(state, key=lambda _: chance.random()):
-                    fresh.set(other, state[other])
-                assert rows(source.mesh) == rows(fresh.mesh), f"PYISTIOD_SEED={seed}, step {step}"
-                assert sorted(p.code for p in source.problems) == sorted(p.code for p in fresh.problems)
+                reference = make(kind, pathlib.Path(folder))
+                for other in sorted(state, key=lambda _: rng.random()):
+                    reference.set(other, state[other])
+                assert rows(source.mesh) == rows(reference.mesh), f"PYISTIOD_SEED={seed}, step {step}"
+                assert sorted(p.code for p in source.problems) == sorted(p.code for p in reference.problems)

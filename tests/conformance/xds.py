@@ -33,7 +33,7 @@ States = dict[tuple[str, str], State]
 
 
 class Result(NamedTuple):
-    """Scores of a scenario by type. `responses` are those that the steps caused, here and at istiod."""
+    """Scores of a scenario by type. `responses` are the numbers of responses after the steps, here and at istiod."""
 
     scores: dict[str, Score]
     error: str
@@ -109,7 +109,7 @@ async def run_scenario(scenario: Scenario, options: argparse.Namespace) -> Resul
     recording = load_recording(scenario.folder)
     if recording is None:
         return Result({}, error or "no recording", (0, 0))
-    steps = [place for place in recording.states if place[1]]
+    steps = [state_key for state_key in recording.states if state_key[1]]
     responses = (
         sum(states[p].responses for p in steps if p in states),
         sum(recording.states[p].responses for p in steps),
@@ -157,14 +157,14 @@ async def run(options: argparse.Namespace) -> bool:
             return await run_scenario(load_scenario(path), options)
 
     totals: dict[str, Score] = collections.defaultdict(Score)
-    whole, failed, responses = 0, [], [0, 0]
+    equal_scenarios, failed, responses = 0, [], [0, 0]
     for path, task in [(path, asyncio.create_task(run_one(path))) for path in paths]:
         result = await task
         total = result.total
         for kind, score in result.scores.items():
             totals[kind].add(score)
         responses = [a + b for a, b in zip(responses, result.responses, strict=True)]
-        whole += not result.error and total.equal == total.resources
+        equal_scenarios += not result.error and total.equal == total.resources
         floor = floors.get(path.name, 1.0) if path.parent == MESHES and not options.types else 0.0
         below = total.share < floor
         if result.error or below:
@@ -179,10 +179,10 @@ async def run(options: argparse.Namespace) -> bool:
         )
     if responses[1]:
         print(f"responses after the steps: {responses[0]}, istiod {responses[1]}")
-    everything = Score()
+    grand_total = Score()
     for score in totals.values():
-        everything.add(score)
-    print(f"xds: {whole} of {len(paths)} scenarios are equal; {_figures(everything)}")
+        grand_total.add(score)
+    print(f"xds: {equal_scenarios} of {len(paths)} scenarios are equal; {_figures(grand_total)}")
     if failed:
         print("failed:", ", ".join(failed))
     return bool(paths) and not failed

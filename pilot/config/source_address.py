@@ -14,7 +14,7 @@ _HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 class SourceAddress(NamedTuple):
     """The address of a source.
 
-    `place` is the path of a directory for fs, and the host:port of a server for xds. It is "" for k8s, which is the API
+    `place` is the path of a folder for fs, and the host:port of a server for xds. It is "" for k8s, which is the API
     server of the local cluster.
     """
 

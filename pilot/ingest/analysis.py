@@ -20,14 +20,14 @@ from pilot.settings.mesh import MeshSettings
 
 
 class ObjectPlace(NamedTuple):
-    """The place of an object in a file. `line_of` returns the line of a field path, or 0 if it is unknown."""
+    """The location of an object in a file. `line_of` returns the line of a field path, or 0 if it is unknown."""
 
     file: str
     line_of: Callable[[str], int]
 
 
 class ReadObjects(NamedTuple):
-    """Objects read from files, as table edits, with the place of each and the problems of validation."""
+    """Objects read from files, as table edits, with the location of each object and the validation problems."""
 
     edits: list[Edit]
     places: dict[ObjectRef, ObjectPlace]
@@ -35,9 +35,9 @@ class ReadObjects(NamedTuple):
 
 
 def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
-    """Read objects from file contents by file name.
+    """Read the objects in files. `texts` maps file names to file contents.
 
-    If several objects have the same name, the last one wins and a warning is reported.
+    If several objects have the same key, the last one wins and a warning is reported.
     """
     objects = ReadObjects([], {}, [])
     for file, data in texts.items():
@@ -79,7 +79,7 @@ def _nowhere(_: str) -> int:
 
 
 def decode_mesh(plain: object) -> tuple[MeshConfig, list[Problem]]:
-    """Return a mesh config and its problems. An invalid one is replaced by the defaults."""
+    """Return a mesh config and its problems. If the mesh config is invalid, the defaults are returned."""
     mesh, problems = decode_mesh_config([plain] if plain else [])
     return mesh or MeshConfig(), problems
 
@@ -87,7 +87,7 @@ def decode_mesh(plain: object) -> tuple[MeshConfig, list[Problem]]:
 def analyze(
     objects: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]
 ) -> list[Problem]:
-    """Return the problems of single objects and those reported by `checks`, sorted by file and line."""
+    """Return the validation problems and the problems that `checks` report, sorted by file and line."""
     mesh = Mesh(settings)
     edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *objects.edits]
     mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])

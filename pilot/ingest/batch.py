@@ -1,4 +1,4 @@
-"""Debounces edits of the tables: several changes become one commit, and the last edit of a row wins."""
+"""Debounces edits of the tables. Several changes become one commit, and the last edit of a row wins."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from pilot.mesh.tables.database import Mesh
 Event = Literal["add", "update", "delete"]
 Edits = dict[tuple[str, Hashable], Any]
 SLICES = (1_000, 4_000)
-"""Initial and maximum number of edits in a slice."""
+"""The initial and the maximum number of edits in a slice."""
 LONG = 0.15
-"""Seconds. If a slice takes longer, the next one is larger, because most of the time is a fixed cost of each slice."""
+"""Duration in seconds. If a slice takes longer, most of the time is a fixed cost per slice, so the next slice is
+larger."""
 ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
 """Maximum debounce time of endpoint changes, in seconds.
 
-A large mesh always has some, clients need them soon, and committing a few of them is cheap.
+In a large mesh endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
 """
 TURN = 0.001
-"""Seconds between two slices, which lets other tasks run."""
+"""Pause between two slices in seconds, in which other tasks can run."""
 
 
 class Timer(Protocol):
@@ -33,7 +34,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """The timer functions of an asyncio event loop. Tests substitute their own. `time` is monotonic, in seconds."""
+    """The timer functions of an asyncio event loop, which tests replace. `time` is monotonic, in seconds."""
 
     def time(self) -> float: ...
     def call_later(self, delay: float, callback: Callable[[], Any], /) -> Timer: ...
@@ -42,9 +43,9 @@ class Clock(Protocol):
 class Commit(NamedTuple):
     """The result of committing a batch.
 
-    `hit` holds the watched nodes that it affected, `arrivals` the number of `put` calls, `first` and `last` the times
-    of the first and last of them by the batch's clock, `events` the number of rows added, updated or deleted by table,
-    and `took` the duration in seconds.
+    `hit` contains the affected watched nodes, and `arrivals` is the number of `put` calls. `first` and `last` are the
+    times of the first and the last call, according to the batch's clock. `events` counts the rows that were added,
+    updated or deleted in each table. `took` is the duration in seconds.
     """
 
     hit: list[Node]
@@ -57,10 +58,11 @@ class Commit(NamedTuple):
 
 
 class Batch:
-    """Collects edits and commits them once no edit has arrived for `quiet`, at the latest `longest` after the first.
+    """Collects edits, and commits them once no edit has arrived for `quiet`, but at most `longest` after the first
+    edit.
 
-    A batch with endpoints is committed at most `ENDPOINTS_WAIT`, or `quiet` if that is longer, after the first
-    endpoint. Without `endpoints_wait`, a batch of only endpoints is committed immediately.
+    A batch that contains endpoints is committed at most `ENDPOINTS_WAIT` after the first endpoint, or `quiet` after it
+    if that is longer. If `endpoints_wait` is false, a batch that contains only endpoints is committed immediately.
 
     Thousands of edits are committed in slices, and other tasks run between two slices. `on_commit` is called once,
     after the last slice, so that no intermediate state is pushed.
@@ -111,11 +113,11 @@ class Batch:
             self._timer = self._clock.call_later(0.0 if at_once else min(self._quiet, self._longest), self._ripe)
 
     def waiting(self, table: str, key: Hashable) -> Any:
-        """Return the new row of a pending edit, or None."""
+        """Return the new row of a pending edit, or None if there is no such edit."""
         return self._edits.get((table, key))
 
     def _ripe(self) -> None:
-        """Continue or start a commit, or wait for more edits. The timer calls this."""
+        """Start or continue a commit, or wait for more edits. The timer calls this."""
         self._timer = None
         rest = self._rest()
         if self._committing is None and rest <= 1e-6:
@@ -126,7 +128,7 @@ class Batch:
             self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
 
     def _rest(self) -> float:
-        """Return the seconds until the pending edits are due."""
+        """Return the number of seconds until the pending edits are due."""
         if self._endpoints_alone and not self._endpoints_wait:
             return 0.0
         due = min(self._last + self._quiet, self._first + self._longest)
@@ -135,7 +137,7 @@ class Batch:
         return due - self._clock.time()
 
     def flush(self) -> None:
-        """Commit all pending edits now, in one slice."""
+        """Commit all pending edits immediately, in one slice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -152,7 +154,7 @@ class Batch:
         return self._committing
 
     def _go_on(self, committing: _Committing, whole: bool = False) -> bool:
-        """Commit a slice, or all remaining edits if `whole`. Return True if some remain."""
+        """Commit one slice or, if `whole` is true, all remaining edits. Return whether edits remain."""
         started = self._clock.time()
         part = committing.take(len(committing.rest) if whole else committing.size)
         edits = self._namespaces.admit((table, key, row) for (table, key), row in part)
@@ -174,12 +176,12 @@ class Batch:
         return False
 
     def __len__(self) -> int:
-        """Return the number of edits that are not committed yet."""
+        """Return the number of edits that have not been committed yet."""
         return len(self._edits) + (len(self._committing.rest) if self._committing is not None else 0)
 
 
 class _Committing:
-    """A batch that is being committed. `rest` holds the remaining edits in reverse order."""
+    """A batch that is being committed. `rest` contains the remaining edits in reverse order."""
 
     def __init__(self, edits: list[tuple[tuple[str, Hashable], Any]], arrivals: int, first: float, last: float) -> None:
         self.rest = edits
@@ -199,10 +201,10 @@ class _Committing:
         return part
 
     def commit(self) -> Commit:
-        """Return the result."""
+        """Return the result of the commit."""
         return Commit(list(self.hit), self.edits, self._arrivals, self._first, self._last, self.events, self.took)
 
 
 def _event(table: Table[Any, Any], key: Hashable, row: Any) -> Event:
-    """Return the event that committing a row will be."""
+    """Return the event that results from committing a row."""
     return "delete" if row is None else "add" if table.peek(key) is None else "update"

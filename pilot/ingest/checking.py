@@ -1,4 +1,4 @@
-"""Runs the analysis checks in the background, a few at a time, after commits that affect them."""
+"""Runs the analysis checks in the background after commits that affect them, a few at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SLICE = 50  # subjects checked before other tasks run; keeps the event loop resp
 
 
 class _Kind:
-    """The subjects of one check: the node that lists their keys, and the problem node of each evaluated one."""
+    """A check and its subjects. `keys` is the node that lists the subjects, and `problems` maps each evaluated subject
+    to the node with its problems."""
 
     __slots__ = ("check", "keys", "problems")
 
@@ -29,8 +30,8 @@ class _Kind:
 class Checking:
     """Evaluates the checks of every object, and reports the results to the problem store.
 
-    Checks run once no commit has happened for `quiet`, at the latest `longest` after the first commit that affected
-    one. This avoids reporting problems that exist only while a mesh loads.
+    Checks run once there has been no commit for `quiet`, but at most `longest` after the first commit that affects one.
+    Problems that exist only while a mesh is loading are therefore not reported.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Checking:
         self._timer: Timer | None = None
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Schedule the checks that a commit affects. `nodes` may contain watched nodes of other components."""
+        """Schedule the checks that a commit affects. `nodes` may include watched nodes of other components."""
         for node in nodes:
             if node in self._subjects:
                 self._due[self._subjects[node]] = None
@@ -64,7 +65,7 @@ class Checking:
             self._timer = self._clock.call_later(self._quiet, self._ripe)
 
     def _ripe(self) -> None:
-        """Run some checks, or wait for a quieter moment. The timer calls this."""
+        """Run some checks, or wait until there are no commits. The timer calls this."""
         self._timer = None
         rest = min(self._last + self._quiet, self._first + self._longest) - self._clock.time()
         if rest <= 1e-6:
@@ -81,7 +82,7 @@ class Checking:
             self._check(*subject)
 
     def _list(self, kind: _Kind) -> None:
-        """Refresh the list of a check's subjects, and drop those that no longer exist."""
+        """Refresh the list of a check's subjects, and drop subjects that no longer exist."""
         self._db.refresh(kind.keys)
         listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
         for key in [key for key in kind.problems if key not in listed]:

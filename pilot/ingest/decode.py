@@ -1,4 +1,4 @@
-"""Decodes plain data from YAML, JSON or an API server into objects, and reports what is invalid."""
+"""Decodes plain data from YAML, JSON or an API server into objects, and reports problems."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ Row = tuple[str, ObjectKey | RegistryKey]
 class DocumentOrigin(NamedTuple):
     """The origin of documents.
 
-    `cluster` is the cluster that the objects belong to. If `own` is false, only its workloads and services are read,
-    and configuration has no effect. Configuration labelled istio.io/rev with a revision other than `revision` is
-    ignored. Built-in kinds belong to every revision. So do Gateways of the Gateway API: their label may be a tag, and
-    proxies deployed before a tag moved are served until they exit.
+    `cluster` is the cluster that the objects belong to. If `own` is false, it is a remote cluster. Its workloads and
+    services are read, and its configuration has no effect.
+
+    Configuration is ignored if its label istio.io/rev differs from `revision`. Built-in kinds belong to every revision.
+    So do Gateways of the Gateway API, because their label may be a tag. Proxies that were deployed before the tag moved
+    are served until they exit.
     """
 
     cluster: str = "Kubernetes"
@@ -66,7 +68,7 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The result of decoding a document. An invalid object with a name is in `refused` instead of `entries`."""
+    """The result of decoding a document. `refused` contains the rows of invalid objects that have a name."""
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -84,10 +86,10 @@ def decode_document(
     origin: DocumentOrigin = OWN,
     catalogue: Catalogue = CATALOGUE,
 ) -> Decoded:
-    """Decode one document: an object, or a `List` of objects.
+    """Decode a document that contains an object, or a `List` of objects.
 
     `line_of` returns the line of a field path in the document, or 0 if it is unknown. Objects of other revisions (label
-    istio.io/rev) and kinds that do not concern a mesh yield neither an entry nor a problem.
+    istio.io/rev), and kinds that a mesh does not use, yield neither an entry nor a problem.
     """
     entries: list[Entry] = []
     problems: list[Problem] = []
@@ -121,7 +123,7 @@ def _join(prefix: str, path: str) -> str:
 
 
 def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
-    """Decode an object of a given kind, and ignore its own `kind` field. The result is that of `decode_document`."""
+    """Decode an object of a given kind. The object's own `kind` field is ignored."""
     entry, problems, row = _decode_as(kind, plain, origin)
     return Decoded(
         (entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ()
@@ -129,13 +131,13 @@ def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
 
 
 def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
-    """Return the entry, or the problems and the key of an invalid object, or nothing for an ignored object."""
+    """Return the entry of an object, or the problems and row of an invalid object. Return neither if it is ignored."""
     kind = _identify(plain, catalogue)
     return _decode_as(kind, plain, origin) if isinstance(kind, BaseKind) else (None, kind, None)
 
 
 def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
-    """Decode an object of a given kind, with the result of `_decode`."""
+    """Decode an object of a given kind. The result is that of `_decode`."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if (
         origin.revision
@@ -175,7 +177,7 @@ def _remote(kind: AnyKind, cluster: str) -> Problem:
 
 
 def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
-    """Return the metadata and its problems. Invalid metadata keeps only its name and namespace."""
+    """Return the metadata and its problems. If the metadata is invalid, only the name and namespace are returned."""
     metadata, wrong = shape.decode(plain or {}, Metadata)
     if metadata is None:
         namespace, name = _identity(plain)
@@ -184,7 +186,7 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
 
 
 def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
-    """Return the kind of an object, or the problems if the kind is unsupported."""
+    """Return the kind of an object, or the problems if the kind is not supported."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
     version, name = plain.get("apiVersion"), plain.get("kind")
@@ -218,14 +220,16 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
     if not metadata.name:
         yield error("missing-name", "metadata.name", "a name is required")
     elif len(metadata.name) > 253 or not _NAME.fullmatch(metadata.name):
-        yield error("bad-name", "metadata.name", f"{metadata.name!r}: at most 253 lower-case letters, digits, - and .")
+        yield error(
+            "bad-name", "metadata.name", f"{metadata.name!r}: must be at most 253 lower-case letters, digits, - and ."
+        )
     if metadata.namespace and (
         len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)
     ):
         yield error(
             "bad-name",
             "metadata.namespace",
-            f"{metadata.namespace!r}: at most 63 lower-case letters, digits and -",
+            f"{metadata.namespace!r}: must be at most 63 lower-case letters, digits and -",
         )
     try:
         _utc(metadata.creation_timestamp)
@@ -238,7 +242,7 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
 
 
 def _utc(timestamp: str) -> str:
-    """Return a timestamp in UTC to the second, so that text order is time order."""
+    """Return a timestamp in UTC, truncated to seconds, so that strings sort by time."""
     if not timestamp or _ZULU.fullmatch(timestamp):
         return timestamp
     moment = datetime.datetime.fromisoformat(timestamp)
@@ -248,7 +252,7 @@ def _utc(timestamp: str) -> str:
 
 
 def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
-    """Yield the problems of fields outside `spec`, for strict kinds."""
+    """Yield the problems of fields outside `spec`, if the kind is strict."""
     if issubclass(kind.struct, Lenient):
         return
     for field in plain.keys() - _FIELDS:
@@ -260,7 +264,7 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
-    """Return the input of the kind's struct. A `spec` that is not a mapping is returned unchanged."""
+    """Return the input for the kind's struct. A `spec` that is not a mapping is returned unchanged."""
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
         return spec
@@ -269,7 +273,7 @@ def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
 
 
 def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Yield the problems of a struct with field paths relative to the whole object."""
+    """Yield the problems of a struct, with field paths relative to the whole object."""
     for problem in problems:
         part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
         yield problem if part in kind.parts else next(iter(below("spec", (problem,))))

@@ -1,4 +1,4 @@
-"""Metrics of commits: push reasons, updates, and events by kind."""
+"""Metrics of commits: push reasons, updates, and events of each kind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pilot.lib.text import one_line
 
 
 def push_reasons(catalogue: Catalogue, commit: Commit) -> Counter[str]:
-    """Return the number of edits by push reason. Mesh config and mesh networks are "global"."""
+    """Return the number of edits for each push reason. The reason is "global" for mesh config and mesh networks."""
     kinds = (catalogue.find_by_table(table) for table, _, _ in commit.edits)
     return Counter("global" if kind is None else kind.push_reason for kind in kinds)
 
 
 def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
-    """Add the edits of a commit to the counter of updates."""
+    """Add the edits of a commit to the update counters."""
     for (table, is_deleted), count in Counter((table, row is None) for table, _, row in commit.edits).items():
         kind = catalogue.find_by_table(table)
         update: Update = "config" if kind is None else kind.update
@@ -26,7 +26,7 @@ def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> Non
 
 
 def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
-    """Add a commit to the counters of events, without mesh config and mesh networks."""
+    """Add the events of a commit to the event counters. Mesh config and mesh networks are not counted."""
     for (table, event), count in commit.events.items():
         kind = catalogue.find_by_table(table)
         if kind is not None and kind.registry_event:
@@ -36,7 +36,7 @@ def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None
 
 
 def first_and_more(catalogue: Catalogue, commit: Commit) -> str:
-    """Return the first changed object by name as kind/namespace/name, and the number of others."""
+    """Return the first changed object, in order of names, as kind/namespace/name, and the number of other objects."""
     names = sorted(_name(catalogue, table, key) for table, key, _ in commit.edits)
     more = f" and {len(names) - 1} more configs" if len(names) > 1 else ""
     return one_line(names[0]) + more if names else "nothing"

@@ -1,8 +1,8 @@
 """Resolves conflicts between documents that declare the same object.
 
-The first document by rank wins, and the next takes over when it is removed. One ledger serves all sources. Each source
-reports its documents through its own `SourceLedger`; a document is a file or a single object. For an invalid object, a
-document keeps the last valid version.
+A document is a file or a single object. The document with the lowest rank wins. If it is removed, the next document
+takes over. One ledger serves all sources, and each source reports its documents through its own `SourceLedger`. If an
+object in a document becomes invalid, the document keeps its last valid version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DocumentKey(NamedTuple):
 
 
 class _Document:
-    """The objects of a document, its own problems, and the rows that it lost to another document."""
+    """The objects of a document, its own problems, and the rows for which another document takes precedence."""
 
     __slots__ = ("lost", "objects", "problems")
 
@@ -46,10 +46,10 @@ class _Document:
 
 
 class Ledger:
-    """Turns changes of documents into edits, and tracks the problems of each document.
+    """Converts changes of documents to edits, and tracks the problems of each document.
 
-    Callers in another thread, and callers that await between a change and the use of its edits, must hold `turn`. Edits
-    in the wrong order would leave a losing object in the table.
+    Callers must hold `turn` if they run in another thread, or if they await between a change and the use of its edits.
+    If edits were used in the wrong order, the table would contain an object that does not take precedence.
     """
 
     def __init__(self, problems: ProblemStore) -> None:
@@ -59,7 +59,7 @@ class Ledger:
         self._claims: dict[Row, list[DocumentKey]] = {}
 
     def source(self, rank: int, name: str) -> SourceLedger:
-        """Return the ledger of a source. If two sources declare the same object, the lower rank wins."""
+        """Return the ledger of a source. If two sources declare the same object, the one with the lower rank wins."""
         return SourceLedger(self, rank, name)
 
     def replace(self, key: DocumentKey, decoded: Iterable[Decoded]) -> list[Edit]:
@@ -82,7 +82,7 @@ class Ledger:
         return self._change(key, document, new)
 
     def objects(self, key: DocumentKey) -> Mapping[Row, Object[Any]]:
-        """Return the objects of a document, with the last valid versions of invalid ones."""
+        """Return the objects of a document, including the last valid versions of invalid objects."""
         document = self._documents.get(key)
         return document.objects if document is not None else {}
 
@@ -126,7 +126,7 @@ class Ledger:
         return edits
 
     def _report_conflicts(self, row: Row, claims: list[DocumentKey], changed: _Document) -> None:
-        """Report a conflict for each claimant of a row except the winner."""
+        """Report a conflict for each document that declares a row, except the winner."""
         changed.lost.pop(row, None)
         for index, key in enumerate(claims):
             document = self._documents[key]
@@ -148,7 +148,8 @@ class Ledger:
 class SourceLedger:
     """The ledger of one source.
 
-    A source reports whole documents by name (`replace`, `fail`, `remove`) or single objects (`put`, `drop`, `retain`).
+    A source reports either whole documents by name (`replace`, `fail`, `remove`) or single objects (`put`, `drop`,
+    `retain`).
     """
 
     def __init__(self, ledger: Ledger, rank: int, name: str) -> None:
@@ -161,7 +162,7 @@ class SourceLedger:
         return self._ledger.replace(self._key(document), decoded)
 
     def objects(self, document: str) -> Mapping[Row, Object[Any]]:
-        """Return the objects of a document, with the last valid versions of invalid ones."""
+        """Return the objects of a document, including the last valid versions of invalid objects."""
         return self._ledger.objects(self._key(document))
 
     def fail(self, document: str, *problems: Problem) -> None:
@@ -173,7 +174,7 @@ class SourceLedger:
         return self._ledger.remove(self._key(document))
 
     def put(self, row: Row, decoded: Decoded) -> list[Edit]:
-        """Set a single object. An invalid one keeps its last valid version; an ignored one is removed."""
+        """Set a single object. An invalid object keeps its last valid version. An ignored object is removed."""
         if not (decoded.entries or decoded.problems):
             return self.drop(row)
         self._rows.add(row)
@@ -185,7 +186,7 @@ class SourceLedger:
         return self._ledger.remove(self._key(row))
 
     def retain(self, rows: Collection[Row]) -> list[Edit]:
-        """Remove the single objects that a complete list does not contain."""
+        """Remove the single objects that are not in `rows`, which is a complete list."""
         gone = sorted(self._rows.difference(rows))
         return [edit for row in gone for edit in self.drop(row)]
 

@@ -1,5 +1,7 @@
-"""Reads configuration from an MCP-over-xDS server. Responses contain all objects of a kind; only changed ones are
-decoded."""
+"""Reads configuration from an MCP-over-xDS server.
+
+A response contains all objects of a kind, but only changed objects are decoded.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ from pilot.mcp.object_types import ObjectType
 
 _log = scope("adsc")
 Resource = tuple[str, bytes]
-"""Type URL and value of an Any."""
+"""The type URL and the value of an Any message."""
 
 
 class _Received(NamedTuple):
-    """A received resource: its bytes, the decoded object, and its row, or None if it has no name."""
+    """A received resource: its bytes, the decoded object, and its row, which is None if the resource has no name."""
 
     row: Row | None
     decoded: Decoded
@@ -39,7 +41,7 @@ class _Received(NamedTuple):
 
 
 class _Subscription(NamedTuple):
-    """A subscribed kind, and the last resource of every row."""
+    """A subscribed kind, and the last resource for each row."""
 
     kind: AnyKind
     type: ObjectType
@@ -48,11 +50,11 @@ class _Subscription(NamedTuple):
 
 
 class McpSource:
-    """Puts the responses of one server into the batch.
+    """Puts the objects in a server's responses into the batch.
 
-    `types` holds the type URLs to subscribe to. `synced` is set once all Istio kinds have been received, because
-    servers may not support others. An invalid resource keeps the last valid version of its object. All objects stay in
-    force while the server is unreachable.
+    `types` contains the type URLs to subscribe to. `synced` is set once all Istio kinds have been received, because a
+    server may not support other kinds. If a resource is invalid, the last valid version of its object stays in force.
+    All objects stay in force while the server is unreachable.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class McpSource:
         self._unanswered = {url for url, subscription in self._subscriptions.items() if subscription.kind.is_istio}
 
     async def receive(self, type_url: str, resources: Sequence[Resource]) -> list[str]:
-        """Set all objects of a type, and return an error message for each invalid one."""
+        """Set all objects of a type, and return an error message for each invalid resource."""
         subscription = self._subscriptions.get(type_url)
         if subscription is None:
             return [f"no subscription for {type_url}"]
@@ -96,7 +98,7 @@ class McpSource:
         return [str(replace(problem, file="")) for problem in wrong]
 
     def told(self, reason: str) -> None:
-        """Report why there is no stream, or "" if it is connected."""
+        """Report that the server is disconnected. `reason` tells why, and is "" once the server is connected."""
         problem = Problem(
             code="unreachable-source",
             message=f"{reason}; its last valid objects stay in force",
@@ -121,7 +123,7 @@ class McpSource:
             return self._refused(kind, "", "", error("internal-error", "", f"{type(fault).__name__}: {fault}"), data)
 
     def _refused(self, kind: AnyKind, namespace: str, name: str, problem: Problem, data: bytes) -> _Received:
-        """Return an invalid resource. The last valid version of its object stays in force."""
+        """Return an invalid resource, which leaves the last valid version of its object in force."""
         row = self._row(kind, namespace, name) if name else None
         decoded = Decoded(
             problems=(replace(problem, object=ObjectRef(kind.id, namespace, name)),),
@@ -130,7 +132,7 @@ class McpSource:
         return _Received(row, self._placed(decoded), data)
 
     def _placed(self, decoded: Decoded) -> Decoded:
-        """Return a decoded resource with the server's name in its problems."""
+        """Return a decoded resource whose problems contain the name of the server."""
         return decoded._replace(problems=tuple(replace(problem, file=self.name) for problem in decoded.problems))
 
     def _row(self, kind: AnyKind, namespace: str, name: str) -> Row:

@@ -21,12 +21,12 @@ _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 
 def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[Problem]]:
-    """Merge layers of mesh config, lowest first, over the built-in defaults. Return it, or None if invalid, and
-    problems.
+    """Return the mesh config that results from merging layers, and the problems in it.
 
-    A field replaces that of a lower layer, with these exceptions: `defaultConfig`, its `proxyMetadata` and
-    `proxyHeaders`, and `defaultProviders` merge by field, `extensionProviders` by name, and `trustDomainAliases` are
-    united. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
+    The result is None if there is an error. Layers are ordered from the lowest to the highest, above the built-in
+    defaults. A field replaces that of a lower layer, with these exceptions. `defaultConfig`, its `proxyMetadata` and
+    `proxyHeaders`, and `defaultProviders` are merged field by field. `extensionProviders` are merged by name, and
+    `trustDomainAliases` are the union of all layers. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -40,7 +40,7 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:
-    """Return the mesh networks, or None if they are invalid, and their problems."""
+    """Return the mesh networks and their problems. The mesh networks are None if there is an error."""
     plain, problems = shape.checked({} if plain is None else plain, MeshNetworks)
     if problems:
         return None, _about(NETWORKS, problems)
@@ -66,7 +66,7 @@ def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(lower: Iterable[dict[str, Any]], upper: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merge providers by name. Those of `upper` replace those of `lower`."""
+    """Merge providers by name. A provider in `upper` replaces the provider with the same name in `lower`."""
     providers = {provider.get("name", ""): provider for provider in lower}
     providers.update((provider.get("name", ""), provider) for provider in upper)
     return list(providers.values())

@@ -1,8 +1,8 @@
 """Filters objects by namespace, according to `discoverySelectors` of the mesh config.
 
+Objects in namespaces that are not selected are kept out of the tables. They are added if the namespace is selected
+later. The selectors apply to the namespaces of every cluster.
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
-Objects in unselected namespaces are kept out of the tables, and added if the namespace is selected later. The selectors
-apply to the namespaces of every cluster.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 
 Edit = tuple[str, Hashable, Any]
-"""The name of a table, a key, and the row, None to delete it."""
+"""The name of a table, a key, and the new row, which is None if the row is deleted."""
 Selectors = tuple[LabelSelector, ...]
 
 
 class ClusterNamespace(NamedTuple):
-    """A namespace of a cluster."""
+    """A namespace in a cluster."""
 
     cluster: str
     namespace: str
@@ -38,8 +38,8 @@ class NamespaceFilter:
         self._withheld: dict[ClusterNamespace, dict[tuple[str, Hashable], Any]] = {}
 
     def admit(self, edits: Iterable[Edit]) -> list[Edit]:
-        """Return the edits in selected namespaces, and those of all rows of namespaces that become selected or
-        unselected."""
+        """Return the edits in selected namespaces, and the edits that add or delete all rows of a namespace whose
+        selection changes."""
         rows_by_key = {(table, key): row for table, key, row in edits}
         before, after = self._selectors, self._selectors_of(rows_by_key)
         if not before and not after:
@@ -65,7 +65,7 @@ class NamespaceFilter:
         return mesh_config.discovery_selectors if isinstance(mesh_config, MeshConfig) else self._selectors
 
     def _move(self, place: ClusterNamespace, was: bool, now: bool, out: dict[tuple[str, Hashable], Any]) -> None:
-        """Add the edits of a namespace that becomes selected or unselected."""
+        """Add the edits for a namespace to `out` if its selection changes."""
         if now and not was:
             out.update(self._withheld.pop(place, {}))
         elif was and not now:
@@ -74,7 +74,7 @@ class NamespaceFilter:
             self._withheld.setdefault(place, {}).update(rows)
 
     def _place(self, table: str, key: Any) -> ClusterNamespace | None:
-        """Return the namespace of an object, or None for a cluster-scoped one."""
+        """Return the namespace of an object, or None if the object is cluster-scoped."""
         kind = self._mesh.catalogue.find_by_table(table)
         if kind is None or not kind.namespaced:
             return None
@@ -105,13 +105,14 @@ class NamespaceFilter:
 
 
 def _new_labels(rows_by_key: Mapping[tuple[str, Any], Any]) -> dict[ClusterNamespace, Mapping[str, str]]:
-    """Return the new labels of edited namespaces."""
+    """Return the new labels of each namespace that is edited."""
     namespaces = ((key, row) for (table, key), row in rows_by_key.items() if table == NAMESPACE.table_name)
     return {ClusterNamespace(key.cluster, key.name): row.labels if row is not None else {} for key, row in namespaces}
 
 
 def _selected(selectors: Selectors, place: ClusterNamespace, labels: Mapping[str, str]) -> bool:
-    """Return True if a selector matches a namespace or there are none. As in Kubernetes, the name is also a label."""
+    """Return whether a selector matches a namespace, or True if there are no selectors. As in Kubernetes, the name of a
+    namespace is also a label."""
     return not selectors or any(
         selects(selector, {NAMESPACE_NAME_LABEL: place.namespace, **labels}) for selector in selectors
     )

@@ -11,12 +11,11 @@ from pilot.lib.text import cut, one_line
 
 _log = scope("config")
 MAX_REPORTED = 100
-"""Maximum number of new problems of a document that are reported one by one, so that one file does not flood the
-log."""
+"""Maximum number of new problems of a document that are logged one by one, so that one file does not flood the log."""
 _SHOWN = 2_000
 """Maximum length of a logged problem, in characters."""
 Place = tuple[str, str]
-"""The name of a source and its document, or of a check and its subject."""
+"""The names of a source and a document, or of a check and its subject."""
 
 
 def log_problem(problem: Problem) -> None:
@@ -25,15 +24,15 @@ def log_problem(problem: Problem) -> None:
 
 
 def _ignore(code: str, severity: Severity, count: int) -> None:
-    """Ignore a count."""
+    """Ignore the number of problems."""
 
 
 class ProblemStore:
-    """All current problems of files, of single objects and of checks, by place.
+    """All current problems of files, single objects and checks, keyed by place.
 
-    `on_new` is called with each problem that is new to all places, at most `MAX_REPORTED` times per call of `replace`.
-    `on_count` is called with the number of problems of a code and severity whenever it changes. `revision` grows with
-    every change.
+    `on_new` is called with each problem that no other place has yet, at most `MAX_REPORTED` times per call of
+    `replace`. `on_count` is called with a code, a severity and the number of their problems whenever this number
+    changes. `revision` increases with every change.
     """
 
     def __init__(
@@ -68,13 +67,13 @@ class ProblemStore:
             )
 
     def _hold(self, problem: Problem) -> bool:
-        """Count one more place for a problem. Return True if it is the first."""
+        """Increment the number of places that have a problem. Return whether this is the first place."""
         count = self._holders.get(problem, 0)
         self._holders[problem] = count + 1
         return not count
 
     def _release(self, problem: Problem) -> bool:
-        """Count one place less for a problem. Return True if it was the last."""
+        """Decrement the number of places that have a problem. Return whether this was the last place."""
         count = self._holders[problem] - 1
         if count:
             self._holders[problem] = count
@@ -97,7 +96,7 @@ class ProblemStore:
         return [problem for problem in self if problem.object == subject]
 
     def __iter__(self) -> Iterator[Problem]:
-        """Yield all problems once each, sorted by source and document."""
+        """Yield each problem once, sorted by source and document."""
         return iter(
             dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ()))
         )

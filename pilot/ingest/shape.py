@@ -1,4 +1,4 @@
-"""Finds every place where plain data does not match a type. Slow path, used after a fast conversion failed."""
+"""Finds every mismatch between plain data and a type. This is slow, and only used if a fast conversion has failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilot.config.problem import Problem, below, error
 from pilot.lib.duration import Duration, parse_duration
 
 _ONE_AT_A_TIME = threading.RLock()
-"""Serialises msgspec's lazy inspection of types, because concurrent inspection has crashed the process."""
+"""Serialises msgspec's lazy inspection of types. Concurrent inspection has crashed the process."""
 _NAMES = {
     str: "a string",
     bool: "true or false",
@@ -33,16 +33,16 @@ _Check = Callable[[Any], Sequence[Problem]]
 
 
 class _Checker(NamedTuple):
-    """Checks values of a type. If it is `costly`, converting a valid value is faster than checking it."""
+    """Checks values of a type. If `costly` is true, converting a valid value is faster than checking it."""
 
     problems: _Check
     costly: bool = False
 
 
 class _CheckedStruct(NamedTuple):
-    """The checkers of a struct's fields by JSON name.
+    """The checkers of a struct's fields, keyed by JSON name.
 
-    If it is `strict`, unknown fields are errors. At most one field of each of the `groups` may be set.
+    If `strict` is true, unknown fields are errors. At most one field of each group in `groups` may be set.
     """
 
     fields: dict[str, _Checker]
@@ -51,7 +51,7 @@ class _CheckedStruct(NamedTuple):
 
 
 def decode_extension(kind: type, value: Any) -> Any:
-    """Decode durations for msgspec, because JSON has no such type."""
+    """Decode a duration for msgspec, because JSON has no such type."""
     if kind is Duration:
         if not isinstance(value, str):
             raise ValueError(f"expected a duration like 1.5s, got {_name(value)}")
@@ -60,7 +60,7 @@ def decode_extension(kind: type, value: Any) -> Any:
 
 
 def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
-    """Return the value converted to a type, or None and a problem for each mismatch, with relative field paths.
+    """Return the value converted to a type, or None and a problem for each mismatch. Paths are relative to the value.
 
     A null field is treated as absent, as in the API server.
     """
@@ -79,7 +79,7 @@ def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
 def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any, list[Problem]]:
     """Return the data without nulls, and a problem for each mismatch with a type.
 
-    With `any_spelling`, protobuf field names in snake_case are accepted too, as protobuf's JSON parsers do.
+    With `any_spelling`, field names in snake_case are also accepted, as in protobuf's JSON parsers.
     """
     info = _type_info(cast(Hashable, kind))
     plain = _prune(value, info, any_spelling)
@@ -92,8 +92,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return True if the value matches a type. False is inconclusive for types with rules beyond those of their
-    fields."""
+    """Return whether a value matches a type. False is inconclusive if the type has rules beyond those of its fields."""
     try:
         _convert(value, kind)
     except msgspec.ValidationError:
@@ -109,7 +108,7 @@ def _type_info(kind: Hashable) -> mi.Type:
 
 @functools.cache
 def _fields(struct: type) -> dict[str, mi.Type]:
-    """Return the field types of a struct by JSON name, without `| None`."""
+    """Return the type of each field of a struct, without `| None`, keyed by JSON name."""
     info = _type_info(struct)
     assert isinstance(info, mi.StructType)
     return {field.encode_name: _present(field.type) for field in info.fields}
@@ -131,7 +130,7 @@ def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
 
 
 def _present(kind: mi.Type) -> mi.Type:
-    """Return X for `X | None`, and any other type unchanged."""
+    """Return X if the type is `X | None`. Return any other type unchanged."""
     if isinstance(kind, mi.UnionType):
         kinds = [t for t in kind.types if not isinstance(t, mi.NoneType)]
         return kinds[0] if len(kinds) == 1 else kind
@@ -144,8 +143,7 @@ def _checker_of(kind: Hashable) -> _Checker:
 
 
 def _checker(kind: mi.Type) -> _Checker:
-    """Return the checker of a type. Field checkers of structs are created on first use, because types can be
-    recursive."""
+    """Return the checker of a type. Types can be recursive, so a struct's field checkers are created on first use."""
     kind = _present(kind)
     match kind:
         case mi.StructType():
@@ -237,7 +235,7 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
 
 
 def _check_value(struct: bool, check: _Check, value: Any) -> Sequence[Problem]:
-    """Check a value of a mapping, where null is an empty struct."""
+    """Check a value of a mapping. If the type of values is a struct, null is treated as an empty struct."""
     return check({} if struct and value is None else value)
 
 
@@ -287,7 +285,7 @@ def _wrong(expected: str, value: Any) -> Sequence[Problem]:
 
 
 def _name(value: Any) -> str:
-    """Return the type of a value for a message, and short values themselves."""
+    """Return the type of a value for a message. A Boolean or number is included."""
     if isinstance(value, bool):
         return _shown(value)
     kind = _NAMES.get(type(value), type(value).__name__)

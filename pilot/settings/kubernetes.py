@@ -72,8 +72,8 @@ class KubernetesSettings:
     external: bool = setting(
         False,
         "Run outside the clusters that this control plane manages. The control plane writes to a remote "
-        "cluster only if the annotation topology.istio.io/controlPlaneClusters on its namespace in that "
-        "cluster lists this cluster's ID.",
+        "cluster only if, in that cluster, the annotation topology.istio.io/controlPlaneClusters on the control plane's "
+        "namespace lists the control plane's own cluster ID or *.",
         env="EXTERNAL_ISTIOD",
     )
     secrets_of_this_cluster: bool = setting(
@@ -148,13 +148,15 @@ class KubernetesSettings:
     )
     injection_webhook: str = setting(
         "istio-sidecar-injector",
-        "If not empty, write the root certificates into the webhook configurations for injection.",
+        "Write the root certificates into the webhook configurations for injection, unless this is empty. Any other "
+        "value has the same effect: the label istio.io/rev selects the configurations.",
         env="INJECTION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )
     validation_webhook: str = setting(
         "istio-istio-system",
-        "If not empty, write the root certificates into the webhook configurations for validation.",
+        "Write the root certificates into the webhook configurations for validation, unless this is empty. Any other "
+        "value has the same effect: the label istio.io/rev selects the configurations.",
         env="VALIDATION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )

@@ -70,7 +70,7 @@ def _scan(argv: Sequence[str], settings: Sequence[DeclaredSetting]) -> tuple[dic
     flag_texts, unknown, positional = flags.scan(argv, names, switches, short_names)
     if positional:
         raise flags.FlagError(f"unexpected argument {positional[0]!r}")
-    return flag_texts, [f"flag --{name} is not known and has no effect{_suggest(name, names)}" for name in unknown]
+    return flag_texts, [f"unknown flag --{name} has no effect{_suggest(name, names)}" for name in unknown]
 
 
 def _suggest(name: str, flag_names: Iterable[str]) -> str:

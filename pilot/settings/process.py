@@ -246,7 +246,7 @@ class LogSettings:
     as_json: bool = setting(False, "Write log entries as JSON.", flag="log_as_json")
     output_level: str = setting(
         "default:info",
-        "Comma-separated log levels, each SCOPE:LEVEL. A level for the scope all overrides the others.",
+        'Comma-separated log levels, each SCOPE:LEVEL. A level for the scope "all" overrides those of other scopes.',
         flag="log_output_level",
     )
 

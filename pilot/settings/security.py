@@ -28,9 +28,9 @@ class SecurePortSettings:
     )
     certificate_provider: str = setting(
         "istiod",
-        "Issuer of the secure port's certificate: istiod, k8s.io/SIGNER or none. istiod is the built-in "
-        "authority. k8s.io/SIGNER is a Kubernetes signer, which replaces the built-in authority and requires "
-        "EXTERNAL_CA. none disables TLS unless certificate files are configured.",
+        "Issuer of the secure port's certificate. istiod: the built-in authority. k8s.io/SIGNER: a Kubernetes signer, "
+        "which replaces the built-in authority and requires EXTERNAL_CA. none: no issuer; TLS is disabled unless "
+        "certificate files are configured.",
         env="PILOT_CERT_PROVIDER",
     )
     custom_hosts: tuple[str, ...] = setting(

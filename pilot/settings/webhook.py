@@ -19,7 +19,7 @@ class WebhookSettings:
     inject: bool = setting(True, "Serve /inject.", env="INJECT_ENABLED")
     folder: str = setting(
         "./var/lib/istio/inject",
-        "Directory with the injector's configuration, in the files config and values. If they do not exist, "
+        'Directory with the files "config" and "values", which configure the injector. If they do not exist, '
         "the ConfigMap istio-sidecar-injector (with the revision as a suffix) is used.",
         flag="injectionDir",
         env="PILOT_INJECTION_DIR",

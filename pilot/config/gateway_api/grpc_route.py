@@ -26,7 +26,7 @@ class GRPCRouteRule(Lenient, frozen=True):
 
 
 class GRPCRoute(Lenient, frozen=True):
-    """Routes gRPC calls to its hostnames that arrive at its parents. It has the same precedence rules as an HTTPRoute."""
+    """Routes gRPC calls to its hostnames that arrive at its parents. It has the precedence rules of an HTTPRoute."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

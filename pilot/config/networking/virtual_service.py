@@ -134,10 +134,9 @@ class TLSMatchAttributes(Strict, frozen=True):
 
 
 class HTTPRedirect(OneOf, frozen=True):
-    """A redirect.
+    """A redirect. `uri` replaces the whole path, and `prefix_rewrite` replaces the matched prefix.
 
-    `port` and `derive_port` are mutually exclusive. A `redirect_code` of 0 means 301. "%PREFIX()%" at the end of `uri`
-    keeps the rest of the path.
+    `port` and `derive_port` are mutually exclusive. A `redirect_code` of 0 means 301.
     """
 
     groups: ClassVar = (("port", "derive_port"),)

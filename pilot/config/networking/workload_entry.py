@@ -27,7 +27,7 @@ class EntryCondition(Lenient, frozen=True):
 
 
 class EntryStatus(Lenient, frozen=True):
-    """The status of a WorkloadEntry. The Healthy condition is the result of the health checks of the workload's proxy."""
+    """The status of a WorkloadEntry. The Healthy condition is the result of health checks by the workload's proxy."""
 
     conditions: tuple[EntryCondition, ...] = ()
 

@@ -49,7 +49,7 @@ def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
 
 
 def _check_url(url: str) -> Problems:
-    """Yield a problem if the URL of a module is invalid. A URL without a scheme is the name of an image in a registry."""
+    """Yield a problem if the URL of a module is invalid. A URL without a scheme is an image name in a registry."""
     if not url:
         yield error("missing-field", "url", "a URL is required")
         return

@@ -145,7 +145,7 @@ def check_log_format(path: str, text: str) -> Problems:
 
 
 def check_log_fields(path: str, fields: Mapping[str, Any]) -> Problems:
-    """Yield a warning for each value that is not a valid access log format, including values in nested maps and lists."""
+    """Yield a warning for each value that is not a valid access log format, including values in nested objects."""
     for name, value in fields.items():
         yield from _check_value(f"{path}[{name}]", value)
 

@@ -22,7 +22,7 @@ _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.D
 
 
 def find_flaw(material: KeyPair | Roots) -> Flaw | None:
-    """Return why Envoy would reject a key pair or roots, or None if it accepts them. The reason never quotes the key."""
+    """Return why Envoy would reject a key pair or roots, or None if it accepts them. The reason excludes the key."""
     return _flaw_of_pair(material) if isinstance(material, KeyPair) else _flaw_of_roots(material)
 
 
@@ -107,7 +107,7 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
     try:
         private = serialization.load_pem_private_key(_whole(pair.private_key), None)
     except Exception:
-        return _flaw(pair.private_key, "contains no valid PEM private key without a passphrase")
+        return _flaw(pair.private_key, "does not contain a valid unencrypted PEM private key")
     if private.public_key() != public:
         return _flaw(pair.private_key, f"does not match the certificate in data[{pair.chain.key}]")
     if reason := _unsupported(public):

@@ -1,1 +1,1 @@
-"""Objects of clusters, from their API servers."""
+"""Objects that are read from the API servers of clusters."""

@@ -1,4 +1,4 @@
-"""Watches one kind in one cluster, in the preferred version that its API server serves."""
+"""Watches a kind in a cluster, in the most preferred version that the API server serves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = scope("kube")
 
 
 class KindWatch:
-    """Watch of one kind, limited to `namespace` if that is set.
+    """A watch of one kind. It is limited to `namespace` unless that is "".
 
     `settled` is set once the existing objects have been received, or if no supported version is served.
     """
@@ -53,11 +53,11 @@ class KindWatch:
             self._version_task = asyncio.create_task(self._track_version(), name=f"versions of {self._kind.id}")
 
     def recheck(self) -> None:
-        """Check the served versions again, because they may have changed."""
+        """Check again which versions are served, because they may have changed."""
         self._recheck.set()
 
     async def restart(self) -> None:
-        """List all objects again, after choosing the version anew."""
+        """Select the version again, and list all objects."""
         await cancel_tasks(self._version_task, self._watch_task)
         self._watch_task = None
         self.informer.watch_collection(self.informer.collection)
@@ -76,7 +76,7 @@ class KindWatch:
         self._watch_task = asyncio.create_task(self.informer.run(), name=f"watch {self._kind.id}")
 
     async def _track_version(self) -> None:
-        """Switch versions when the preferred one changes."""
+        """Switch to another version whenever the preferred version changes."""
         while True:
             self._recheck.clear()
             version = await self._find_version()
@@ -88,7 +88,8 @@ class KindWatch:
             await self._recheck.wait()
 
     async def _find_version(self) -> str:
-        """Return the version to watch. Retries until one is served, which happens shortly after the kind is defined."""
+        """Return the version to watch. Retry until a version is served, which may take a moment after the kind is
+        defined."""
         attempts = RetryDelays(self._pace.backoff, self._rng)
         while True:
             try:
@@ -97,11 +98,11 @@ class KindWatch:
                         return version
                 self.settled.set()
             except KubeError as error:
-                _log.warning("%s: %s", self._kind.id, error)
+                _log.warning("cannot determine the served versions of %s: %s", self._kind.id, error)
             await asyncio.sleep(attempts.next_delay())
 
     async def _is_served(self, version: str) -> bool:
-        """Return True if the server serves the kind in a version."""
+        """Return whether the server serves the kind in a version."""
         try:
             response = await self._client.call("GET", f"/apis/{self._kind.id.group}/{version}")
         except NotFound:

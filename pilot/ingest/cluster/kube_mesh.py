@@ -1,7 +1,7 @@
 """Watches mesh config and mesh networks in ConfigMaps of the control plane's namespace.
 
-If there are two ConfigMaps, the shared one is the lower layer. Without any, the defaults apply. An invalid layer is
-ignored, and if no layer is valid the last valid configuration stays in force.
+If there are two ConfigMaps, the shared one is the lower layer. If there are none, the defaults apply. An invalid layer
+is ignored. If all layers are invalid, the last valid configuration stays in force.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
 
 
 class MeshRow(NamedTuple):
-    """A row of the table `mesh`: its key in ConfigMaps, its key in the table, its default, and its decoder."""
+    """A row of the table `mesh`. `source` is the data key in ConfigMaps, and `key` is the key in the table."""
 
     source: str
     key: str
@@ -40,7 +40,7 @@ class MeshRow(NamedTuple):
 
 
 def _upper_networks(layers: Sequence[Any]) -> tuple[Any, list[Problem]]:
-    """Return the networks of the top layer. Mesh networks are not merged."""
+    """Return the mesh networks of the top layer, and their problems. Layers of mesh networks are not merged."""
     return decode_mesh_networks(layers[-1]) if layers else (MeshNetworks(), [])
 
 
@@ -53,7 +53,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 class MeshConfigMaps:
-    """Reads rows from the ConfigMaps `names`, the lowest layer first."""
+    """Reads `rows` from the ConfigMaps `names`, which are ordered from the lowest layer to the highest."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class MeshConfigMaps:
         return row.decode(layers)[0]
 
     def _layer(self, row: MeshRow, text: str) -> tuple[Any, list[Problem]]:
-        """Return a layer as plain data, and its problems."""
+        """Return a layer as plain data, and the problems in it."""
         try:
             documents = read_documents(text.encode(), row.source)
         except SyntaxFault as fault:

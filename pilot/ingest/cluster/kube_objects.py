@@ -1,4 +1,4 @@
-"""Decodes the objects of one kind in one cluster, and hands them to the ledger."""
+"""Decodes the objects of one kind in one cluster, and passes them to the ledger."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pilot.lib.logging.log import scope
 
 _log = scope("kube")
 AT_ONCE = 100
-"""Number of objects decoded before other tasks run. This takes about 10 ms."""
+"""Number of objects to decode before other tasks run. This takes about 10 ms."""
 _decode_json = msgspec.json.Decoder().decode
 
 
 class EditSink(Protocol):
-    """Receiver of edits, such as `Batch`."""
+    """A receiver of edits, such as `Batch`."""
 
     def put(self, edits: Iterable[Edit]) -> None: ...
 
 
 class KubeObjects:
-    """Receiver of the changes of one kind."""
+    """Receives the changed objects of one kind."""
 
     def __init__(self, kind: AnyKind, origin: DocumentOrigin, ledger: SourceLedger, batch: EditSink) -> None:
         self._kind, self._origin, self._ledger, self._batch = kind, origin, ledger, batch
@@ -47,7 +47,7 @@ class KubeObjects:
                 self._batch.put(edits)
 
     def _decode(self, change: ObjectChange) -> Decoded | None:
-        """Decode a changed object. The result for a deleted one is None."""
+        """Decode a changed object. Return None if the object was deleted."""
         if change.raw is None:
             return None
         try:

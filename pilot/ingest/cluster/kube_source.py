@@ -1,4 +1,4 @@
-"""Reads configuration and workloads of a cluster from its API server, and watches them."""
+"""Reads and watches the configuration and workloads of a cluster at its API server."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _log = scope("kube")
 
 
 class KubeSource:
-    """Watches one cluster. `start` begins, `synced` waits until the existing objects have been read, `stop` ends.
+    """Watches one cluster.
 
-    From remote clusters only the per-cluster kinds among `kinds` are read. A kind with a CustomResourceDefinition is
-    watched while that exists. `watches` holds the watched kinds, and the callbacks `on_watch` are called with each
-    new one. If `namespace` is set, namespaced objects are read only from there.
+    Of a remote cluster, only the kinds with `per_cluster` are read. A kind that has a CustomResourceDefinition is
+    watched while the definition exists. `watches` contains the watched kinds. The callbacks in `on_watch` are called
+    with each new one. If `namespace` is set, namespaced objects are read from this namespace only.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class KubeSource:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
-        """Start watching. Without `configuration`, only per-cluster kinds such as Service and Pod are read."""
+        """Start watching. If `configuration` is false, only per-cluster kinds such as Service and Pod are read."""
         if not configuration:
             self._built_in = [kind for kind in self._built_in if kind.per_cluster]
             self._defined = {name: kind for name, kind in self._defined.items() if kind.per_cluster}
@@ -66,13 +66,13 @@ class KubeSource:
         self._task = asyncio.create_task(self._definitions.run(), name=f"watch the definitions of {self.cluster}")
 
     async def synced(self) -> None:
-        """Wait until all objects that existed at the start are in the batch."""
+        """Wait until all objects that existed at startup are in the batch."""
         await self._definitions.synced.wait()
         while waiting := [watch for watch in self.watches.values() if not watch.settled.is_set()]:
             await waiting[0].settled.wait()
 
     async def stop(self) -> None:
-        """Stop watching. The objects stay."""
+        """Stop watching. The objects remain in the tables."""
         await cancel_tasks(self._task)
         for watch in self.watches.values():
             await watch.stop()
@@ -87,7 +87,7 @@ class KubeSource:
         return f"{base}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{base}/{plural}/{name}"
 
     async def restart(self) -> None:
-        """List everything again, possibly from another server. Unchanged objects cause no edits."""
+        """List all objects again, possibly at another server. Unchanged objects cause no edits."""
         await cancel_tasks(self._task)
         self._definitions.watch_collection(DEFINITIONS)
         for watch in self.watches.values():

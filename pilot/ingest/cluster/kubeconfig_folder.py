@@ -1,4 +1,4 @@
-"""Watches a folder of kubeconfigs of remote clusters, such as a mounted volume."""
+"""Watches a folder that contains kubeconfigs of remote clusters, such as a mounted volume."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pilot.lib.tasks import cancel_tasks
 SUFFIXES = (".yaml", ".yml")
 _log = scope("secretcontroller")
 Receive = Callable[[Mapping[str, Mapping[str, bytes]]], Awaitable[None]]
-"""Callback with all files by name, each with its cluster and content."""
+"""Callback whose argument maps each file name to the file's cluster and content."""
 
 
 class KubeconfigFolder:
-    """Watches a folder. `synced` is set once the existing files have been received."""
+    """Watches a folder of kubeconfigs. `synced` is set once the existing files have been received."""
 
     def __init__(self, path: str, receive: Receive) -> None:
         self.synced = asyncio.Event()
@@ -53,7 +53,10 @@ class KubeconfigFolder:
 
 
 def read_kubeconfigs(folder: str) -> dict[str, dict[str, bytes]]:
-    """Return the kubeconfigs in a folder by file name, each with its cluster. Invalid files are logged and skipped."""
+    """Return a mapping from the name of each kubeconfig in a folder to its cluster and content.
+
+    Invalid files are logged and skipped.
+    """
     kubeconfigs: dict[str, dict[str, bytes]] = {}
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if not name.endswith(SUFFIXES) or name.startswith("."):
@@ -63,18 +66,18 @@ def read_kubeconfigs(folder: str) -> dict[str, dict[str, bytes]]:
                 data = file.read()
             kubeconfigs[name] = {cluster_of(yaml.safe_load(data)): data}
         except (OSError, ValueError, yaml.YAMLError) as fault:
-            _log.error("kubeconfig %s/%s: %s", folder, name, fault)
+            _log.error("cannot read the kubeconfig %s/%s: %s", folder, name, fault)
     return kubeconfigs
 
 
 def cluster_of(plain: Any) -> str:
-    """Return the cluster of a kubeconfig. Raises ValueError if it names none.
+    """Return the name of the cluster in a kubeconfig. Raise ValueError if the kubeconfig contains no cluster.
 
-    This is the cluster of the current context, else of the first context by name that has one, else the first cluster
-    by name.
+    The result is the cluster of the current context. If that has none, it is the cluster of the first context that has
+    one, otherwise the first cluster. Contexts and clusters are ordered by name.
     """
     if not isinstance(plain, dict):
-        raise ValueError("not a mapping")
+        raise ValueError("it is not a mapping")
     contexts = {
         str(each.get("name")): (each.get("context") or {}).get("cluster") for each in plain.get("contexts") or ()
     }

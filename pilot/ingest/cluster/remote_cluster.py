@@ -1,4 +1,4 @@
-"""A remote cluster, read with its own credentials."""
+"""A remote cluster, which is read with its own credentials."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pilot.lib.tasks import cancel_tasks
 _log = scope("secretcontroller")
 Beside = Callable[[], Coroutine[Any, Any, None]]
 StatusCallback = Callable[[str, str], None]
-"""Callback with a cluster and its sync status: syncing, synced, timeout or closed."""
+"""Callback whose arguments are a cluster and its sync status: syncing, synced, timeout or closed."""
 
 
 class RemoteCluster:
     """A cluster that `source` reads with `client`.
 
-    `kubeconfig` is the source of its credentials. `beside` runs as a task while the cluster is read.
+    `kubeconfig` contains the credentials. `beside` runs as a task while the cluster is read.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RemoteCluster:
         self._changing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start reading."""
+        """Start reading the cluster."""
         self._on_status(self._source.cluster, "syncing")
         await self._source.start()
         self._syncing = asyncio.create_task(self._sync(), name=f"read cluster {self._source.cluster}")
@@ -53,7 +53,7 @@ class RemoteCluster:
             self._running = asyncio.create_task(self._beside(), name=f"write into cluster {self._source.cluster}")
 
     async def wait(self, seconds: float) -> None:
-        """Wait until everything has been read, at most `seconds`. 0 means no limit."""
+        """Wait until the existing objects have been read, for at most `seconds`. 0 means no limit."""
         if self._syncing is None:
             return
         await asyncio.wait((self._syncing,), timeout=seconds or None)
@@ -66,7 +66,7 @@ class RemoteCluster:
             self._on_status(self._source.cluster, "timeout")
 
     def change(self, credentials: Credentials) -> None:
-        """Switch to other credentials once the server accepts them."""
+        """Switch to other credentials as soon as the server accepts them."""
         if self._changing is not None:
             self._changing.cancel()
         self._changing = asyncio.create_task(
@@ -74,7 +74,7 @@ class RemoteCluster:
         )
 
     async def stop(self) -> None:
-        """Stop reading. The objects stay."""
+        """Stop reading the cluster. The objects remain in the tables."""
         await cancel_tasks(self._syncing, self._changing, self._running)
         await self._source.stop()
         await self.client.close()

@@ -1,7 +1,8 @@
-"""Adds, updates and removes remote clusters according to kubeconfigs in Secrets or files.
+"""Adds, updates and removes remote clusters according to the kubeconfigs in Secrets or files.
 
-A Secret labelled istio/multiCluster names a cluster in each of its keys. If several Secrets name the same cluster, the
-first wins until it is deleted. An unusable kubeconfig is reported, and the cluster stays as it was.
+Each data key of a Secret with the label istio/multiCluster is the name of a cluster. If several Secrets contain the
+same cluster, the first one wins until it is deleted. If a kubeconfig is invalid, the error is reported and the cluster
+does not change.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class _Secret(msgspec.Struct):
 class Options(NamedTuple):
     """Options for remote clusters.
 
-    `own` is the local cluster, and `namespace` holds the Secrets. For `allowed`, see `read_kubeconfig`. Startup waits
-    at most `deadline` seconds for a cluster; 0 means no limit. If `folder` is set, kubeconfigs are read from files
-    there.
+    `own` is the ID of the local cluster, and `namespace` is the namespace of the Secrets. For `allowed`, see
+    `read_kubeconfig`. Startup waits at most `deadline` seconds for each cluster; 0 means no limit. If `folder` is set,
+    kubeconfigs are read from the files in this folder.
     """
 
     own: str
@@ -51,18 +52,18 @@ class Options(NamedTuple):
 
 
 Join = Callable[[str, Credentials], RemoteCluster]
-"""Creates a cluster that is read with the given credentials."""
+"""Function that creates a remote cluster from its ID and credentials."""
 
 
 class ClusterCounts(Protocol):
-    """Metrics of Secret events (add, update, delete) and of the number of clusters."""
+    """Metrics that count the events of Secrets (add, update, delete) and the clusters."""
 
     def cluster_secret(self, event: str) -> None: ...
     def clusters(self, local: int, remote: int) -> None: ...
 
 
 class RemoteClusters:
-    """All remote clusters. `clusters` holds those in use by ID."""
+    """All remote clusters. `clusters` contains those that are in use, keyed by ID."""
 
     def __init__(
         self,
@@ -86,19 +87,19 @@ class RemoteClusters:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start watching the Secrets or files, and the clusters that they name."""
+        """Start watching the Secrets or files, and the clusters in them."""
         if self._folder is not None:
             await self._folder.start()
             return
         self._task = asyncio.create_task(self._informer.run(), name="watch the Secrets of clusters")
 
     async def synced(self) -> None:
-        """Wait until every initial cluster has been read or its deadline is over."""
+        """Wait until each initial cluster has been read, or its deadline has passed."""
         await self._synced.wait()
         await asyncio.gather(*(cluster.wait(self._options.deadline) for cluster in self.clusters.values()))
 
     async def stop(self) -> None:
-        """Stop watching. The objects stay."""
+        """Stop watching. The objects remain in the tables."""
         await cancel_tasks(self._task)
         if self._folder is not None:
             await self._folder.stop()
@@ -122,7 +123,7 @@ class RemoteClusters:
         await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Add the clusters that the Secrets name, and remove all others."""
+        """Add the clusters that the Secrets contain, and remove all others."""
         desired = self._desired_clusters()
         for name in [name for name in self.clusters if name not in desired]:
             _log.info("removing cluster %s", name)
@@ -141,7 +142,7 @@ class RemoteClusters:
         self._reported = {secret for secret, problems in problems_by_secret.items() if problems}
 
     async def _use(self, name: str, data: bytes) -> None:
-        """Read a cluster with a kubeconfig. Raises ConfigurationError if that is unusable."""
+        """Read a cluster with a kubeconfig. Raise ConfigurationError if the kubeconfig is invalid."""
         cluster = self.clusters.get(name)
         if cluster is not None and cluster.kubeconfig == data:
             return
@@ -157,7 +158,7 @@ class RemoteClusters:
         cluster.kubeconfig = data
 
     def _desired_clusters(self) -> dict[str, tuple[str, bytes]]:
-        """Return the Secret and the kubeconfig of each cluster. A cluster stays with its current Secret."""
+        """Return a mapping from each cluster to its Secret and kubeconfig. A cluster keeps its current Secret."""
         desired: dict[str, tuple[str, bytes]] = {}
         for secret in sorted(self._secrets, key=lambda secret: (secret not in self._holders.values(), secret)):
             for name, data in self._secrets[secret].items():

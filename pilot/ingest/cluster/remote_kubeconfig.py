@@ -1,5 +1,7 @@
-"""Parsing of untrusted kubeconfigs: permission to write Secrets must not allow running programs or reading files
-here."""
+"""Parsing of untrusted kubeconfigs.
+
+Users who may write Secrets must not be able to run programs or read files in the control plane.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ VARIABLE = "PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
 
 
 def read_kubeconfig(data: bytes, allowed: Collection[str] = ()) -> Kubeconfig:
-    """Parse a kubeconfig. Raises ConfigurationError if it is invalid or uses a forbidden option.
+    """Parse a kubeconfig. Raise ConfigurationError if it is invalid or uses a forbidden option.
 
-    Options that run programs, read files or skip verification are forbidden unless `allowed` names them.
+    Options that run programs, read files or skip verification are forbidden unless they are in `allowed`.
     """
     try:
         plain = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigurationError(f"the kubeconfig is not valid YAML: {error}") from error
     if not isinstance(plain, dict):
-        raise ConfigurationError("the kubeconfig is not a mapping")
+        raise ConfigurationError("the kubeconfig must be a mapping")
     for section, inner in (("users", "user"), ("clusters", "cluster")):
         for entry in _entries(plain, section, inner):
             _check(entry, allowed)
@@ -45,7 +47,7 @@ def _entries(plain: Mapping[str, Any], section: str, inner: str) -> list[Mapping
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in entries
     ):
-        raise ConfigurationError(f"{section} of the kubeconfig is not a list of {section}")
+        raise ConfigurationError(f"{section} in the kubeconfig must be a list of mappings")
     return [entry.get(inner) or {} for entry in entries]
 
 

@@ -1,4 +1,4 @@
-"""Selection of the kinds and objects that are read from an API server."""
+"""Selection of the kinds and objects to read from an API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELDS = {
         "", "ConfigMap"
     ): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
-"""Field selectors that exclude objects that are large or exist in every namespace, and that no proxy can use."""
+"""Field selectors that exclude objects no proxy can use, if they are large or exist in every namespace."""
 DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_only=True)
 
 
@@ -26,16 +26,17 @@ def definition_of(kind: AnyKind) -> str:
 
 
 def collection_of(kind: AnyKind, version: str, namespace: str = "") -> WatchedCollection:
-    """Return the collection to watch for a kind in a version, limited to `namespace` if the kind is namespaced."""
+    """Return the collection to watch for a version of a kind. It is limited to `namespace` for a namespaced kind."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
     within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
     return WatchedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
 
 
 def read_kinds(kinds: Iterable[AnyKind], ignored: Names[str], included: Names[str]) -> Iterator[AnyKind]:
-    """Yield the kinds to read: all except `ignored` ones that are not also `included`.
+    """Yield the kinds to read. A kind is excluded if it is in `ignored` but not in `included`.
 
-    Both contain `plural.group`, or `*.group` for a whole group. Built-in kinds are always read.
+    Both contain names of the form `plural.group`, or `*.group` for all kinds of a group. Built-in kinds are always
+    read.
     """
     for kind in kinds:
         names = {definition_of(kind), f"*.{kind.id.group}"}

@@ -1,7 +1,7 @@
 """Splits YAML into chunks that can be parsed separately.
 
-A line that begins with `---` always begins a document, so the input is split there. Input with directives (`%TAG`) or
-in an encoding other than UTF-8 stays whole.
+A line that begins with `---` always starts a document, so the input is split there. Input that contains directives
+(`%TAG`), or is not encoded in UTF-8, is not split.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Chunk(NamedTuple):
-    """A part of a file, with the number of lines before it."""
+    """A part of a file. `lines` is the number of lines before it."""
 
     text: bytes
     lines: int
 
 
 def split(data: bytes) -> Iterator[Chunk]:
-    """Yield the chunks in order. Together they are the whole text."""
+    """Yield the chunks in order. Their concatenation is `data`."""
     begin = lines = 0
     has_rare = any(rare in data for rare in _RARE_BREAKS)
     whole = data.startswith((*_WIDE, b"%")) or b"\n%" in data
@@ -36,7 +36,7 @@ def split(data: bytes) -> Iterator[Chunk]:
 
 
 def _starts(data: bytes) -> Iterator[int]:
-    """Yield the offset of each line that begins a document, except the first line."""
+    """Yield the offset of each line that starts a document, except the first line."""
     at = data.find(b"\n---")
     while at >= 0:
         if data[at + 4 : at + 5] in (b"", b" ", b"\t", b"\r", b"\n"):
@@ -45,6 +45,6 @@ def _starts(data: bytes) -> Iterator[int]:
 
 
 def _count_lines(text: bytes, has_rare: bool) -> int:
-    """Return the number of line breaks, as YAML defines them."""
+    """Return the number of line breaks as defined by YAML."""
     # Not len(findall()): one long call would block other threads.
     return sum(1 for _ in _BREAK.finditer(text)) if has_rare else text.count(b"\n")

@@ -1,4 +1,4 @@
-"""Parsing of `--configDir`: configuration folders and their clusters."""
+"""Parsing of `--configDir` into configuration folders and their clusters."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _CLUSTER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 
 
 class ConfigFolder(NamedTuple):
-    """A configuration folder, spelled as in the flag, and the cluster that its objects belong to."""
+    """A configuration folder, and the cluster that its objects belong to. `path` is as in the flag."""
 
     path: str
     cluster: str
 
 
 def parse_config_folders(texts: Sequence[str], own: str, needed: bool = True) -> tuple[ConfigFolder, ...]:
-    """Parse `FOLDER`, which belongs to the local cluster, and `CLUSTER=FOLDER`.
+    """Parse values of the form `FOLDER`, which belongs to the local cluster, or `CLUSTER=FOLDER`.
 
-    A folder name with an equals sign before any slash needs a slash in front, like `./a=b`. Raises FlagError if a
-    value is invalid, or if no folder is named although one is needed.
+    If a folder name contains an equals sign before any slash, it must be written with a path, such as `./a=b`. Raise
+    FlagError if a value is invalid, or if `needed` is true and no folder belongs to the local cluster.
     """
     folders = tuple(_parse(text, own) for text in texts)
     if not folders and not needed:
@@ -50,7 +50,7 @@ def _parse(text: str, own: str) -> ConfigFolder:
 
 
 def _check_apart(folder: ConfigFolder, other: ConfigFolder) -> None:
-    """Raise FlagError if one folder contains the other, because its files would be read twice."""
+    """Raise FlagError if two folders are the same or nested, because files would be read twice."""
     one, two = os.path.realpath(folder.path), os.path.realpath(other.path)
     if one == two or os.path.commonpath((one, two)) in (one, two):
         raise FlagError(

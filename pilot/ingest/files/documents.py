@@ -1,8 +1,8 @@
 """Parsing of configuration files into documents of plain data with line numbers.
 
-YAML is parsed as in Kubernetes: YAML 1.1, but timestamps and numbers with colons stay strings, and keys become strings
-as in JSON. Documents are built from libyaml's events, which takes half the time of `yaml.CSafeLoader` and keeps the
-line of each value.
+YAML is parsed as in Kubernetes: YAML 1.1, except that timestamps and numbers with colons stay strings. Keys become
+strings as in JSON. Documents are built from libyaml's events. This takes half the time of `yaml.CSafeLoader`, and the
+line of each value is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pilot.ingest.files.outline import Inside, JsonListOutline, JsonOutline, Out
 from pilot.ingest.files.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000
-"""Maximum number of values in a document, with aliases expanded. This limits the damage of alias bombs."""
+"""Maximum number of values in a document after alias expansion, as a protection against alias bombs."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -33,8 +33,8 @@ _resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, 
 class Document(NamedTuple):
     """One document of a file.
 
-    `line` is the line of its first content, from 1. `repeated` has the keys that occur more than once in a mapping,
-    with their lines; the last occurrence wins.
+    `line` is the line of its first content, from 1. `repeated` contains the keys that occur more than once in a
+    mapping, and their lines. The last occurrence wins.
     """
 
     plain: Any
@@ -43,12 +43,12 @@ class Document(NamedTuple):
     outline: Outline = Outline()
 
     def line_of(self, path: str) -> int:
-        """Return the line of a path in the file, from 1."""
+        """Return the line of a field path in the file, from 1."""
         return self.outline.line(self.line, path)
 
 
 class SyntaxFault(ValueError):
-    """A file is not valid YAML or JSON. `line` is from 1, or 0 if unknown."""
+    """Invalid YAML or JSON in a file. `line` is from 1, or 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ def read_documents(data: bytes, path: str) -> list[Document]:
 
 
 def read_chunk(chunk: Chunk) -> list[Document]:
-    """Return the non-empty documents of a part of a YAML file. Raise SyntaxFault if one of them is invalid."""
+    """Return the non-empty documents in a chunk of a YAML file. Raise SyntaxFault if one of them is invalid."""
     data, lines = chunk
     try:
         return [document for document in _Builder(data, lines).documents() if document.plain is not None]
@@ -77,11 +77,12 @@ def read_chunk(chunk: Chunk) -> list[Document]:
     except (yaml.YAMLError, UnicodeError) as fault:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:
-        raise SyntaxFault("nested too deeply") from fault
+        raise SyntaxFault("the document is nested too deeply") from fault
 
 
 def read_json(data: bytes) -> list[Document]:
-    """Return the document of a JSON text, or none if it is blank. Raise SyntaxFault if it is invalid."""
+    """Return the document in a JSON text, or an empty list if the text is blank. Raise SyntaxFault if the text is
+    invalid."""
     if not data.strip():
         return []
     try:
@@ -90,13 +91,13 @@ def read_json(data: bytes) -> list[Document]:
         place = re.search(r"byte (\d+)", str(fault))
         raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
     except RecursionError as fault:
-        raise SyntaxFault("nested too deeply") from fault
+        raise SyntaxFault("the document is nested too deeply") from fault
 
 
 def _read_large_list(data: bytes) -> Document | None:
-    """Return a large list of objects, decoded item by item because one call for all would block other threads.
+    """Return a large list of objects. It is decoded item by item, because one long call would block other threads.
 
-    Return None if the text is something else, or if only decoding the whole text can say where it is invalid.
+    Return None if the text is not a large list, or if the whole text must be decoded to locate an error.
     """
     if len(data) <= _LARGE:
         return None
@@ -117,7 +118,7 @@ def _resolve_plain(text: str) -> Any:
 
 
 class _Builder:
-    """Builds the documents of a stream in one pass over its events."""
+    """Builds the documents of a stream from its events in one pass."""
 
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines
@@ -140,7 +141,7 @@ class _Builder:
         return self._lines + line + 1
 
     def _node(self, event: Any) -> tuple[Any, Inside]:
-        """Return the value that begins with an event, and the places inside it."""
+        """Return the value that starts with an event, and the places inside it."""
         self._nodes += 1
         kind = type(event)
         if kind is yaml.ScalarEvent:

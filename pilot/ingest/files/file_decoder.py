@@ -1,4 +1,4 @@
-"""Decoding of files. When a file changes, only its changed documents are decoded again."""
+"""Decoding of files. When a file changes, only the changed documents are decoded again."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pilot.lib.text import printable_path
 
 
 class DecodedFile:
-    """The decoded chunks of one file by digest, each with the number of lines before it."""
+    """The decoded chunks of a file, keyed by digest. Each has the number of lines before it."""
 
     def __init__(self) -> None:
         self.chunks: dict[bytes, tuple[int, list[Decoded]]] = {}
 
 
 class FileDecoder:
-    """Decodes files, and reuses what the previous decoding of a file made of the same text."""
+    """Decodes files. When a file is decoded again, the results of unchanged chunks are reused."""
 
     def __init__(self, origin: DocumentOrigin, catalogue: Catalogue) -> None:
         self._origin, self._catalogue = origin, catalogue
         self._last: dict[str, DecodedFile] = {}
 
     def read(self, path: str, data: bytes) -> list[Decoded]:
-        """Return the decoded documents of a file in order. Raise SyntaxFault if one of them is invalid."""
+        """Return the decoded documents of a file, in order. Raise SyntaxFault if one of them is invalid."""
         file = printable_path(path)
         if path.endswith(".json"):
             return [self._decode(file, document) for document in read_json(data)]
@@ -52,7 +52,7 @@ class FileDecoder:
         return documents
 
     def forget(self, path: str) -> None:
-        """Discard the previous decoding of a file."""
+        """Discard the cached results of a file."""
         self._last.pop(path, None)
 
     def _decode_chunk(self, file: str, chunk: Chunk) -> list[Decoded]:
@@ -67,7 +67,7 @@ class FileDecoder:
 
 
 def _moved(documents: list[Decoded], lines: int) -> list[Decoded]:
-    """Return the documents of the same text this many lines further down."""
+    """Return decoded documents with `lines` added to the line numbers of their problems."""
     if not lines:
         return documents
     return [

@@ -1,4 +1,4 @@
-"""Reads files of users safely, even if a path is replaced by a pipe or a device, and writes files atomically."""
+"""Reads users' files safely, even if a path is replaced with a pipe or a device. Writes files atomically."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import stat
 from pilot.ingest.files.folder import Signature
 
 LARGEST = 64 * 1024 * 1024
-"""Default size limit in bytes."""
+"""Default limit for the size of a file, in bytes."""
 _BLOCK = 1 << 20
 
 
 class NoFile(OSError):
-    """The path is not a regular file but a pipe, a device or a folder."""
+    """The path is a pipe, a device or a folder instead of a regular file."""
 
 
 class TooLarge(Exception):
@@ -21,9 +21,10 @@ class TooLarge(Exception):
 
 
 def read_file(path: str, limit: int) -> tuple[bytes, Signature]:
-    """Return the content and the signature of a file of at most `limit` bytes. Raises OSError, NoFile or TooLarge.
+    """Return the content and the signature of a file.
 
-    Opening never blocks, even if the path has become a pipe.
+    Raise OSError if it cannot be read, NoFile if it is not a regular file, or TooLarge if it exceeds `limit` bytes.
+    Opening the file never blocks, even if the path has become a pipe.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
@@ -43,7 +44,7 @@ def read_file(path: str, limit: int) -> tuple[bytes, Signature]:
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Write a file atomically, readable only by its owner. A crash leaves either the old content or the new."""
+    """Write a file atomically, readable only by its owner. After a crash, it has either the old or the new content."""
     descriptor = os.open(f"{path}.next", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)

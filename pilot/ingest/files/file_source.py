@@ -1,4 +1,4 @@
-"""Reads configuration from a folder and watches it. Only changed files are read again."""
+"""Reads configuration from a folder, and watches the folder. Only changed files are read again."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from pilot.lib.text import printable_path
 
 _log = scope("config")
 _MANY = 1_000
-"""Number of simultaneous changes from which the whole folder is scanned: faster, and the kernel may have dropped
-some."""
+"""Number of simultaneous changes above which the whole folder is scanned. This is faster, and the kernel may have
+dropped some notifications."""
 _RETRY = 2.0
 """Seconds between attempts to read an unreadable file or folder."""
 
 
 class FileSource:
-    """Reads the files of a folder into a batch. Call `load_initial` once, then `start`; `stop` ends the watch.
+    """Reads the files of a folder into a batch. Call `load_initial` once, then `start`, and finally `stop`.
 
-    After `start`, files are read and decoded in a background thread, one scan at a time, and the edits of a scan are
-    put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder in which the last
-    valid objects of invalid files survive a restart; "" disables this.
+    After `start`, files are read and decoded in a background thread, one scan at a time. All edits of a scan are put
+    into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that stores the last
+    valid objects of invalid files, so that they survive a restart. If `state` is "", they are not stored.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class FileSource:
         self._task: asyncio.Task[None] | None = None
 
     def load_initial(self) -> int:
-        """Read all files into the batch and return their number. Raises OSError if the folder does not exist."""
+        """Read all files into the batch, and return their number. Raise OSError if the folder cannot be opened."""
         os.scandir(self.folder).close()
         self.rescan()
         self._last_good.retain(self._files)
         return len(self._files)
 
     async def start(self) -> None:
-        """Watch the folder. Changes since `load_initial` are detected too."""
+        """Start watching the folder. Changes since `load_initial` are detected too."""
         self._task = asyncio.create_task(self._process_changes(), name=f"read {self.folder}")
         await self._watch.start()
 
@@ -94,7 +94,7 @@ class FileSource:
         self._batch.put(self._scan_paths(paths))
 
     def retry(self) -> None:
-        """Try again to read unreadable files and folders."""
+        """Retry reading unreadable files and folders."""
         self._batch.put(self._scan_unreadable())
 
     # -- background task -----------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class FileSource:
     # -- scanning ------------------------------------------------------------------------------------------------------
 
     def _scan_paths(self, paths: Iterable[str]) -> list[Edit]:
-        """Return the edits for the current content of these paths."""
+        """Read the files and folders at these paths, and return the edits."""
         places = {
             place for path in paths if (place := folders.place_of(folders.valid_parent(path), self.folder)) is not None
         }
@@ -149,7 +149,7 @@ class FileSource:
         return self._read(path, signature)
 
     def _scan_unreadable(self) -> list[Edit]:
-        """Return the edits of files and folders that have become readable."""
+        """Retry reading unreadable files and folders, and return the edits."""
         edits: list[Edit] = []
         for path in sorted(self._unreadable_files):
             edits += self._scan_file(path)
@@ -158,7 +158,7 @@ class FileSource:
         return edits
 
     def _scan_folder(self, top: str) -> list[Edit]:
-        """Return the edits of all files below a folder."""
+        """Read the changed files below a folder, and return the edits."""
         try:
             os.stat(self.folder)  # if the top folder is missing, keep its objects until it is back
         except OSError as fault:
@@ -184,7 +184,7 @@ class FileSource:
         return edits
 
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
-        """Report unreadable folders, and withdraw the reports of folders that have become readable."""
+        """Report unreadable folders, and withdraw the reports of folders that are readable again. Return the edits."""
         edits: list[Edit] = []
         for folder in [
             f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))
@@ -259,7 +259,8 @@ class FileSource:
     # -- restarts ------------------------------------------------------------------------------------------------------
 
     def _restore(self, path: str) -> list[Edit]:
-        """Restore the objects that a file had in force before the restart, if this is its first read."""
+        """Restore the objects that a file had in force before the restart, if the file has not been read since. Return
+        the edits."""
         entries = self._last_good.load(path) if path not in self._files else ()
         if not entries:
             return []
@@ -267,7 +268,7 @@ class FileSource:
         return self._ledger.replace(path, [Decoded(entries)])
 
     def _old_versions(self, path: str, refused: Collection[Row]) -> tuple[Problem, ...]:
-        """Return a problem for each object whose version from before the restart is in force."""
+        """Return a warning for each object whose version from before the restart is in force."""
         refs = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
         message, file = "the version from before the restart is in force", printable_path(path)
         return tuple(

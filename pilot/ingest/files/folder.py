@@ -1,4 +1,4 @@
-"""Finds the configuration files below a folder, and detects changed ones without reading them."""
+"""Finds the configuration files below a folder, and detects changed files without reading them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _SWAPPED = "..data"
-"""The symbolic link that a Kubernetes volume replaces to update all its files atomically."""
+"""The symbolic link that a Kubernetes volume replaces to update all of its files atomically."""
 
 
 class Signature(NamedTuple):
-    """Modification time in nanoseconds, size and inode of a file. It changes with the content."""
+    """The modification time in nanoseconds, size and inode of a file, which change when the content changes."""
 
     modified: int
     size: int
@@ -21,11 +21,12 @@ class Signature(NamedTuple):
 
 
 UNKNOWN = Signature(-1, -1, -1)
-"""Signature that no file has, so an unreadable file is read again at the next scan."""
+"""A signature that no file has. An unreadable file has this signature, so that the next scan reads it again."""
 
 
 def is_configuration(name: str) -> bool:
-    """Return True if a file with this name holds configuration: a known suffix, not hidden, not temporary."""
+    """Return whether a file with this name contains configuration. It must have a known suffix and be neither hidden
+    nor temporary."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
@@ -34,7 +35,7 @@ def is_hidden(name: str) -> bool:
 
 
 def sign(path: str) -> Signature | None:
-    """Return the signature of a file, None if it is not a regular file, or UNKNOWN if it is inaccessible."""
+    """Return the signature of a file. Return None if it is not a regular file, or UNKNOWN if it is inaccessible."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -45,9 +46,10 @@ def sign(path: str) -> Signature | None:
 
 
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
-    """Yield all configuration files below a folder, unordered. Links to files are followed, links to folders are not.
+    """Yield all configuration files below a folder, in any order. Links to files are followed, and links to folders are
+    not.
 
-    A folder that disappears meanwhile is treated as empty. An unreadable folder is skipped and added to `faults`.
+    A folder that disappears during the scan is treated as empty. An unreadable folder is skipped and added to `faults`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -66,7 +68,7 @@ def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signatu
 
 
 def is_linked(path: str, folder: str) -> bool:
-    """Return True if a path below `folder` is a link to a folder, or passes through one."""
+    """Return whether a path below `folder` is a link to a folder, or passes through a link."""
     if os.path.islink(path) and os.path.isdir(path):
         return True
     while len(path := os.path.dirname(path)) > len(folder):
@@ -76,14 +78,18 @@ def is_linked(path: str, folder: str) -> bool:
 
 
 def valid_parent(path: str) -> str:
-    """Return the path, or its nearest parent with a valid name: file notifications lose bytes that are not UTF-8."""
+    """Return the path or, if its name is not valid UTF-8, its nearest parent with a valid name.
+
+    File notifications do not preserve bytes that are not UTF-8.
+    """
     while "\N{REPLACEMENT CHARACTER}" in path:
         path = os.path.dirname(path)
     return path
 
 
 def place_of(path: str, folder: str) -> str | None:
-    """Return the file or folder to scan after a notification for a path below `folder`, or None to ignore it."""
+    """Return the file or folder to scan after a notification for a path below `folder`. Return None if the notification
+    can be ignored."""
     parent = folder
     for name in os.path.relpath(path, folder).split(os.sep):
         if name == _SWAPPED:

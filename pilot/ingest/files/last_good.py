@@ -1,6 +1,6 @@
 """Stores the last valid objects of invalid files, so that they survive a restart.
 
-A file has an entry only while it is invalid, so nothing is written for a valid configuration. Entries may contain
+A file has an entry only while it is invalid, so nothing is written if all configuration is valid. Entries may contain
 Secrets and are readable only by their owner.
 """
 
@@ -38,7 +38,7 @@ class _File(msgspec.Struct):
 
 
 class LastGood:
-    """The entries of one configuration folder in a state folder. "" as the folder disables this."""
+    """The entries for one configuration folder, in the state folder `folder`. If that is "", nothing is stored."""
 
     def __init__(self, folder: str, source: str, catalogue: Catalogue) -> None:
         self._folder = os.path.join(folder, _digest(source)) if folder else ""
@@ -49,7 +49,7 @@ class LastGood:
             self._entries.update(os.listdir(self._folder) if folder else ())
 
     def keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
-        """Store the objects that an invalid file has in force. Errors are only logged."""
+        """Store the objects of an invalid file that are in force. Errors are only logged."""
         if not self._folder:
             return
         data = msgspec.json.encode(_File([_plain(table, key, o) for (table, key), o in objects.items()]))
@@ -64,14 +64,14 @@ class LastGood:
             _log.error("cannot write the last valid objects in %s: %s", self._folder, fault.strerror or fault)
 
     def forget(self, path: str) -> None:
-        """Delete the entry of a file that is valid again or was deleted."""
+        """Delete the entry of a file that has become valid or been deleted."""
         if not self._entries:
             return
         self._written.pop(path, None)
         self._drop(os.path.basename(self._entry(path)))
 
     def retain(self, paths: Iterable[str]) -> None:
-        """Delete the entries of all other files."""
+        """Delete the entries of all files that are not in `paths`."""
         for name in self._entries - {os.path.basename(self._entry(path)) for path in paths if self._entries}:
             self._drop(name)
 
@@ -85,8 +85,7 @@ class LastGood:
             _log.error("cannot delete the last valid objects in %s: %s", self._folder, fault.strerror or fault)
 
     def load(self, path: str) -> tuple[Entry, ...]:
-        """Return the objects that a file had in force before the restart, without kinds that are no longer
-        supported."""
+        """Return the objects of a file that were in force before the restart. Objects of unknown kinds are omitted."""
         if not self._entries or os.path.basename(self._entry(path)) not in self._entries:
             return ()
         try:

@@ -1,6 +1,6 @@
-"""Reads mesh config and mesh networks from files, and watches them.
+"""Reads mesh config and mesh networks from files, and watches the files.
 
-Without a file, the defaults apply. If a file becomes invalid, its last valid version stays in force.
+If a file does not exist, the defaults apply. If a file becomes invalid, its last valid version stays in force.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ Decode = Callable[[Any], tuple[Any, list[Problem]]]
 
 
 class MeshFiles:
-    """Reads the rows "mesh" and "networks" of the table `mesh`. A row with the path "" is left to another source.
+    """Reads the rows "mesh" and "networks" of the table `mesh`. If the path of a row is "", another source provides the
+    row.
 
-    Call `load_initial` once, which always sets the rows, then `start` and `stop`.
+    Call `load_initial` once, which always sets the rows. Then call `start`, and finally `stop`.
     """
 
     def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
@@ -55,12 +56,12 @@ class MeshFiles:
             file.load(first=True)
 
     def retry(self) -> None:
-        """Try again to read unreadable files."""
+        """Retry reading unreadable files."""
         for file in self._files:
             file.retry()
 
     async def start(self) -> None:
-        """Watch the files. Their folders need not exist yet."""
+        """Start watching the files. Their folders need not exist yet."""
         for file in self._files:
             await file.start()
         self._retrying = asyncio.create_task(self._retry(), name="retry the mesh config")
@@ -80,7 +81,7 @@ class MeshFiles:
 
 
 class _MeshFile:
-    """One row, from one file."""
+    """The file from which one row is read."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class _MeshFile:
         await self._watch.stop()
 
     def retry(self) -> None:
-        """Try again if the file was unreadable."""
+        """Retry reading the file if it was unreadable."""
         if self._failed:
             self.load()
 
@@ -134,14 +135,16 @@ class _MeshFile:
         self._put(None, first)
 
     def _put(self, value: Any, first: bool) -> None:
-        """Set the row. If the first value is invalid, use the default."""
+        """Set the row. If `value` is None, use the default if this is the first value, otherwise leave the row
+        unchanged."""
         if value is None and first:
             value = self._default
         if value is not None:
             self._batch.put([(MESH_CONFIG, self._key, value)])
 
     def _open(self) -> bytes | None:
-        """Return the content of the file, or None if it does not exist. Raises OSError or TooLarge."""
+        """Return the content of the file, or None if there is no such file. Raise OSError if the file is unreadable, or
+        TooLarge."""
         try:
             return read_file(self._path, LARGEST)[0]
         except (FileNotFoundError, NotADirectoryError, NoFile):

@@ -1,6 +1,6 @@
-"""Line numbers of the values in a document, for messages.
+"""Line numbers of the values in a document, for problem reports.
 
-The JSON decoder reports none, so those of JSON are computed on demand.
+The JSON decoder does not report line numbers, so for JSON they are computed on demand.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import msgspec
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 Place = int | tuple[int, Any]
-"""The line of a value in its file, from 1, with the places inside it if it is a mapping or list."""
+"""The line of a value in its file, from 1. For a mapping or list, also the places inside it."""
 Inside = dict[str, Place] | list[Place] | None
-"""The places of the keys of a mapping or the items of a list. None for a single value."""
+"""The places of the keys of a mapping, or of the items of a list. None for a scalar."""
 _TOKEN = re.compile(rb'\n|[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,:"{}\[\]]+')
 _ITEM = re.compile(r"items\[([0-9]+)\]\.?")
 Container = dict[str, Place] | list[Place]
 
 
 class Outline:
-    """The lines of one document."""
+    """The line numbers of one document."""
 
     def __init__(self, inside: Inside = None) -> None:
         self._inside = inside
@@ -33,7 +33,7 @@ class Outline:
         return self._inside
 
     def line(self, start: int, path: str) -> int:
-        """Return the line of a path such as `spec.http[0].match` in the file, from 1. `start` is the first line of the
+        """Return the line in the file, from 1, of a path such as `spec.http[0].match`. `start` is the first line of the
         document.
 
         If the path does not exist, for example because a field is missing, return the line of its nearest parent.
@@ -55,7 +55,7 @@ def _find_place(inside: Inside, part: str) -> Place | None:
 
 
 def find_places(data: bytes, line: int) -> Inside:
-    """Return the places inside a valid JSON text that begins at `line`, or None for a scalar."""
+    """Return the places inside a valid JSON text, or None if it is a scalar. `line` is the first line of the text."""
     outermost: Container | None = None
     parents: list[Container | None] = []
     here: Container | None = None
@@ -89,7 +89,7 @@ def _text(token: bytes) -> str:
 
 
 class JsonOutline(Outline):
-    """The lines of a JSON text that begins at `line` of its file."""
+    """The line numbers of a JSON text. `line` is its first line in the file."""
 
     def __init__(self, data: bytes, line: int = 1) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class JsonOutline(Outline):
 
 
 class JsonListOutline(Outline):
-    """The lines of the items of a large JSON list. Items are scanned on demand, and only the last scan is cached."""
+    """The line numbers of a large JSON list. An item is scanned on demand, and only the last scan is cached."""
 
     def __init__(self, data: bytes, items: Sequence[msgspec.Raw]) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class JsonListOutline(Outline):
         return self._last[1].line(self._starts[number], path[item.end() :])
 
     def _find_starts(self) -> Iterator[int]:
-        """Yield the line of each item, from 1. Only a comma and white space separate two items."""
+        """Yield the first line of each item, from 1. Items are separated only by a comma and white space."""
         end = self._data.find(bytes(self._items[0]))
         line = self._data.count(b"\n", 0, end) + 1
         for text in map(bytes, self._items):

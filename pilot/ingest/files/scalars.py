@@ -1,4 +1,5 @@
-"""Values of plain YAML scalars: YAML 1.1 as in Kubernetes, where timestamps and numbers with colons stay strings."""
+"""Values of plain YAML scalars. As in Kubernetes, this is YAML 1.1, but timestamps and numbers with colons stay
+strings."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def resolve(text: str) -> Any:
 
 
 def key_text(value: Any) -> str:
-    """Return a scalar as the key that it is in JSON."""
+    """Return the JSON key for a scalar."""
     if isinstance(value, str):
         return value
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Watches a folder with the kernel's file notifications."""
+"""Watches a folder using the kernel's file notifications."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from pilot.lib.logging.log import scope
 
 _log = scope("config")
 _STEP = 40
-"""Milliseconds between two polls of the kernel's notifications. A change is reported after at most two, 80 ms."""
+"""Milliseconds between two polls for notifications. A change is reported after at most two polls, which is 80 ms."""
 _GROUP = 200
 """Milliseconds after which continuous changes are reported."""
 _CHECK = 2_000
-"""Milliseconds without changes after which the folder is checked: a replaced folder sends no more notifications."""
+"""Milliseconds without changes after which the folder is checked. If it was replaced, it sends no more notifications.
+"""
 _RETRY = 1.0
-"""Seconds until the next attempt after a failure."""
+"""Seconds between a failure and the next attempt."""
 
 
 class Watch:
     """Calls `changed` with changed paths, and `missed` if changes may have been missed.
 
-    The folder need not exist yet. Its absence is logged unless it is `optional`.
+    The folder need not exist yet. If it does not exist, an error is logged unless `optional` is true.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Watch:
         self._fault = ""
 
     async def start(self) -> None:
-        """Start watching. When this returns, no further change is missed."""
+        """Start watching. After this returns, no change is missed."""
         watching = asyncio.Event()
         self._task = asyncio.create_task(self._run(watching), name=f"watch {self._folder}")
         await watching.wait()
@@ -86,7 +87,7 @@ class Watch:
             )
 
     async def _watch(self, watching: asyncio.Event) -> None:
-        """Watch until stopped or until the folder is replaced."""
+        """Watch until `stop` is called or the folder is replaced."""
         inode = os.stat(self._folder).st_ino
         changes = awatch(
             self._folder,

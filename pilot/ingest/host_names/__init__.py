@@ -1,1 +1,1 @@
-"""Resolves the host names of network gateways in the background, and writes their addresses to a table."""
+"""Resolves the hostnames of network gateways in the background, and writes their addresses to a table."""

@@ -1,4 +1,4 @@
-"""Resolves the host names of network gateways, and again when their addresses expire.
+"""Resolves the hostnames of network gateways, and resolves them again when the DNS records expire.
 
 If a lookup fails, the last addresses stay in use, because they probably still work.
 """
@@ -22,7 +22,7 @@ from pilot.mesh.tables.database import RESOLVED_HOSTS, Mesh
 SHORTEST, LONGEST = 30.0, 3600.0
 """Bounds for the seconds between two lookups of a name. Every change of an address causes a push."""
 FIRST_SECONDS = 5.0
-"""Maximum wait at startup for the first lookups."""
+"""Maximum wait for the first lookups at startup."""
 _NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"))
 _log = scope("model")
 
@@ -32,7 +32,7 @@ class NameLookup(Protocol):
 
 
 class GatewayNames:
-    """Keeps the table of resolved host names up to date. Tests substitute `sleep`."""
+    """Keeps the table of resolved hostnames up to date. Tests replace `sleep`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GatewayNames:
         self._started = False
 
     async def start(self) -> None:
-        """Start all lookups, and wait briefly for them so that the first proxies get the addresses."""
+        """Start all lookups, and wait briefly for the results so that the first proxies receive the addresses."""
         self._started = True
         self._list()
         if waiting := [asyncio.ensure_future(event.wait()) for event in self._tried.values()]:
@@ -68,12 +68,12 @@ class GatewayNames:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Refresh the list of names if a commit may have changed it."""
+        """Refresh the list of names if it is in `nodes`, which a commit affects."""
         if self._started and self._hosts in nodes:
             self._list()
 
     def _list(self) -> None:
-        """Start lookups of new names, and drop names that are no longer in use."""
+        """Start lookups for new names, and drop names that are no longer in use."""
         self._db.refresh(self._hosts)
         hosts: frozenset[str] = frozenset() if self._hosts.value is UNSET else self._hosts.value
         for host in sorted(self._tasks.keys() - hosts):

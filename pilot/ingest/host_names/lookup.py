@@ -1,4 +1,4 @@
-"""DNS client that returns the addresses of a name and their time to live."""
+"""DNS client that returns the addresses of a name and their time to live (TTL)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _NO_SUCH_NAME = 3
 
 
 class LookupFailed(Exception):
-    """A name has no addresses, or no name server answered. The text is shown to users."""
+    """A name has no addresses, or no name server answered. Users see the message."""
 
 
 class ResolvedName(NamedTuple):
-    """The sorted addresses of a name, and their time to live in seconds."""
+    """The sorted addresses of a name, and their TTL in seconds."""
 
     addresses: tuple[str, ...]
     seconds: float
 
 
 class NameServers:
-    """A list of name servers. The first answer wins, and each server has `seconds` to respond."""
+    """A list of name servers, which are queried in order until one answers. Each has `seconds` to respond."""
 
     def __init__(self, servers: Sequence[tuple[str, int]], seconds: float) -> None:
         self._servers, self._seconds = servers, seconds
 
     async def look_up(self, name: str) -> ResolvedName:
-        """Return the IPv4 and IPv6 addresses. Raises LookupFailed if there are none."""
+        """Return the IPv4 and IPv6 addresses of a name. Raise LookupFailed if there are none."""
         replies = await asyncio.gather(*(self._query(name, kind) for kind in (A, AAAA)), return_exceptions=True)
         failures = [reply for reply in replies if isinstance(reply, BaseException)]
         answered = [reply for reply in replies if isinstance(reply, Reply)]
@@ -72,7 +72,7 @@ class NameServers:
 
 
 def read_name_servers(path: str = RESOLV_CONF) -> tuple[tuple[str, int], ...]:
-    """Return the name servers of a resolv.conf, or none if the file does not exist."""
+    """Return the name servers in a resolv.conf file, or an empty tuple if the file cannot be read."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

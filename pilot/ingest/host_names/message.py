@@ -14,9 +14,9 @@ _LONGEST_NAME = 253
 
 
 class Reply(NamedTuple):
-    """An answer: its addresses, the shortest time to live of its records, and the response code, 0 for success.
+    """A response: the addresses, the shortest TTL of its records, and the response code, which is 0 for success.
 
-    If `cut` is set, the answer was truncated and must be queried over TCP.
+    If `cut` is true, the response was truncated and the query must be repeated over TCP.
     """
 
     addresses: tuple[str, ...]
@@ -26,7 +26,7 @@ class Reply(NamedTuple):
 
 
 def build_query(number: int, name: str, kind: int) -> bytes:
-    """Return a query for the addresses of one family. Raises ValueError if the name is invalid."""
+    """Return a query for addresses of one family. Raise ValueError if the name is invalid."""
     labels = [label.encode("idna") if not label.isascii() else label.encode() for label in name.rstrip(".").split(".")]
     if len(name) > _LONGEST_NAME or not all(0 < len(label) < 64 for label in labels):
         raise ValueError(f"{name!r} is not a valid name")
@@ -35,7 +35,7 @@ def build_query(number: int, name: str, kind: int) -> bytes:
 
 
 def parse_reply(query: bytes, message: bytes) -> Reply:
-    """Parse the answer to a query. Raises ValueError if the message does not answer it."""
+    """Parse the response to a query. Raise ValueError if the message is not a response to it."""
     try:
         _, flags, questions, answers, _, _ = _HEADER.unpack_from(message)
         if message[:2] != query[:2] or not flags & _RESPONSE or questions != 1:
@@ -52,7 +52,7 @@ def parse_reply(query: bytes, message: bytes) -> Reply:
 
 
 def _read_records(message: bytes, at: int, count: int, kind: int) -> tuple[list[str], list[int]]:
-    """Return the addresses of a type and the times to live. Raises IndexError if the message is truncated."""
+    """Return the addresses of one type, and the TTLs of all records. Raise IndexError if the message is truncated."""
     addresses, seconds = list[str](), list[int]()
     for _ in range(count):
         at = _skip_name(message, at)
@@ -68,7 +68,7 @@ def _read_records(message: bytes, at: int, count: int, kind: int) -> tuple[list[
 
 
 def _skip_name(message: bytes, at: int) -> int:
-    """Return the offset after a name, which may end in a pointer. Raises IndexError if the message is truncated."""
+    """Return the offset after a name, which may end with a pointer. Raise IndexError if the message is truncated."""
     while length := message[at]:
         if length >= 0xC0:
             return at + 2

@@ -1,1 +1,1 @@
-"""JSON Web Key Sets of issuers: fetched in the background, cached on disk, and written to a table."""
+"""Issuers' JSON Web Key Sets. They are fetched in the background, cached on disk, and written to a table."""

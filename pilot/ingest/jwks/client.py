@@ -1,6 +1,6 @@
 """Fetches key sets over HTTP.
 
-The address of every connection is checked when its socket is created, redirects included. This prevents DNS rebinding.
+To prevent DNS rebinding, the address of each connection is checked when its socket is created, also after redirects.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 
 class KeySetError(Exception):
-    """A key set could not be fetched. The text is shown to users."""
+    """A key set cannot be fetched. Users see the message."""
 
 
 class JwksClient:
-    """HTTP client for key sets. Responses are limited to `largest` bytes; `tls` verifies servers."""
+    """HTTP client for key sets. `largest` is the limit for the size of responses in bytes. `tls` verifies servers."""
 
     def __init__(self, rules: AddressRules, tls: ssl.SSLContext, largest: int) -> None:
         self._rules, self._tls, self._largest = rules, tls, largest
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, key: JwksKey, timeout: float) -> str:
-        """Return the text of a key set. Raises KeySetError if it cannot be fetched within `timeout` seconds."""
+        """Return a key set as a string. Raise KeySetError if it cannot be fetched within `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 return await self._fetch(key)
@@ -62,7 +62,7 @@ class JwksClient:
         return text
 
     async def _discover(self, issuer: str) -> str:
-        """Return the URL of an issuer's keys from its discovery document.
+        """Return the URL of an issuer's key set, which is in the issuer's OpenID configuration.
 
         https://openid.net/specs/openid-connect-discovery-1_0.html
         """
@@ -77,7 +77,7 @@ class JwksClient:
         return uri
 
     async def _get(self, url: str) -> bytes:
-        """Return the response body of a URL, after redirects."""
+        """Return the response body for a URL, after following redirects."""
         for _ in range(_REDIRECTS + 1):
             _check_url(url)
             async with self._open().get(url, allow_redirects=False) as response:
@@ -85,13 +85,13 @@ class JwksClient:
                     return await self._read(response)
                 target = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-                raise KeySetError("a redirect leads from https to another scheme")
+                raise KeySetError("the server redirects from https to another scheme")
             url = target
-        raise KeySetError(f"more than {_REDIRECTS} redirects")
+        raise KeySetError(f"the server redirects more than {_REDIRECTS} times")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         if not 200 <= response.status < 300:
-            raise KeySetError(f"status {response.status}")
+            raise KeySetError(f"the server returned status {response.status}")
         body = bytearray()
         async for block in response.content.iter_any():
             body += block
@@ -114,7 +114,7 @@ class JwksClient:
         return self._session
 
     def _connect(self, info: tuple[Any, ...]) -> socket.socket:
-        """Return a socket for a new connection, after checking its address."""
+        """Check the address of a new connection, and return a socket for it."""
         family, kind, protocol, _, address = info
         self._rules.check(address[0])
         return socket.socket(family, kind, protocol)
@@ -123,17 +123,17 @@ class JwksClient:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise KeySetError("not an http or https URL")
+        raise KeySetError("the URL is not an http or https URL")
 
 
 def _reason(error: Exception) -> str:
-    """Return the cause of an error, without any text from the response."""
+    """Return the cause of an error, without any part of the response."""
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     return str(inner) or type(inner).__name__
 
 
 def make_tls(extra_roots: str, insecure: bool) -> ssl.SSLContext:
-    """Return the TLS context that verifies servers by the system's roots and those in `extra_roots`.
+    """Return the TLS context that verifies servers with the system's roots and the roots in the file `extra_roots`.
 
     The file may be missing. With `insecure`, servers are not verified.
     """

@@ -1,6 +1,6 @@
-"""Fetches the key sets that RequestAuthentications name, refreshes them, and writes them to their table.
+"""Fetches the key sets that RequestAuthentications refer to, refreshes them, and writes them to their table.
 
-If a fetch fails, the last keys stay in use for at most a week. Without keys, the tokens of an issuer are rejected.
+If a fetch fails, the last keys stay in use for at most a week. If an issuer has no keys, its tokens are rejected.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pilot.mesh.tables.database import KEY_SETS, Mesh
 _log = scope("jwks")
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 FIRST_SECONDS = 5.0
-"""Maximum wait at startup for key sets that are not cached."""
+"""Maximum wait at startup for key sets that are not in the cache."""
 _RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
-"""Seconds to wait after each consecutive failure. The last value repeats."""
+"""Seconds to wait after each consecutive failure. The last value is used for all further failures."""
 _AT_ONCE = 8
 
 
@@ -39,7 +39,7 @@ class KeySetFetcher(Protocol):
 
 
 class KeySets:
-    """Keeps the table of key sets up to date. Tests substitute `sleep` and `now`, which returns Unix seconds."""
+    """Keeps the table of key sets up to date. Tests replace `sleep` and `now`, which returns Unix seconds."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class KeySets:
         self._started = False
 
     async def start(self) -> None:
-        """Load the cached key sets, and wait briefly for the first fetch of the others."""
+        """Load the cached key sets, and wait briefly for the first fetch of all others."""
         self._cache = await asyncio.to_thread(self._store.load)
         self._started = True
         self._list()
@@ -81,7 +81,7 @@ class KeySets:
         self._batch.flush()
 
     async def stop(self) -> None:
-        """Cancel all fetches."""
+        """Cancel all fetches, and close the client."""
         tasks, self._tasks, self._started = list(self._tasks.values()), {}, False
         for task in tasks:
             task.cancel()
@@ -89,12 +89,12 @@ class KeySets:
         await self._client.close()
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Refresh the list of key sets if a commit may have changed it."""
+        """Refresh the list of key sets if it is in `nodes`, which a commit affects."""
         if self._started and self._sources in nodes:
             self._list()
 
     def _list(self) -> None:
-        """Start fetching new key sets, and drop those that are no longer in use."""
+        """Start fetching new key sets, and drop key sets that are no longer in use."""
         self._db.refresh(self._sources)
         sources: tuple[JwksSource, ...] = () if self._sources.value is UNSET else self._sources.value
         self._timeouts = {}
@@ -113,7 +113,7 @@ class KeySets:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._refresh_forever(key, self._tried[key]))
 
     def _use_cached(self, key: JwksKey) -> None:
-        """Write the cached keys to the table, unless they are too old."""
+        """Write the cached keys to the table unless they are too old."""
         cached = self._cache.get(key)
         if cached is not None and self._now() - cached.fetched < MAX_AGE_SECONDS:
             self._batch.put([(KEY_SETS, key, cached.keys)])
@@ -148,7 +148,7 @@ class KeySets:
         await asyncio.to_thread(self._store.keep, self._cache[key])
 
     async def _failed(self, key: JwksKey, reason: str) -> None:
-        """Report a failed fetch, and drop keys that are too old."""
+        """Report a failed fetch, and drop the cached keys if they are too old."""
         self._metrics.key_set_fetched(False)
         cached = self._cache.get(key)
         if cached is not None and self._now() - cached.fetched >= MAX_AGE_SECONDS:

@@ -1,4 +1,4 @@
-"""Stores the last fetched key sets in a folder, so that they survive a restart."""
+"""Stores the most recently fetched key sets in a folder, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "jwks"
 
 
 class KeptKeys(msgspec.Struct, frozen=True):
-    """A fetched key set. `fetched` is in Unix seconds."""
+    """A fetched key set. `fetched` is the time of the fetch in Unix seconds."""
 
     issuer: str
     uri: str
@@ -31,7 +31,7 @@ class KeptKeys(msgspec.Struct, frozen=True):
 
 
 class KeyStore:
-    """Stores each key set in a file below a state folder. "" as the folder disables this. Errors are only logged."""
+    """Stores each key set in a file below a state folder. If that is "", nothing is stored. Errors are only logged."""
 
     def __init__(self, state_folder: str) -> None:
         self._folder = os.path.join(state_folder, FOLDER) if state_folder else ""

@@ -173,7 +173,7 @@ async def test_istio_security_2026_006_large_response_is_rejected(server: KeySer
 
 
 async def test_error_status_is_reported(server: KeyServer) -> None:
-    assert await fetch_error(jwks_key(server.url("/nothing"))) == "status 404"
+    assert await fetch_error(jwks_key(server.url("/nothing"))) == "the server returned status 404"
 
 
 async def test_issuer_without_jwks_uri_is_reported(server: KeyServer) -> None:

@@ -1,6 +1,6 @@
-"""Classification of a connected proxy into the facets that its resources are computed from.
+"""Computes the facets of a connected proxy, on which its resources depend.
 
-Labels are reduced to those that some selector uses, so that unrelated labels do not split classes of proxies.
+Labels are reduced to those that occur in selectors, so that unrelated labels do not split classes of proxies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from pilot.mesh.telemetry.telemetry import telemetry_facet
 
 ALL_FEATURES = FeaturesFacet()
 INTERNAL_LISTENERS = "INTERNAL_LISTENERS"
-"""Node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener."""
+"""Node metadata that is true if the bootstrap has the extension envoy.bootstrap.internal_listener."""
 _EXTENSIONS = {  # by field of `FeaturesFacet`; names of extensions have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
@@ -92,7 +92,7 @@ def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
 
 @derived
 def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
-    """Return the facet of a proxy's outbound side."""
+    """Return the facet of the outbound side of a proxy."""
     proxy = find_proxy(db, node_id)
     scope = scope_of(db, node_id)
     config = proxy_config(db, node_id)
@@ -113,7 +113,7 @@ def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
 
 @derived
 def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
-    """Return the facet of a sidecar's inbound side."""
+    """Return the facet of the inbound side of a sidecar."""
     proxy, policies = find_proxy(db, node_id), proxy_policies(db, node_id)
     return InboundFacet(
         scope=outbound_facet(db, node_id).scope,
@@ -137,7 +137,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
 
 
 def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
-    """Return the tags that identify a workload in the spans of its proxy. Not memoised."""
+    """Return the tags that identify a workload in its proxy's spans. Not memoised."""
     proxy, labels, names = find_proxy(db, node_id), proxy_labels(db, node_id), workload_names(db)
     return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
@@ -152,7 +152,7 @@ def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
 
 @derived
 def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
-    """Return how a proxy listens, without the policies of a side."""
+    """Return the listener settings of a proxy, without those that are specific to one side, such as policies."""
     proxy, mesh = find_proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
@@ -198,9 +198,10 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
 
 
 def features_of(proxy: Proxy) -> FeaturesFacet:
-    """Return the features of a proxy by the extensions that its Envoy lists, or all features if it lists none.
+    """Return the features that match the extensions that a proxy's Envoy lists, or all features if it lists no
+    extensions.
 
-    Every build supports internal listeners, but they must be enabled in the bootstrap, which node metadata tells.
+    All builds support internal listeners, but the bootstrap must enable them. Node metadata says whether it does.
     """
     if proxy.extensions is None:
         return ALL_FEATURES
@@ -209,13 +210,14 @@ def features_of(proxy: Proxy) -> FeaturesFacet:
 
 
 def interception_of(proxy: Proxy) -> str:
-    """Return how the proxy's traffic is captured: REDIRECT, TPROXY or NONE."""
+    """Return the mode in which the proxy's traffic is captured: REDIRECT, TPROXY or NONE."""
     mode = proxy.text("INTERCEPTION_MODE")
     return mode if mode in ("TPROXY", "NONE") else "REDIRECT"
 
 
 def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
-    """Return whether the proxy accepts HTTP/1.0, because of its metadata HTTP10 "1" or the global setting."""
+    """Return whether the proxy accepts HTTP/1.0. Either its metadata HTTP10 is "1", or the setting enables it
+    `everywhere`."""
     return everywhere or proxy.text("HTTP10") == "1"
 
 
@@ -241,7 +243,7 @@ def _location(db: Mesh, proxy: Proxy, node_id: str) -> LocationFacet:
 
 
 def _uses_double_hbone(db: Mesh, node_id: str, proxy: Proxy) -> bool:
-    """Return whether a waypoint or gateway reaches other networks by double HBONE."""
+    """Return whether a waypoint or gateway uses double HBONE to reach other networks."""
     ambient = db.settings.ambient
     if (
         proxy.type is NodeType.SIDECAR
@@ -288,7 +290,7 @@ def _dns_proxy(proxy: Proxy) -> str:
 
 
 def _duration(text: str) -> Duration | None:
-    """Return the duration in a string, or None if it is invalid or negative."""
+    """Return the duration in a string, or None if it is empty, invalid or negative."""
     try:
         duration = parse_duration(text) if text else None
     except ValueError:
@@ -297,7 +299,7 @@ def _duration(text: str) -> Duration | None:
 
 
 def _port(text: str) -> int | None:
-    """Return the port in a string, or None if it is invalid. 0 disables the listener."""
+    """Return the port number in a string, or None if it is invalid. The port 0 disables the listener."""
     return int(text) if _PORT.fullmatch(text) and int(text) <= 65535 else None
 
 
@@ -307,7 +309,7 @@ def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
 
 
 def _tracing(config: ProxyConfig, sampling: float, default: bool) -> TracingFacet:
-    """Return the tracing settings of a proxy config. As in istiod, a sampling above 100 becomes 1 percent."""
+    """Return the tracing settings of a proxy config. As in istiod, a sampling percentage above 100 becomes 1."""
     tracing = config.tracing
     if tracing is None:
         return TracingFacet(sampling=sampling, default=default)
@@ -321,10 +323,10 @@ def _tracing(config: ProxyConfig, sampling: float, default: bool) -> TracingFace
 
 
 def _conventional_service(proxy: Proxy, labels: Mapping[str, str]) -> str:
-    """Return the service name of a Kubernetes workload by OpenTelemetry's conventions.
+    """Return the service name of a Kubernetes workload according to OpenTelemetry's conventions.
 
-    It is the first that is set of an annotation, two labels, the workload's name, the Pod's name, and its only
-    container. https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/
+    It is the first of the following that is set: an annotation, two labels, and the names of the workload, the Pod and
+    its only container. https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/
     """
     annotations, containers = proxy.metadata.get("ANNOTATIONS") or {}, proxy.items("APP_CONTAINERS")
     candidates = (

@@ -1,4 +1,4 @@
-"""The services that a router needs clusters for, with PILOT_FILTER_GATEWAY_CLUSTER_CONFIG."""
+"""The services for which a router needs clusters if PILOT_FILTER_GATEWAY_CLUSTER_CONFIG is set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilot.mesh.traffic.virtual_services import bindings_in, virtual_service
 
 @hub
 def _bound_anywhere(db: Mesh) -> Mapping[str, tuple[ObjectKey, ...]]:
-    """Return the VirtualServices of every gateway (`namespace/name`), regardless of visibility."""
+    """Return the VirtualServices that are bound to each gateway (`namespace/name`), regardless of their visibility."""
     by_gateway: dict[str, list[ObjectKey]] = {}
     for namespace in dict.fromkeys(key.namespace for key in VIRTUAL_SERVICE.all_keys(db)):
         for bound in bindings_in(db, namespace):
@@ -53,13 +53,13 @@ _hosts_by_service: Gather[ObjectKey, [ObjectKey], frozenset[str]] = Gather(
 
 @derived
 def routed_hosts(db: Mesh, gateways: tuple[ObjectKey, ...]) -> frozenset[str]:
-    """Return every host that the VirtualServices of the Gateways route to."""
+    """Return the hosts that the VirtualServices of the Gateways route to."""
     return frozenset().union(*(hosts for gateway in gateways for hosts in _hosts_by_service(db, gateway).values()))
 
 
 @derived
 def routed_services(db: Mesh, scope: ScopeFacet, gateways: tuple[ObjectKey, ...]) -> tuple[ImportKey, ...]:
-    """Return the services in a router's scope that its Gateways route to, and those of extension providers."""
+    """Return the services in a router's scope that its Gateways route to, and those that extension providers use."""
     routed, provided = routed_hosts(db, gateways), provider_services(db)
     return tuple(
         i

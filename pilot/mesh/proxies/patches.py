@@ -1,6 +1,6 @@
-"""The EnvoyFilter patches that apply to a proxy, in order, by the resources that they change.
+"""The EnvoyFilter patches that apply to a proxy, in order, for each type of resource.
 
-A proxy without patches costs one lookup.
+For a proxy without patches, this takes one lookup.
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
 
 
 def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
-    """Return the EnvoyFilters that select a proxy, regardless of their patches. Not memoised."""
+    """Return the EnvoyFilters that select a proxy. Their patches are not considered. Not memoised."""
     return in_scope(proxy_policies(db, node_id), "patches").of(ENVOY_FILTER.id.name)
 
 
 @derived
 def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey, ...]:
-    """Return all patches of EnvoyFilters in order: by priority, those in the root namespace first, then by age."""
+    """Return all patches of EnvoyFilters in the order in which they are applied.
+
+    They are ordered by priority. For equal priorities, those in the root namespace are first, followed by the others,
+    each ordered by age.
+    """
     root = root_namespace(db)
     rows = [row for key in filters if (row := ENVOY_FILTER.get(db, key)) is not None]
     rows.sort(key=lambda row: (row.spec.priority, row.namespace != root, age(row)))
@@ -59,7 +63,7 @@ def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey,
 
 
 class _MatchedProperties(NamedTuple):
-    """The properties of a proxy that patches match on: whether the version, and which metadata keys."""
+    """The properties of proxies that patches match on: whether the version is one of them, and the metadata keys."""
 
     version: bool
     metadata: tuple[str, ...]
@@ -79,8 +83,7 @@ def _matched_properties(db: Mesh, filters: tuple[ObjectKey, ...]) -> _MatchedPro
 def _patches_for(
     db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]
 ) -> tuple[PatchKey, ...]:
-    """Return the patches of EnvoyFilters that match proxies with this version and these values of the matched
-    metadata."""
+    """Return the patches that match proxies with this version and these values of the matched metadata keys."""
     values = dict(zip(_matched_properties(db, filters).metadata, metadata, strict=True))
     return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), version, values))
 
@@ -88,7 +91,7 @@ def _patches_for(
 def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
     """Return the patches that match a proxy.
 
-    Not memoised itself: proxies with equal values of the matched properties share one result.
+    Not memoised itself, but proxies with equal values of the matched properties share a memoised result.
     """
     filters = selecting_filters(db, node_id)
     if not filters:
@@ -113,7 +116,7 @@ def _is_for(patch: EnvoyConfigObjectPatch | None, version: str, metadata: Mappin
 
 
 def _matches_proxy(match: ProxyMatch, version: str, metadata: Mapping[str, str | None]) -> bool:
-    """Return whether a proxy has the metadata and a version that the regular expression matches."""
+    """Return whether a proxy's metadata has the matched values, and the regular expression matches its version."""
     if match.proxy_version and not _has_version(match.proxy_version, version):
         return False
     return all(metadata.get(key) == value for key, value in match.metadata.items())
@@ -127,10 +130,10 @@ def _has_version(pattern: str, version: str) -> bool:
 
 
 class _Side(NamedTuple):
-    """The patches of one type of resources on one side of a proxy.
+    """The patches for one type of resource on one side of a proxy.
 
-    `matches_port` and `matches_service` say whether one matches the port of a route configuration or the service of a
-    cluster.
+    `matches_port` says whether a patch matches on the port of a route configuration. `matches_service` says whether a
+    patch matches on the service of a cluster.
     """
 
     patches: tuple[PatchKey, ...]
@@ -140,9 +143,9 @@ class _Side(NamedTuple):
 
 @derived
 def _side(db: Mesh, patched: str, context: ProxyPatchContext, patches: tuple[PatchKey, ...]) -> _Side:
-    """Return the patches that change clusters, listeners, routes or extensions (`patched`) on one side.
+    """Return the patches that change clusters, listeners, routes or extensions, as named by `patched`, on one side.
 
-    Inbound routes of a sidecar are part of its listeners. Extension configs apply to both sides.
+    The inbound routes of a sidecar are part of its listeners. Patches for extension configs apply to both sides.
     """
     targets = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
     keys = tuple(
@@ -164,7 +167,7 @@ def _changes(patch: EnvoyConfigObjectPatch, targets: frozenset[str], context: st
 def patch_facet(
     db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: ProxyPatchContext
 ) -> PatchFacet:
-    """Return the facet of a proxy's patches for one type of resources on one side. Not memoised."""
+    """Return the facet of a proxy's patches for one type of resource on one side. Not memoised."""
     side = _side(db, patched, context, patches)
     ports = _ports(db, node_id) if side.matches_port and find_proxy(db, node_id).type is NodeType.ROUTER else ()
     hosts = _hosts(db, node_id) if side.matches_service and context == "SIDECAR_INBOUND" else ()
@@ -172,7 +175,7 @@ def patch_facet(
 
 
 def _ports(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[int]], ...]:
-    """Return the server ports of a router by listening port."""
+    """Return pairs of a port that a router listens on and the ports of its servers."""
     ports: dict[int, set[int]] = {}
     for route, keys in merged_gateway(db, gateway_selection_key(db, node_id)).routes:
         servers = (server(db, key) for key in keys)
@@ -182,7 +185,7 @@ def _ports(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[int]], ...]:
 
 
 def _hosts(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Return the hosts of the services on each port of a sidecar's workload."""
+    """Return pairs of a port of a sidecar's workload and the hosts of its services."""
     hosts: dict[int, set[str]] = {}
     for target in service_targets(db, node_id):
         hosts.setdefault(target.target_port, set()).add(target.ref.hostname)

@@ -1,6 +1,6 @@
-"""The properties of a proxy's location that any configuration depends on.
+"""The properties of a proxy's location that its configuration depends on.
 
-Properties that nothing depends on do not split classes of proxies.
+Other properties do not split classes of proxies.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TOPOLOGY = frozenset((label.REGION, label.ZONE, label.SUBZONE, label.CLUSTER, la
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The properties of a proxy's location that endpoints may depend on. `labels` are the keys used for failover
-    priority."""
+    """The properties of a proxy's location that endpoints may depend on. `labels` are the keys used in failover
+    priorities."""
 
     locality: bool = False
     node: bool = False
@@ -38,7 +38,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Nearness(msgspec.Struct, frozen=True):
-    """The properties of a proxy's location that one object uses."""
+    """The properties of a proxy's location that the load balancing settings of one object use."""
 
     locality: bool = False
     labels: frozenset[str] = frozenset()
@@ -46,8 +46,10 @@ class Nearness(msgspec.Struct, frozen=True):
 
 @hub
 def placement(db: Mesh) -> Placement:
-    """Return the properties that the mesh config, DestinationRules, traffic distributions of services or networks
-    use."""
+    """Return the properties of a proxy's location that any configuration uses.
+
+    The mesh config, DestinationRules, network gateways and traffic distributions of services use them.
+    """
     mesh = mesh_config(db)
     defaults = [
         nearness(
@@ -87,7 +89,10 @@ _nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather(
 
 
 def rule_nearness(spec: DestinationRule) -> Nearness | None:
-    """Return the properties that a rule uses, or None. Outlier detection makes the mesh's settings take effect."""
+    """Return the properties that a rule uses, or None if it uses none.
+
+    With outlier detection, the load balancing settings in the mesh config take effect too.
+    """
     parts = [*_parts(spec.traffic_policy), *(p for s in spec.subsets for p in _parts(s.traffic_policy))]
     uses = [nearness(p.load_balancer) for p in parts]
     if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in uses):
@@ -96,7 +101,7 @@ def rule_nearness(spec: DestinationRule) -> Nearness | None:
 
 
 def nearness(settings: LoadBalancerSettings | None) -> Nearness:
-    """Return the properties that load balancer settings use. `labels` take effect only with outlier detection."""
+    """Return the properties that load balancer settings use. `labels` have an effect only with outlier detection."""
     if settings is None:
         return Nearness()
     zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting

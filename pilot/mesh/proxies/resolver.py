@@ -1,4 +1,4 @@
-"""The facet of a proxy that the addresses in its DNS answers depend on."""
+"""The facet of a proxy for the addresses in DNS answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilot.mesh.tables.proxies import find_proxy
 class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The properties of a proxy that the addresses of a host may depend on.
 
-    `network` is "" if unknown. `all_clusters` says whether answers for headless services include Pods in other
+    `network` is "" if it is unknown. `all_clusters` says whether answers for headless services include Pods in other
     clusters.
     """
 
@@ -25,7 +25,7 @@ class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     all_clusters: bool = True
 
     def reaches(self, endpoint: Endpoint) -> bool:
-        """Return whether the proxy and an endpoint share a network. Unknown networks match any."""
+        """Return whether the proxy and an endpoint are in the same network. An unknown network matches any network."""
         return not self.network or not endpoint.network or self.network == endpoint.network
 
 

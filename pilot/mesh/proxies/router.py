@@ -1,4 +1,4 @@
-"""Classification of a router into the facets that its listeners and routes are computed from."""
+"""Computes the facets of a router, on which its listeners and routes depend."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _UNSET = ConnectionSettings()
 
 
 class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The proxies in front of a router: their number, the handling of client certificates, and the PROXY protocol."""
+    """The proxies in front of a router: their number, how client certificates are forwarded, and the use of PROXY
+    protocol."""
 
     trusted_proxies: int = 0
     forward_client_cert: str = "SANITIZE_SET"
@@ -53,8 +54,8 @@ class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
 class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The properties of a router that its routes may depend on.
 
-    labels: as in `OutboundFacet`.
-    sources: the labels that sourceLabels of its VirtualServices use.
+    - `labels`: as in `OutboundFacet`.
+    - `sources`: the router's labels that its VirtualServices match with sourceLabels.
     """
 
     scope: ScopeFacet
@@ -66,7 +67,7 @@ class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The properties of a router that its listeners may depend on, except the selected Gateways.
+    """The properties of a router that its listeners may depend on, except the Gateways that select it.
 
     `labels` are as in `OutboundFacet`.
     """
@@ -121,7 +122,7 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
 
 
 def with_edge_defaults(settings: ConnectionSettings) -> ConnectionSettings:
-    """Return the settings of a router. With the profile EDGE, unset fields get the profile's values."""
+    """Return the connection settings of a router. With the profile EDGE, unset fields have the profile's values."""
     if settings.profile != "EDGE":
         return settings
     names = settings.__struct_fields__
@@ -131,7 +132,7 @@ def with_edge_defaults(settings: ConnectionSettings) -> ConnectionSettings:
 
 
 def topology_of(config: ProxyConfig) -> TopologyFacet:
-    """Return the topology in front of a router, from its proxy config."""
+    """Return the topology in front of a router, as declared in its proxy config."""
     topology = config.gateway_topology
     if topology is None:
         return TopologyFacet()
@@ -145,7 +146,7 @@ def topology_of(config: ProxyConfig) -> TopologyFacet:
 
 @derived
 def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
-    """Return the VirtualServices bound to a Gateway and visible in its router's namespace, in order of precedence."""
+    """Return the VirtualServices that are bound to a Gateway and visible in `namespace`, in order of precedence."""
     return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
 
 
@@ -164,5 +165,5 @@ _label_keys_by_service: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Ga
 
 @derived
 def _source_label_keys(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
-    """Return the keys of source labels in the VirtualServices of a Gateway."""
+    """Return the keys of sourceLabels in the VirtualServices of a Gateway."""
     return frozenset().union(*_label_keys_by_service(db, namespace, gateway).values())

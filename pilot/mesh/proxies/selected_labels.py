@@ -1,4 +1,4 @@
-"""Label keys that selectors use. Only these labels of a proxy can affect its resources."""
+"""The label keys that occur in selectors. Only the labels of a proxy with these keys can affect its resources."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pilot.mesh.traffic.virtual_services import egress_virtual_services, virtual
 def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
     """Return the label keys that the outbound configuration of a scope uses.
 
-    They come from sourceLabels of VirtualServices, workloadSelectors of the namespace's DestinationRules, and failover
-    priorities.
+    They occur in sourceLabels of VirtualServices, in workloadSelectors of DestinationRules in the namespace, and in
+    failover priorities.
     """
     keys = _rule_label_keys(db, scope.namespace) | placement(db).labels
     if not scope.gateway:

@@ -1,4 +1,4 @@
-"""The facet of a sidecar that its outbound routes depend on."""
+"""The facet of a sidecar for its outbound routes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pilot.mesh.tables.proxies import find_proxy
 class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The properties of a sidecar that its outbound routes may depend on.
 
-    labels: as in `OutboundFacet`.
-    dns_domain: "<namespace>.svc.<suffix>"; it decides which short names are domains of virtual hosts.
+    - `labels`: as in `OutboundFacet`.
+    - `dns_domain`: "<namespace>.svc.<suffix>", which determines the short names among the domains of virtual hosts.
     """
 
     scope: ScopeFacet

@@ -1,4 +1,4 @@
-"""Classification of a waypoint proxy into facets, and the services that it serves."""
+"""The facets of a waypoint proxy, and the services that it serves."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ INCLUDE_CLIENT_IDENTITY = "ambient.istio.io/xfcc-include-client-identity"
 class WaypointFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The properties of a waypoint that its listeners may depend on.
 
-    listening: without the policies that apply to only one service.
-    subject: decides on the policies of a service.
-    terminating: the policies that apply to the waypoint as a workload, if the settings enable them.
-    network: the proxy's network, which it announces to gateways of other networks.
+    - `listening`: its listener settings, without the policies that apply to only one service.
+    - `subject`: determines which policies apply to a service.
+    - `terminating`: the policies that apply to the waypoint as a workload, if the settings enable them.
+    - `network`: the network that the proxy announces to gateways in other networks.
     """
 
     waypoint: ObjectKey
@@ -65,7 +65,7 @@ class WaypointFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class ServingKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The properties of a waypoint that the filter chains of a service depend on."""
+    """The properties of a waypoint that the filter chains for a service depend on."""
 
     waypoint: ObjectKey
     scope: ScopeFacet
@@ -76,13 +76,13 @@ class ServingKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def serving_key(facet: WaypointFacet) -> ServingKey:
-    """Return the key of the filter chains of every service."""
+    """Return the properties that the filter chains for all services depend on."""
     return ServingKey(facet.waypoint, facet.scope, facet.listening, facet.subject, facet.families, facet.labels)
 
 
 @derived
 def waypoint_of(db: Mesh, node_id: str) -> ObjectKey:
-    """Return the key of a waypoint proxy's Gateway, by its label. The Gateway may not exist."""
+    """Return the key of the Gateway that a waypoint proxy's label names. The Gateway may not exist."""
     return ObjectKey(find_proxy(db, node_id).namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
 
 
@@ -121,7 +121,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
 
 
 def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: ListeningFacet) -> AddressFamiliesFacet:
-    """Return the service addresses that clients send to a waypoint. They include allocated addresses."""
+    """Return the families of the service addresses that clients send to a waypoint, including allocated addresses."""
     dual = listens.ipv4 and listens.ipv6
     auto = db.settings.registry.ip_autoallocate
     return AddressFamiliesFacet(
@@ -134,9 +134,9 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
 
 @derived
 def served_services(db: Mesh, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Return the services that a waypoint serves, oldest first, one per host name.
+    """Return the services that a waypoint serves, oldest first. There is one for each host name.
 
-    Services with dynamic DNS are served only if they are outside of the mesh.
+    Services with dynamic DNS are served only if they are outside the mesh.
     """
     served: dict[str, ServiceRef] = {}
     for ref in services_of_waypoint(db, waypoint):
@@ -148,7 +148,7 @@ def served_services(db: Mesh, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
 
 @derived
 def served_by_host(db: Mesh, waypoint: ObjectKey) -> Mapping[str, ServiceRef]:
-    """Return the services that a waypoint serves by host name."""
+    """Return the services that a waypoint serves, keyed by host name."""
     return {ref.hostname: ref for ref in served_services(db, waypoint)}
 
 
@@ -159,7 +159,7 @@ def is_served(db: Mesh, waypoint: ObjectKey, ref: ServiceRef) -> bool:
 
 
 def service_target(target: Service) -> PolicyTargetKey:
-    """Return the object that policies of a service target."""
+    """Return the object that policies for a service target."""
     if target.registry is Registry.KUBERNETES:
         return PolicyTargetKey(target.namespace, "", "Service", target.source.name)
     return PolicyTargetKey(target.namespace, NETWORKING, "ServiceEntry", target.source.name)
@@ -167,7 +167,7 @@ def service_target(target: Service) -> PolicyTargetKey:
 
 @derived
 def listening_for(db: Mesh, by: ServingKey, target: PolicyTargetKey) -> ListeningFacet:
-    """Return how a waypoint handles the traffic of one service."""
+    """Return the listener settings of a waypoint for the traffic to one service."""
     policies = policies_of(db, at_service(by.subject, target))
     return replace(
         by.listening,

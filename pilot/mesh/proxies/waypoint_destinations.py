@@ -1,4 +1,4 @@
-"""The services that a waypoint sends traffic to without serving them: route targets, and services of extension
+"""The services that a waypoint sends traffic to without serving them: route targets and services of extension
 providers."""
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _target_hosts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
 
 @derived
 def _onward(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Return the route targets of one service that the waypoint does not serve.
+    """Return the services that the routes for a service target and that the waypoint does not serve.
 
-    Served services outside of the mesh are included, because clients may reach them both ways.
+    Served services outside the mesh are included, because clients may request them directly or be routed to them.
     """
     served, targets = served_by_host(db, waypoint), []
     for key in virtual_services_at_waypoint(db, ref.hostname, ref.namespace, waypoint.namespace):
@@ -40,7 +40,7 @@ def _onward(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> tuple[ServiceRef,
 
 @derived
 def onward_services(db: Mesh, waypoint: ObjectKey) -> tuple[ImportKey, ...]:
-    """Return the services of a waypoint's outbound clusters, one per host name."""
+    """Return the services for which a waypoint has outbound clusters. There is one for each host name."""
     provided = (find_service(db, name) for name in sorted(provider_services(db)))
     visible = [ref for ref in provided if ref is not None and is_visible(db, ref, waypoint.namespace)]
     refs = [*visible, *(to for ref in served_services(db, waypoint) for to in _onward(db, ref, waypoint))]

@@ -1,4 +1,4 @@
-"""Status of objects of the Gateway API, Ingresses and ambient mesh, as values; controllers write them.
+"""The status of Gateway API objects, Ingresses and objects in an ambient mesh. Controllers write it to the API server.
 
-Reasons are those of https://gateway-api.sigs.k8s.io/reference/spec/ and Istio's additional ones.
+Reasons are those of https://gateway-api.sigs.k8s.io/reference/spec/, and others that Istio defines.
 """

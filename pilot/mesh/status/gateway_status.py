@@ -1,4 +1,4 @@
-"""Status of GatewayClasses, Gateways and ListenerSets."""
+"""The status of GatewayClasses, Gateways and ListenerSets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ListenerStatus(NamedTuple):
-    """Status of a listener. `attached` is the number of its routes."""
+    """The status of a listener. `attached` is the number of routes that are attached to it."""
 
     name: str
     port: int
@@ -41,9 +41,9 @@ class ListenerStatus(NamedTuple):
 
 
 class GatewayStatus(NamedTuple):
-    """Status of a Gateway or ListenerSet.
+    """The status of a Gateway or ListenerSet.
 
-    `addresses` are IP addresses and hostnames. `sets` is the number of attached ListenerSets.
+    `addresses` are IP addresses and hostnames. `sets` is the number of attached ListenerSets with valid listeners.
     """
 
     conditions: tuple[StatusCondition, ...]
@@ -54,7 +54,7 @@ class GatewayStatus(NamedTuple):
 
 @derived
 def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
-    """Return the conditions of a GatewayClass, or None if it belongs to another controller."""
+    """Return the conditions of a GatewayClass, or None if the class belongs to another controller."""
     if gateway_class(db, name) is None or is_foreign_class(db, name):
         return None
     return (
@@ -76,7 +76,7 @@ def _listener(db: Mesh, owner: ObjectKey, listener: GatewayListener) -> Listener
 
 @derived
 def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
-    """Return the status of a Gateway, or None if it belongs to another controller."""
+    """Return the status of a Gateway, or None if the Gateway belongs to another controller."""
     row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
     if row is None or info is None:
         return None
@@ -163,7 +163,7 @@ def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
 
 
 def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
-    """Return the fault of the client certificate presented to backends."""
+    """Return the fault of the client certificate that a Gateway presents to backends, or None if there is none."""
     backend = row.spec.tls.backend if row.spec.tls is not None else None
     ref = backend.client_certificate_ref if backend is not None else None
     if ref is None:

@@ -1,4 +1,4 @@
-"""Status of Ingresses: the addresses at which they are reachable."""
+"""The status of Ingresses: the addresses through which they are reachable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 @hub
 def _addresses(db: Mesh) -> tuple[str, ...]:
-    """Return the addresses of the Service that the mesh config names, or without one, those of the nodes that run
-    ingress routers."""
+    """Return the addresses of the Service that the mesh config names.
+
+    If it names none, return the addresses of the nodes that run ingress routers.
+    """
     cluster, namespace, service = (
         db.settings.registry.cluster_id,
         db.settings.gateway_api.ingress_namespace,
@@ -33,7 +35,7 @@ def _addresses(db: Mesh) -> tuple[str, ...]:
 
 
 def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
-    """Yield the external IPs of nodes with running routers."""
+    """Yield the external IPs of the nodes on which ingress routers are running."""
     selector = ingress_mode(db).selector
     for key in POD.keys(db, "namespace", namespace):
         row = POD.get(db, key)

@@ -1,5 +1,8 @@
-"""Status of every object that gets one: Gateway API objects, Ingresses, and in an ambient mesh those related to
-waypoints and ztunnels."""
+"""The status of every object that has one.
+
+These are Gateway API objects, Ingresses and, in an ambient mesh, objects whose conditions report on waypoints and
+ztunnels.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +56,14 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ListedKind(Protocol):
-    """Lists the objects of a kind by name."""
+    """A kind whose objects can be listed, and read by namespace and name."""
 
     def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]: ...
     def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None: ...
 
 
 class LocalObjects(NamedTuple):
-    """The local cluster's objects of a kind that exists in every cluster."""
+    """The objects in the local cluster, for a kind that is read from every cluster."""
 
     kind: RegistryKind[Any]
 
@@ -78,13 +81,13 @@ class ClassStatus(NamedTuple):
 
 
 class RouteStatus(NamedTuple):
-    """The status of a route for its parents of this control plane."""
+    """The status of a route, for the parents that this control plane manages."""
 
     parents: tuple[ParentStatus, ...] = ()
 
 
 class PoolStatus(NamedTuple):
-    """The status of an InferencePool for its Gateways of this control plane."""
+    """The status of an InferencePool, for the Gateways that this control plane manages."""
 
     parents: tuple[ParentStatus, ...] = ()
 
@@ -102,7 +105,7 @@ class BackendStatus(NamedTuple):
 
 
 class ObjectConditions(NamedTuple):
-    """The conditions of an object of an ambient mesh."""
+    """The conditions of an object in an ambient mesh."""
 
     conditions: tuple[StatusCondition, ...] = ()
 
@@ -181,8 +184,8 @@ AMBIENT_KINDS = tuple(_CONDITIONS)
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
     """Return every object that may have a status.
 
-    Objects of the Gateway API are included only if it is enabled, and those with ambient conditions only in an ambient
-    mesh.
+    Gateway API objects are included only if the Gateway API is enabled, and objects with ambient conditions only in an
+    ambient mesh.
     """
     kinds = KINDS if db.settings.gateway_api.enabled else (INGRESS.id,)
     ambient_kinds = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
@@ -195,7 +198,7 @@ def _listed(kind: GroupKind) -> ListedKind:
 
 @derived
 def object_status(db: Mesh, ref: ObjectRef) -> Status | None:
-    """Return the status of an object, or None if it belongs to another controller and is not written."""
+    """Return the status of an object, or None if another controller writes it."""
     key = ObjectKey(ref.namespace, ref.name)
     if ref.kind in _STATUS:
         return _STATUS[ref.kind][1](db, key)

@@ -1,4 +1,4 @@
-"""Statuses as plain data, without the transition times and observed generations that the writer adds."""
+"""Conversion of statuses to plain data. The writer adds transition times and observed generations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _to_plain(status: Any, kind: GroupKind, controller: str) -> Plain:
 
 
 def plain_status(status: Status, kind: GroupKind, controller: str) -> Plain:
-    """Return the status of an object as plain data. `controller` identifies this control plane's entries in lists."""
+    """Return a status as plain data. `controller` is the controller name in the list entries of this control plane."""
     return _to_plain(status, kind, controller)
 
 

@@ -1,4 +1,5 @@
-"""Status of backend policies and XBackends: one entry for each target and each Gateway that routes to it."""
+"""The status of backend policies and XBackends. It has an entry for each target, and for each Gateway that routes to
+one."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ _IGNORED = StatusCondition(
 
 
 class AncestorStatus(NamedTuple):
-    """Conditions of a policy for a target, or for a Gateway with routes to targets.
+    """The conditions of a policy for a target, or for a Gateway that routes to targets.
 
-    `mesh` is True for a target, whose clients are in the mesh.
+    `mesh` is True for a target, because clients in the mesh use it.
     """
 
     ancestor: ParentReference
@@ -36,9 +37,9 @@ class AncestorStatus(NamedTuple):
 
 @derived
 def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
-    """Return the status of a BackendTLSPolicy by target, followed by Gateways, up to the maximum number of ancestors.
+    """Return the status of a BackendTLSPolicy, with entries for its targets followed by entries for Gateways.
 
-    A Gateway gets the conditions of the first target that it routes to.
+    The conditions for a Gateway are those for the first target that it routes to. The number of entries is limited.
     """
     row, policy = BACKEND_TLS_POLICY.get(db, key), backend_tls_policy(db, key)
     if row is None:
@@ -64,7 +65,7 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
 
 @derived
 def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
-    """Return the status of an XBackendTrafficPolicy by target."""
+    """Return the status of an XBackendTrafficPolicy, with an entry for each target."""
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha:
         return ()
@@ -81,9 +82,9 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
 
 @derived
 def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | None:
-    """Return the status of an XBackend: for clients in the mesh, then for each Gateway that routes to it.
+    """Return the status of an XBackend, with an entry for clients in the mesh and for each Gateway that routes to it.
 
-    Return None if alpha kinds are disabled.
+    Return None if the XBackend does not exist or alpha kinds are disabled.
     """
     external = external_backend(db, key)
     if external is None:
@@ -119,5 +120,5 @@ def _as_parent(ref: LocalPolicyTargetReference) -> ParentReference:
 
 
 def _gateway(gateway: ObjectKey, namespace: str) -> ParentReference:
-    """Return a reference to a Gateway from a namespace."""
+    """Return a reference to a Gateway from an object in `namespace`."""
     return ParentReference(name=gateway.name, namespace=gateway.namespace if gateway.namespace != namespace else None)

@@ -1,4 +1,4 @@
-"""Status of InferencePools: one entry for each Gateway with a route to it."""
+"""The status of InferencePools. It has an entry for each Gateway that has a route to the pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PARENTS = 32
 
 @derived
 def pool_status(db: Mesh, key: ObjectKey) -> tuple[ParentStatus, ...] | None:
-    """Return the status of a pool by Gateway, or None if InferencePools are disabled."""
+    """Return the status of a pool, with an entry for each Gateway. Return None if InferencePools are disabled."""
     row = INFERENCE_POOL.get(db, key)
     if row is None or not db.settings.gateway_api.inference:
         return None
@@ -52,7 +52,7 @@ def _picker_fault(db: Mesh, row: Object[InferencePool]) -> Fault | None:
 
 
 def _route_fault(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> Fault | None:
-    """Return the reason why the Gateway accepts no route to a pool, or None if it accepts one."""
+    """Return the reason why a Gateway accepts no route to a pool, or None if it accepts one."""
     fault: Fault | None = None
     for route in routes_to_backend(db, ObjectRef(INFERENCE_POOL.id, *key)):
         matching = [

@@ -1,4 +1,4 @@
-"""Status of routes: one entry for each parent of this control plane."""
+"""The status of routes. It has an entry for each parent that this control plane manages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _BY_SPECIFICITY = list(RejectionReason)
 Place = tuple[str, str]
-"""A listener: its Gateway's name in VirtualServices, and its section."""
+"""A listener: the name of its Istio Gateway in VirtualServices, and the name of its section."""
 
 
 class ParentStatus(NamedTuple):
-    """Conditions of a route for one of its parent references."""
+    """The conditions of a route for one of its parent references."""
 
     parent: ParentReference
     conditions: tuple[StatusCondition, ...]
@@ -31,7 +31,7 @@ class ParentStatus(NamedTuple):
 
 @derived
 def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
-    """Return the status of a route by parent reference. Parents of other controllers are omitted."""
+    """Return the status of a route, with an entry for each parent reference. Other controllers' parents are omitted."""
     by_reference: dict[ParentReference, list[ListenerAttachment]] = {}
     for attachment in attachments(db, route):
         by_reference.setdefault(attachment.ref, []).append(attachment)
@@ -47,16 +47,16 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
 
 
 def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
-    """Return the fault of a route's rules."""
+    """Return the fault of a route's rules, or None if there is none."""
     if route.kind in (HTTP_ROUTE.id, GRPC_ROUTE.id):
         return converted_rules(db, route, mesh).fault
     return converted_destinations(db, route, mesh).fault
 
 
 def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
-    """Return the conditions of a parent reference that resolves to several listeners.
+    """Return the conditions for a parent reference that resolves to the given listeners.
 
-    The route is accepted if any of them accepts it; otherwise the most specific reason is reported.
+    The route is accepted if any listener accepts it. Otherwise, the most specific reason is reported.
     """
     resolved_listeners = list(attachments)
     accepted = [attachment for attachment in resolved_listeners if attachment.rejection is None]
@@ -103,5 +103,5 @@ def _counts(db: Mesh) -> Mapping[Place, int]:
 
 @derived
 def attached_routes(db: Mesh, place: tuple[str, str]) -> int:
-    """Return the number of routes attached to a listener. Edits that do not change attachments do not affect it."""
+    """Return the number of routes that are attached to a listener. Only edits that change attachments affect it."""
     return _counts(db).get(place, 0)

@@ -1,1 +1,1 @@
-"""Command lines of pilot-discovery, pilot-agent, pilot-operator and pilotctl."""
+"""The commands pilot-discovery, pilot-agent, pilot-operator and pilotctl."""

@@ -18,7 +18,7 @@ USAGE = (
     "install or remove the iptables rules that redirect a pod's traffic to its proxy\n"
 )
 ALWAYS = ("--reconcile", "--force-apply")
-"""Flags that have no effect, because our rules are always replaced."""
+"""Flags that have no effect, because the rules are always replaced."""
 _log = log.scope("default")
 
 

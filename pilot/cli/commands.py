@@ -1,5 +1,4 @@
-"""Command dispatch: the first argument selects the command, and errors are printed as one sentence on standard
-error."""
+"""Command dispatch: the first argument selects the command. An error is printed as one sentence on standard error."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ Command = Callable[[Sequence[str]], int]
 class Program(NamedTuple):
     """A program with subcommands.
 
-    `commands` maps names to commands. `main` names the command with its own flags and --help. `no_command` is printed
-    if no command is specified. The text of the exceptions in `errors` is printed to the user.
+    `commands` maps names to commands. `main` is the name of the command that has its own flags and --help. `no_command`
+    is printed if no command is specified. The messages of exceptions in `errors` are printed to the user.
     """
 
     name: str
@@ -27,7 +26,7 @@ class Program(NamedTuple):
     errors: tuple[type[Exception], ...]
 
     def run(self, argv: Sequence[str] | None) -> int:
-        """Run one command and return the exit status: the command's own, 1 after an error, or 2 without a command.
+        """Run one command and return the exit status: the command's own, 1 after an error, or 2 if there is no command.
 
         `argv` defaults to the arguments of the process.
         """
@@ -48,6 +47,6 @@ class Program(NamedTuple):
 
 
 def fail(text: str) -> int:
-    """Print an error in one sentence, and return the exit status."""
+    """Print an error as one sentence, and return the exit status."""
     print(f"Error: {one_line(text)}", file=sys.stderr)
     return 1

@@ -1,6 +1,6 @@
 """pilot-agent: runs Envoy in a pod.
 
-Each command imports its own dependencies, because the agent's memory is spent in every pod.
+Each command imports its own dependencies, because the agent uses memory in every pod.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _log = log.scope("default")
 
 
 class CallError(Exception):
-    """The local proxy is not ready or returned an error; the text is for the user."""
+    """The local proxy is not ready or returned an error. The message is for the user."""
 
 
 def proxy(argv: Sequence[str]) -> int:

@@ -42,7 +42,7 @@ _log = log.scope("default")
 
 
 class RequestError(Exception):
-    """A running control plane cannot be reached or returned an error; the text is for the user."""
+    """A running control plane is unreachable or returned an error. The message is for the user."""
 
 
 def discovery(argv: Sequence[str]) -> int:

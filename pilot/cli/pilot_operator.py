@@ -1,4 +1,4 @@
-"""pilot-operator: installs and updates control planes and gateways as IstioOperators specify."""
+"""pilot-operator: installs and updates the control planes and gateways that IstioOperators specify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
 
 USAGE = """\
-pilot-operator: installs and updates control planes and gateways as IstioOperators specify
+pilot-operator: installs and updates control planes and gateways as specified by IstioOperators
 
   pilot-operator server [FLAGS]     reconcile the IstioOperators in WATCH_NAMESPACE; --help lists the flags
   pilot-operator version            print the version

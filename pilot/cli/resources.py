@@ -7,14 +7,16 @@ import resource
 from pilot.lib.start_error import StartError
 
 FILES = 64
-"""Open files needed by an idle process with a few proxies."""
+"""Number of open files that an idle process with a few proxies needs."""
 ADDRESS_SPACE = 512 << 20
-"""Bytes of address space needed by an idle process; most of it is thread stacks and libraries, not resident memory."""
+"""Bytes of address space that an idle process needs. Most of it is thread stacks and libraries, not resident memory."""
 
 
 def claim_resources() -> None:
-    """Raise the soft limit on open files to the hard limit. Raise StartError if it or the address space is too
-    small."""
+    """Raise the soft limit on open files to the hard limit.
+
+    Raise StartError if that limit or the limit on address space is too low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

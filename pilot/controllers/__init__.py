@@ -1,4 +1,4 @@
-"""Controllers: the objects and statuses that a control plane writes into clusters.
+"""Controllers: they write the control plane's objects and statuses into clusters.
 
 Examples are root certificates, allocated addresses, registered workloads, Gateway deployments and statuses.
 """

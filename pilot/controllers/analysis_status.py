@@ -1,7 +1,7 @@
 """Writes the problems of each object into its status, so that `kubectl get` shows them.
 
-The problems are those in the logs and in /debug/problemz. They are written periodically, and only if the status
-differs. A status update does not change the specification, so it does not cause another one.
+The problems are the same as in the logs and in /debug/problemz. They are written periodically, and only if the status
+differs. A status update does not change the specification, so it does not cause another update.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class AnalysisStatusController:
         self._revision = -1
 
     def on_edit(self, refs: Iterable[ObjectRef]) -> None:
-        """Note objects whose generation may have changed. Objects without problems are ignored."""
+        """Record objects whose generation may have changed. Objects without problems are ignored."""
         self._edited.update(ref for ref in refs if ref in self._messages)
 
     async def run(self) -> None:
-        """Write statuses until cancelled. Start with those that a previous leader left."""
+        """Write statuses until cancelled. Start with the statuses that a previous leader wrote."""
         writing = asyncio.create_task(self._reconciler.run(), name="write statuses")
         try:
             self._revision = -1
@@ -105,7 +105,7 @@ class AnalysisStatusController:
         self._reconciler.enqueue(sorted(refs))
 
     async def _enqueue_existing(self) -> None:
-        """Enqueue the objects whose status has messages."""
+        """Enqueue the objects whose status contains messages."""
         for kind in self._kinds():
             if kind.group.endswith(ISTIO_GROUP):
                 try:
@@ -147,7 +147,7 @@ class AnalysisStatusController:
 
 
 def messages_of(problems: Iterable[Problem]) -> dict[ObjectRef, list[Message]]:
-    """Return the messages of each Istio object that has problems, in a stable order."""
+    """Return the messages for each Istio object that has problems, in a stable order."""
     by_object: dict[ObjectRef, list[Problem]] = {}
     for problem in problems:
         if problem.object.name and problem.object.kind.group.endswith(ISTIO_GROUP):
@@ -156,7 +156,7 @@ def messages_of(problems: Iterable[Problem]) -> dict[ObjectRef, list[Message]]:
 
 
 def _messages(problems: Sequence[Problem]) -> Iterator[Message]:
-    """Yield messages in the format of Istio's, with path and text added."""
+    """Yield messages in Istio's format. The path and the text of the problem are added."""
     for problem in sorted(problems, key=lambda p: (p.path, p.code, p.message))[:MAX_MESSAGES]:
         name = "".join(word.capitalize() for word in problem.code.split("-"))
         yield {

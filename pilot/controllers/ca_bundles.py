@@ -1,7 +1,8 @@
-"""Writes the CA bundle into the webhook configurations of this revision and its tags, and corrects changes by others.
+"""Writes the CA bundle into the webhook configurations of this revision and its tags, and reverts other clients'
+changes.
 
-API servers verify the control plane's webhooks against the bundle. The failure policy of a validating webhook changes
-from Ignore to Fail once the webhook has been observed to reject an invalid object.
+API servers verify the control plane's webhooks with the bundle. The failure policy of a validating webhook changes from
+Ignore to Fail once the webhook has been observed to reject an invalid object.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ GATEWAYS = "/apis/networking.istio.io/v1/namespaces/%s/gateways"
 
 
 class WebhookKind(NamedTuple):
-    """A kind of webhook configuration, restricted to webhooks whose names end in `suffix`.
+    """A kind of webhook configuration. Only webhooks whose names end in `suffix` are changed.
 
-    `fail_closed` webhooks get the failure policy Fail once they work.
+    With `fail_closed`, the failure policy of the webhooks becomes Fail once they work.
     """
 
     plural: str
@@ -89,11 +90,11 @@ class CaBundleController:
         ]
 
     def resync(self) -> None:
-        """Check every configuration again."""
+        """Enqueue all configurations."""
         self._reconciler.enqueue(self._existing)
 
     async def run(self) -> None:
-        """Maintain the configurations until cancelled."""
+        """Keep the configurations up to date until cancelled."""
         tasks = [
             asyncio.create_task(informer.run(), name="watch webhook configurations") for informer in self._informers
         ]
@@ -115,7 +116,7 @@ class CaBundleController:
         return receive
 
     async def _reconcile(self, key: tuple[WebhookKind, str]) -> None:
-        """Correct a configuration. Raise KubeError if a webhook that must fail closed does not work yet."""
+        """Correct a configuration. Raise KubeError if a webhook must fail closed but does not work yet."""
         kind = key[0]
         bundle = base64.b64encode(self._roots_pem().encode()).decode()
         if not bundle or key not in self._existing:
@@ -164,9 +165,9 @@ class CaBundleController:
             self._metrics.validation_updated()
 
     def _count_failure(self, key: tuple[WebhookKind, str], cause: str, reason: str) -> None:
-        """Count a failed write, which is retried unless the object was deleted.
+        """Count a failed write. The write is retried unless the object was deleted.
 
-        `cause` is istiod's label value and `reason` the API server's.
+        `cause` is the label value in istiod's metric, and `reason` is the API server's reason.
         """
         kind, name = key
         if kind.fail_closed:
@@ -177,9 +178,9 @@ class CaBundleController:
             self._metrics.webhook_retried(name)
 
     async def _check_enforcement(self) -> None:
-        """Check that the webhook rejects an invalid Gateway, unless the server has no Gateways.
+        """Check that the webhook rejects an invalid Gateway. Skip the check if the API server has no Gateway kind.
 
-        Raise WebhookNotEnforcing if it admits the Gateway.
+        Raise WebhookNotEnforcing if the webhook admits the Gateway.
         """
         labels, annotations = {"istio.io/rev": self._revision}, {"internal.istio.io/webhook-always-reject": "true"}
         metadata = {

@@ -1,4 +1,4 @@
-"""Maintains the ClusterTrustBundle with the root certificates of the mesh, which the kubelet mounts into pods.
+"""Keeps the ClusterTrustBundle with the mesh's root certificates up to date. The kubelet mounts it into pods.
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles
 """
@@ -36,11 +36,11 @@ class TrustBundleController:
         self._reconciler: Reconciler[str] = Reconciler("trust bundle", self._reconcile, options.backoff, rng)
 
     def resync(self) -> None:
-        """Check the bundle again."""
+        """Enqueue the bundle."""
         self._reconciler.enqueue((NAME,))
 
     async def run(self) -> None:
-        """Maintain the bundle until cancelled."""
+        """Keep the bundle up to date until cancelled."""
         self._existing = None
         informer = Informer(
             self._client,

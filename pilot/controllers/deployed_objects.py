@@ -1,4 +1,4 @@
-"""Applies the objects that Gateways are deployed with, and detects when others change them."""
+"""Applies the objects that deploy a Gateway, and detects when other clients change them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeployedKey(NamedTuple):
 
 
 class AppliedState(NamedTuple):
-    """The applied object as JSON, and the fingerprint of the result."""
+    """An applied object as JSON, and the fingerprint of the API server's result."""
 
     desired: bytes
     result: bytes
@@ -53,7 +53,7 @@ class AppliedState(NamedTuple):
 class DeployedObjects:
     """Applies objects as `field_manager`.
 
-    `on_change` is called with the Gateway of an object that another client changed.
+    When another client changes an object, `on_change` is called with the object's Gateway.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DeployedObjects:
         self._owners: dict[DeployedKey, ObjectKey] = {}
 
     def informers(self) -> Iterator[Informer]:
-        """Forget all objects, and yield the informers that watch them."""
+        """Forget all objects, and yield new informers that watch them."""
         self._applied, self._owners = {}, {}
         for kind in WATCHED_KINDS:
             base, plural = PATHS[kind]
@@ -87,7 +87,7 @@ class DeployedObjects:
         return [key for key, owner in self._owners.items() if owner == gateway]
 
     async def apply(self, desired: Plain) -> bool:
-        """Apply an object if it differs. Return False if an unmanaged object has this name."""
+        """Apply an object if it differs. Return False if an unmanaged object with the same name exists."""
         metadata = desired["metadata"]
         key = DeployedKey(desired["kind"], metadata["namespace"], metadata["name"])
         body = msgspec.json.encode(desired, order="deterministic")
@@ -137,7 +137,7 @@ class DeployedObjects:
 
 
 def fingerprint(plain: Plain) -> bytes:
-    """Return a hash of the fields that users set: not the status, and not the metadata that the server maintains."""
+    """Return a hash of an object, excluding its status and the metadata fields that the API server maintains."""
     metadata = {field: value for field, value in plain["metadata"].items() if field not in _SERVER_FIELDS}
     content = {
         field: value for field, value in plain.items() if field not in ("status", "metadata", "kind", "apiVersion")
@@ -146,7 +146,10 @@ def fingerprint(plain: Plain) -> bytes:
 
 
 def _with_existing_selector(desired: Plain, existing: Plain | None) -> Plain:
-    """Return a Deployment with the selector that an older control plane gave it, because selectors are immutable."""
+    """Return the desired object. If an older control plane set another selector in the Deployment, keep that selector.
+
+    Selectors are immutable.
+    """
     selector = ((existing or {}).get("spec") or {}).get("selector") or {}
     label = None
     if desired["kind"] == "Deployment":

@@ -31,7 +31,7 @@ class GatewayClassController:
         self._reconciler: Reconciler[str] = Reconciler("GatewayClass", self._reconcile, backoff, rng)
 
     def resync(self) -> None:
-        """Check all classes again, after one was deleted or the kind became available."""
+        """Enqueue all classes, because one was deleted or the kind became available."""
         self._reconciler.enqueue(built_in_classes(self._db))
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
-"""Deploys Gateways of the Gateway API: each gets a Deployment, a Service and a ServiceAccount.
+"""Deploys Gateways of the Gateway API. Each Gateway gets a Deployment, a Service and a ServiceAccount.
 
-The objects are rendered from one of the injector's templates and applied server-side, so fields that others set are
-kept. They are owned by the Gateway and are deleted with it.
+The objects are rendered from one of the injector's templates. They are applied server-side, so fields that other
+clients set are kept. They are owned by the Gateway and deleted with it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ _log = scope("gateway")
 
 
 class RenderingContext(NamedTuple):
-    """Configuration of the control plane that templates are rendered with.
+    """Configuration of the control plane with which templates are rendered.
 
-    config: Returns the injector's configuration, or None if there is none yet.
-    proxy_config: Returns the ProxyConfig of pods, by their namespace and labels.
-    proxy_ids: Returns the user and group IDs of proxies in a namespace.
-    is_ours: Returns whether a Gateway, by its labels and namespace, belongs to this revision.
-    copies_metadata: Whether a Gateway without infrastructure metadata passes on its own labels and annotations.
+    config: Returns the injector's configuration, or None if there is none yet. proxy_config: Returns the ProxyConfig of
+    pods with a namespace and labels. proxy_ids: Returns the user and group IDs of proxies in a namespace. is_ours:
+    Returns whether a Gateway with some labels in a namespace belongs to this revision. copies_metadata: Whether a
+    Gateway without infrastructure metadata passes its own labels and annotations on.
     """
 
     config: Callable[[], InjectorConfig | None]
@@ -115,7 +114,7 @@ class GatewayDeploymentController:
     # -- life cycle ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Deploy Gateways until cancelled. Nothing is watched before there is a Gateway."""
+        """Deploy Gateways until cancelled. No objects are watched until a Gateway exists."""
         try:
             self._watched.start()
             self._start_informers()
@@ -127,7 +126,7 @@ class GatewayDeploymentController:
             await cancel_tasks(informing)
 
     async def _run_informers(self) -> None:
-        """Watch deployed objects, and the metadata of Gateways because the tables have only a part of it."""
+        """Watch deployed objects, and the metadata of Gateways. The tables contain only a part of the metadata."""
         gateways = Informer(
             self._client,
             WatchedCollection(self._collection(), metadata_only=True),
@@ -194,7 +193,7 @@ class GatewayDeploymentController:
                 await self._objects.delete(deployed)
 
     async def _claim(self, key: ObjectKey, metadata: Plain) -> None:
-        """Annotate a Gateway with the version of the controller that deploys it."""
+        """Annotate a Gateway with the version of this controller."""
         if (metadata.get("annotations") or {}).get(CONTROLLER_VERSION) == str(VERSION):
             return
         base, _, plural = self._collection().rpartition("/")
@@ -240,7 +239,7 @@ class GatewayDeploymentController:
         )
 
     async def _find_kubernetes_version(self) -> int:
-        """Return the version of the cluster as a number, such as 134 for 1.34."""
+        """Return the Kubernetes version of the cluster as a number, such as 134 for 1.34."""
         if not self._kubernetes_version:
             version = msgspec.json.decode(await self._client.call("GET", "/version"))
             major, minor = (_DIGITS.match(str(version.get(field, ""))) for field in ("major", "minor"))

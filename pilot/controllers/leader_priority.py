@@ -1,4 +1,4 @@
-"""Priority between candidates for leadership, as in istiod.
+"""Priority among candidates for leadership. The rules are istiod's.
 
 The default revision outranks all others. Within a revision, a control plane inside the cluster outranks a remote one.
 """
@@ -20,7 +20,7 @@ CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigura
 DEFAULT_TAG = "istio-revision-tag-default"
 REVISION = "istio.io/rev"
 REMOTE_PREFIX = "^"
-"""Prefix of the keys of control planes outside the cluster."""
+"""Prefix of the keys of control planes that run outside the cluster."""
 
 
 class _Metadata(msgspec.Struct):
@@ -32,7 +32,8 @@ class _Configuration(msgspec.Struct):
 
 
 def outranks_holder(key: str, holder: str, default: str) -> bool:
-    """Return whether a candidate with `key` outranks a holder. `default` is the default revision, or ""."""
+    """Return whether the candidate `key` outranks the holder. `default` is the default revision, or "" if there is
+    none."""
     revision, holder_revision = key.removeprefix(REMOTE_PREFIX), holder.removeprefix(REMOTE_PREFIX)
     if revision != holder_revision:
         return revision == default
@@ -40,9 +41,10 @@ def outranks_holder(key: str, holder: str, default: str) -> bool:
 
 
 class LeaderPriority:
-    """The priority of a candidate with `key`.
+    """The priority of the candidate `key`.
 
-    It watches the webhook configuration that defines the default revision of a cluster. `start` and `stop` it once.
+    The class watches the webhook configuration that defines the default revision of a cluster. `start` and `stop` it
+    once.
     """
 
     def __init__(self, client: ApiClient, key: str, options: WatchOptions, rng: random.Random) -> None:
@@ -58,14 +60,14 @@ class LeaderPriority:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start watching the default revision. Until it is known, there is none."""
+        """Start watching the default revision. Until it is known, no revision is the default."""
         self._task = asyncio.create_task(self._informer.run(), name="watch the default revision")
 
     async def stop(self) -> None:
         await cancel_tasks(self._task)
 
     def outranks(self, holder: str) -> bool:
-        """Return whether this candidate takes the lock from the holder with a given key."""
+        """Return whether this candidate outranks the holder, and therefore takes over its lock."""
         return outranks_holder(self.key, holder, self._default)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:

@@ -1,4 +1,4 @@
-"""Removes the taint that keeps pods off nodes until the network plugin is ready there."""
+"""Removes the taint that prevents scheduling on a node until the network plugin is ready there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Node(msgspec.Struct):
 
 
 class NodeTaintController:
-    """Removes the taint `key` from each node that runs a ready pod of the plugin in `namespace`."""
+    """Removes the taint `key` from each node on which a pod of the plugin in `namespace` is ready."""
 
     def __init__(self, client: ApiClient, namespace: str, key: str, options: WatchOptions, rng: random.Random) -> None:
         self._client, self._key, self._options, self._rng = client, key, options, rng
@@ -93,7 +93,8 @@ class NodeTaintController:
                 self._taints.pop(name.name, None)
 
     async def _reconcile(self, node: str) -> None:
-        """Remove the taint from a node if the plugin is ready there. Raise ApiError if the server rejects it."""
+        """Remove the taint from a node if the plugin is ready there. Raise ApiError if the API server rejects the
+        change."""
         taints = self._taints.get(node)
         if taints is None or node not in self._ready_nodes.values():
             return

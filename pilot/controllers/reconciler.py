@@ -16,7 +16,7 @@ _log = scope("kube")
 
 
 class Controller(Protocol):
-    """Writes objects while it runs. `resync` checks all of them again."""
+    """Writes objects while it runs. `resync` enqueues all of them."""
 
     def resync(self) -> None: ...
     async def run(self) -> None: ...
@@ -55,7 +55,7 @@ class Reconciler(Generic[K]):
         self._has_work = asyncio.Event()
 
     def enqueue(self, keys: Iterable[K]) -> None:
-        """Add keys to the queue, unless they are in it already."""
+        """Add keys to the queue. A key that is already queued is ignored."""
         self._queue.update(dict.fromkeys(keys))
         if self._queue:
             self._has_work.set()

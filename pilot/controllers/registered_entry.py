@@ -1,4 +1,5 @@
-"""The WorkloadEntry of a proxy outside Kubernetes: the entry that it claims, its identity, and the object to create."""
+"""The WorkloadEntry of a proxy outside Kubernetes: the claimed entry, the check of its identity, and the object to
+create."""
 
 from __future__ import annotations
 
@@ -24,16 +25,16 @@ _LOCALITY = "istio-locality"
 
 
 def claimed_entry(proxy: Proxy) -> ObjectKey | None:
-    """Return the namespace and name of a proxy's WorkloadEntry, or None if it has none."""
+    """Return the namespace and name of the WorkloadEntry that a proxy claims, or None if it claims none."""
     group, entry = proxy.text("AUTO_REGISTER_GROUP"), proxy.text("WORKLOAD_ENTRY")
     name = entry_name(group, proxy) if group else entry
     return ObjectKey(proxy.namespace, name) if name else None
 
 
 def find_group(db: Mesh, proxy: Proxy, identity_check: bool) -> Object[WorkloadGroup]:
-    """Return the WorkloadGroup that a proxy registers for.
+    """Return the WorkloadGroup with which a proxy registers.
 
-    Raise RegistrationError if it does not exist or the proxy's identity does not match.
+    Raise RegistrationError if the group does not exist or the proxy's identity does not match.
     """
     name = proxy.text("AUTO_REGISTER_GROUP")
     group: Object[WorkloadGroup] | None = WORKLOAD_GROUP.table(db).peek(ObjectKey(proxy.namespace, name))
@@ -45,9 +46,9 @@ def find_group(db: Mesh, proxy: Proxy, identity_check: bool) -> Object[WorkloadG
 
 
 def find_entry(db: Mesh, proxy: Proxy, key: ObjectKey, identity_check: bool) -> Object[WorkloadEntryObject]:
-    """Return the user's WorkloadEntry for a proxy.
+    """Return the existing WorkloadEntry that a user has created for a proxy.
 
-    Raise RegistrationError if it does not exist or the proxy's identity does not match.
+    Raise RegistrationError if the entry does not exist or the proxy's identity does not match.
     """
     rows = WORKLOAD_ENTRY.table(db)
     row = next((rows.peek(each) for each in rows.peek_keys("namespace", key.namespace) if each.object == key), None)
@@ -59,7 +60,7 @@ def find_entry(db: Mesh, proxy: Proxy, key: ObjectKey, identity_check: bool) -> 
 
 
 def check_identity(proxy: Proxy, account: str) -> None:
-    """Raise RegistrationError if the proxy's verified identity does not match what it registers as."""
+    """Raise RegistrationError if the proxy's verified identity is not in its namespace or is not that of `account`."""
     identity = parse_identity(proxy.identity)
     if identity is None:
         raise RegistrationError("registering a workload requires a verified identity")
@@ -68,14 +69,15 @@ def check_identity(proxy: Proxy, account: str) -> None:
 
 
 def entry_name(group: str, proxy: Proxy) -> str:
-    """Return the name of a proxy's WorkloadEntry: its group, first address and network."""
+    """Return the name of a proxy's WorkloadEntry, which consists of its group, first address and network."""
     network = proxy.text("NETWORK")
     name = f"{group}-{proxy.ips[0].replace(':', '-')}" + (f"-{network}" if network else "")
     return name[-MAX_NAME_LENGTH:].lstrip("-.")
 
 
 def build_entry(group: Object[WorkloadGroup], proxy: Proxy, uid: str, api_version: str) -> dict[str, Any]:
-    """Return a proxy's WorkloadEntry. The group with `uid` owns it; without a `uid`, it has no owner."""
+    """Return a proxy's WorkloadEntry. Its owner is the group, whose UID is `uid`. If `uid` is "", the entry has no
+    owner."""
     template = group.spec.template or WorkloadEntry()
     metadata = group.spec.metadata
     labels = {**template.labels, **(metadata.labels if metadata else {}), **proxy.labels}

@@ -1,6 +1,6 @@
-"""Registers workloads outside Kubernetes as WorkloadEntries, writes their health, and removes those that are gone.
+"""Registers workloads outside Kubernetes as WorkloadEntries, writes their health, and removes expired entries.
 
-Every replica does this for the proxies that are connected to it. An entry names the replica of its proxy.
+Every replica handles the proxies that are connected to it. An entry contains the name of its proxy's replica.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from pilot.xds.workload_registration import RegistrationError
 MERGE_PATCH = "application/merge-patch+json"
 _log = scope("wle")
 PathOf = Callable[[GroupKind, str, str], str]
-"""Finds the API path of an object by kind, namespace and name, or "" if the kind is not available."""
+"""Returns the API path of an object with a kind, namespace and name, or "" if the kind is not available."""
 
 
 class ClusterRegistrationOptions(NamedTuple):
     """Options of registration.
 
-    replica: Name of this replica.
-    grace: Seconds that an entry is kept after its proxy disconnects.
-    sweep: Seconds between searches for entries that other replicas left behind.
-    identity_check: Whether a proxy must authenticate as the entry's namespace and service account.
+    replica: Name of this replica. grace: Seconds that an entry is kept after its proxy has disconnected. sweep:
+    Interval in seconds at which to search for entries that other replicas did not remove. identity_check: Whether a
+    proxy must authenticate as the entry's namespace and service account.
     """
 
     replica: str
@@ -94,7 +93,8 @@ _read = msgspec.json.Decoder(_Object).decode
 
 
 class ClusterRegistration:
-    """A `WorkloadRegistration` that writes WorkloadEntries to the API server between `start` and `stop`."""
+    """A `WorkloadRegistration` that writes WorkloadEntries to the API server. It writes only between `start` and
+    `stop`."""
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class ClusterRegistration:
         self._timers: set[asyncio.TimerHandle] = set()
 
     async def start(self) -> None:
-        """Start writing."""
+        """Start writing entries."""
         coroutines = (self._health_writer.run(), self._disconnector.run(), self._remover.run(), self._sweep())
         self._tasks = [asyncio.create_task(coroutine, name="workload entries") for coroutine in coroutines]
 
     async def stop(self) -> None:
-        """Stop writing. Proxies that move to another replica are registered there."""
+        """Stop writing entries. Proxies that move to another replica are registered there."""
         for timer in self._timers:
             timer.cancel()
         await cancel_tasks(*self._tasks)
@@ -129,7 +129,8 @@ class ClusterRegistration:
     # -- streams -------------------------------------------------------------------------------------------------------
 
     async def register(self, proxy: Proxy) -> None:
-        """Register the proxy's workload if it requests that. Raise RegistrationError if it cannot be registered."""
+        """Register the proxy's workload if the proxy requests registration. Raise RegistrationError if that is not
+        possible."""
         key = claimed_entry(proxy)
         if key is None:
             return
@@ -148,20 +149,20 @@ class ClusterRegistration:
             raise
 
     def unregister(self, proxy: Proxy) -> None:
-        """Note the end of a stream. After an entry's last stream, its grace period starts."""
+        """Record the end of a stream. The grace period of an entry starts after its last stream has ended."""
         key = claimed_entry(proxy)
         if key is not None and self._drop_stream(key) and proxy.text("AUTO_REGISTER_GROUP"):
             self._disconnector.enqueue((key,))
 
     def report_health(self, proxy: Proxy, healthy: bool, message: str) -> None:
-        """Note the result of a proxy's health check."""
+        """Record the result of a proxy's health check."""
         key = claimed_entry(proxy)
         if key is not None and self._streams[key]:
             self._health[key] = _Health(healthy, message, _now())
             self._health_writer.enqueue((key,))
 
     def _drop_stream(self, key: ObjectKey) -> bool:
-        """Subtract one stream. Return whether it was the last one."""
+        """Decrement the number of an entry's streams. Return whether it was the last stream."""
         self._streams[key] -= 1
         if self._streams[key] > 0:
             return False
@@ -187,7 +188,7 @@ class ClusterRegistration:
             self._metrics.registered("updates")
 
     async def _adopt(self, key: ObjectKey, proxy: Proxy) -> None:
-        """Take responsibility for the health of a user's entry."""
+        """Manage the health in an entry that a user has created."""
         path = self._path_of(WORKLOAD_ENTRY.id, *key)
         if not path:
             raise RegistrationError("the API server does not serve WorkloadEntries")
@@ -195,7 +196,8 @@ class ClusterRegistration:
         await self._annotate(path, {CONTROLLER: self._options.replica, CONNECTED: _now()})
 
     async def _mark_disconnected(self, key: ObjectKey) -> None:
-        """Note in an entry that its proxy has disconnected, and check after the grace period whether to remove it."""
+        """Record in an entry that its proxy has disconnected. After the grace period, check whether to remove the
+        entry."""
         path = self._path_of(WORKLOAD_ENTRY.id, *key)
         if not path or self._streams[key] or not await self._is_ours(path):
             return
@@ -221,7 +223,7 @@ class ClusterRegistration:
             return
 
     def _has_expired(self, annotations: Mapping[str, str]) -> bool:
-        """Return whether a registered entry's grace period is over."""
+        """Return whether the grace period of a registered entry is over."""
         disconnected = annotations.get(DISCONNECTED, "")
         return bool(
             disconnected
@@ -257,7 +259,7 @@ class ClusterRegistration:
             return
 
     async def _sweep(self) -> None:
-        """Periodically remove entries that other replicas left behind."""
+        """Periodically remove expired entries that other replicas did not remove."""
         while True:
             await asyncio.sleep(self._options.sweep)
             rows = WORKLOAD_ENTRY.table(self._db).rows()
@@ -265,7 +267,7 @@ class ClusterRegistration:
 
 
 def _conditions(status: _Status | None, health: _Health) -> list[_Condition]:
-    """Return the conditions of an entry, with the current health."""
+    """Return the conditions of an entry, updated with the current health."""
     by_type = {condition.type: condition for condition in (status.conditions if status is not None else None) or ()}
     previous, word = by_type.pop("Healthy", None), str(health.healthy)
     changed_at = previous.last_transition_time if previous is not None and previous.status == word else None

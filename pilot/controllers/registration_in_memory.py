@@ -1,6 +1,6 @@
 """Registers workloads in this process when there is no API server. Their WorkloadEntries are rows of the database.
 
-Other replicas do not know these entries. Entries in files with the same name take precedence.
+Other replicas do not have these entries. An entry in a file takes precedence over a registered one with the same name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = scope("wle")
 
 
 class EntrySink(Protocol):
-    """Accepts edits, like a `Batch`."""
+    """Accepts edits. `Batch` implements it."""
 
     def put(self, edits: Iterable[Edit]) -> None: ...
 
@@ -36,8 +36,8 @@ class EntrySink(Protocol):
 class InMemoryRegistrationOptions(NamedTuple):
     """Options of registration.
 
-    grace: Seconds that an entry is kept after its proxy disconnects.
-    identity_check: Whether a proxy must authenticate as the entry's namespace and service account.
+    grace: Seconds that an entry is kept after its proxy has disconnected. identity_check: Whether a proxy must
+    authenticate as the entry's namespace and service account.
     """
 
     grace: float = 10.0
@@ -65,7 +65,8 @@ class InMemoryRegistration:
         self._writing: asyncio.Task[None] | None = None
 
     async def register(self, proxy: Proxy) -> None:
-        """Register the proxy's workload if it requests that. Raise RegistrationError if it cannot be registered."""
+        """Register the proxy's workload if the proxy requests registration. Raise RegistrationError if that is not
+        possible."""
         key = claimed_entry(proxy)
         if key is None:
             return
@@ -80,7 +81,7 @@ class InMemoryRegistration:
         self._streams[key] += 1
 
     def unregister(self, proxy: Proxy) -> None:
-        """Note the end of a stream. After an entry's last stream, its grace period starts."""
+        """Record the end of a stream. The grace period of an entry starts after its last stream has ended."""
         key = claimed_entry(proxy)
         if key is None or not self._streams[key]:
             return
@@ -92,7 +93,7 @@ class InMemoryRegistration:
                 self._expiring[key] = asyncio.get_running_loop().call_later(self._options.grace, self._remove, key)
 
     def report_health(self, proxy: Proxy, healthy: bool, message: str) -> None:
-        """Store the health of a registered workload. The status of a user's entry is left to the user."""
+        """Store the health of a registered workload. The status of an entry that a user has created does not change."""
         key = claimed_entry(proxy)
         if key is None or key not in self._entries:
             return
@@ -110,7 +111,7 @@ class InMemoryRegistration:
         await cancel_tasks(self._writing)
 
     async def _write_entries(self) -> None:
-        """Pass changed entries to the ledger one at a time, because readers of files may hold its lock for a while."""
+        """Pass changed entries to the ledger one at a time, because file readers may hold its lock for a while."""
         while True:
             key = await self._changed.get()
             entry = self._entries.get(key)

@@ -1,8 +1,9 @@
-"""Ownership of objects between revisions of the control plane that share a cluster.
+"""Ownership of objects by revisions of the control plane that share a cluster.
 
 An object's revision follows from its label, the label of its namespace, and revision tags. A tag is a webhook
 configuration, or a Service in the control plane's namespace, with the labels `istio.io/tag` and `istio.io/rev`. An
-object without a revision belongs to the tag `default`, or else to the revision of the default validating webhook.
+object without a revision belongs to the tag `default`. If there is no such tag, it belongs to the revision of the
+default validating webhook.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class _Labelled(msgspec.Struct):
 
 
 class RevisionTags:
-    """Watches revision tags.
+    """Watches revision tags. `start` and `stop` it once.
 
-    `on_change` callbacks run when objects may have changed owner. `start` and `stop` it once.
+    The `on_change` callbacks run when the revision that owns an object may have changed.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class RevisionTags:
         await cancel_tasks(*self._tasks)
 
     async def synced(self) -> None:
-        """Wait until all tags that existed at the start are known."""
+        """Wait until all tags that existed at startup are known."""
         for informer in self._informers:
             await informer.synced.wait()
 
     def is_ours(self, labels: Labels, namespace: Labels | None) -> bool:
         """Return whether an object belongs to this revision.
 
-        `namespace` is the labels of its namespace, or None if they are not known.
+        `namespace` contains the labels of the object's namespace, or is None if they are not known.
         """
         label = labels.get(REVISION)
         if label is None and namespace is None:
@@ -87,7 +88,7 @@ class RevisionTags:
         return revision in names or (not revision and (DEFAULT in names or self._is_default()))
 
     def _own_names(self) -> frozenset[str]:
-        """Return this revision and its tags."""
+        """Return the name of this revision and its tags."""
         tags = (
             labels.get(TAG, "")
             for (source, _), labels in self._labels.items()
@@ -96,7 +97,8 @@ class RevisionTags:
         return frozenset((self.revision, *tags)) - {""}
 
     def _is_default(self) -> bool:
-        """Return whether the default validating webhook, without a tag `default`, makes this revision the default."""
+        """Return whether the default validating webhook selects this revision. If the tag `default` exists, it does
+        not."""
         has_default_tag = any(
             source == "tags" and labels.get(TAG) == DEFAULT for (source, _), labels in self._labels.items()
         )

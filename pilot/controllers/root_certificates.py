@@ -1,6 +1,6 @@
-"""Writes the ConfigMap with the mesh's root certificates into every namespace, and the one with revoked certificates.
+"""Writes a ConfigMap with the mesh's root certificates and one with revoked certificates into every namespace.
 
-Pods verify the control plane against these roots.
+Pods verify the control plane with these roots.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _read = msgspec.json.Decoder(_Object).decode
 class RootCertificateController:
     """Writes ConfigMaps.
 
-    `desired` returns the data of each ConfigMap by name. `is_selected` returns whether a namespace, by name and labels,
-    is part of the mesh.
+    `desired` returns the data of each ConfigMap, keyed by name. `is_selected` returns whether a namespace with a name
+    and labels is part of the mesh.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RootCertificateController:
         )
 
     def resync(self) -> None:
-        """Check every namespace again."""
+        """Enqueue the ConfigMaps of all namespaces."""
         self._reconciler.enqueue((namespace, name) for namespace in self._namespaces for name in self._desired())
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class RootCertificateController:
             self._reconciler.enqueue([(namespace, name)])
 
     async def _reconcile(self, key: ConfigMapKey) -> None:
-        """Write one ConfigMap if it differs."""
+        """Write one ConfigMap if its data differs."""
         namespace, name = key
         data, metadata = self._desired().get(name), self._namespaces.get(namespace)
         if data is None or metadata is None or metadata.deletion_timestamp is not None:

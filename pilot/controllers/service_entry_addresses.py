@@ -1,4 +1,4 @@
-"""Writes the addresses allocated to the hosts of ServiceEntries into their status, so that they are stable."""
+"""Writes the addresses allocated to the hosts of a ServiceEntry into its status, so that they are stable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AutoAddressController:
         self._grouped: tuple[Any, dict[ObjectKey, list[HostAddress]]] = UNSET, {}
 
     def resync(self) -> None:
-        """Enqueue the ServiceEntries whose status has other addresses."""
+        """Enqueue the ServiceEntries whose status contains other addresses."""
         self._db.refresh(self._node)
         self._reconciler.enqueue(
             key
@@ -60,7 +60,7 @@ class AutoAddressController:
         return tuple((host, address) for host in row.spec.hosts for h, address in allocated if h == host)
 
     def _by_entry(self) -> dict[ObjectKey, list[HostAddress]]:
-        """Return the addresses of each ServiceEntry. They are grouped once for each value of the derivation."""
+        """Return the addresses of each ServiceEntry. They are grouped again only if the derivation has a new value."""
         grouped_value, groups = self._grouped
         allocated = self._node.value
         if grouped_value is not allocated:

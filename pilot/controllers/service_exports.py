@@ -32,10 +32,10 @@ class _Object(msgspec.Struct):
 
 
 class ServiceExportController:
-    """Creates ServiceExports.
+    """Creates ServiceExports. Each is owned by its Service.
 
-    `is_local` returns whether a Service, by namespace and name, is cluster-local and must not be exported. A
-    ServiceExport is owned by its Service. One that a user deletes is created again at the next start.
+    `is_local` returns whether the Service with a namespace and a name is cluster-local. Such a Service is not exported.
+    If a user deletes a ServiceExport, it is created again at the next startup.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Creates a headless Service for each InferencePool that a Gateway routes to. The Service selects the pool's pods.
 
-The Service is owned by the pool. An existing Service of this name that does not belong to a pool is left alone.
+The Service is owned by the pool. An existing Service with the same name is not changed if it does not belong to a pool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the derived statuses of Gateway API objects, Ingresses and objects in an ambient mesh.
 
-A status is written only if it differs, and with the object's resource version, so that concurrent writes are not lost.
-A status update does not change the specification, so it does not cause another one.
+A status is written only if it differs. The write contains the object's resource version, so that concurrent writes are
+not lost. A status update does not change the specification, so it does not cause another update.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ IsOurs = Callable[[Object[Any]], bool]
 
 
 class StatusController:
-    """Writes the statuses of objects of some kinds.
+    """Writes the statuses of objects of several kinds.
 
     `path_of` returns the API path of an object, or "" if its kind is not available. `is_ours` returns whether an object
     belongs to this revision.
@@ -86,7 +86,8 @@ class StatusController:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def on_commit(self, nodes: Iterable[Node], edits: Iterable[Edit]) -> None:
-        """Enqueue the objects whose status may have changed, and edited objects because their generation changed."""
+        """Enqueue the objects whose status may have changed. Edited objects are included, because their generation
+        changed."""
         if self._list_node is None:
             return
         refs = {row.ref for _, _, row in edits if isinstance(row, Object) and row.kind in self._kinds}
@@ -102,7 +103,7 @@ class StatusController:
         self._reconciler.enqueue(list(self._nodes))
 
     def _update_refs(self) -> set[ObjectRef]:
-        """Watch the objects that are in the list now, and return the new ones."""
+        """Watch the objects that are currently in the list, and return the new ones."""
         assert self._list_node is not None
         self._db.refresh(self._list_node)
         all_refs = () if self._list_node.value is UNSET else self._list_node.value
@@ -135,7 +136,7 @@ class StatusController:
             await cancel_tasks(writing)
 
     async def _enqueue_differing(self) -> None:
-        """Enqueue the objects whose status differs. Most are up to date when a new leader takes over."""
+        """Enqueue the objects whose status differs. Most statuses are up to date when a new leader takes over."""
         for kind in sorted({ref.kind for ref in self._nodes}):
             try:
                 async for raw in self._objects(kind):
@@ -183,9 +184,10 @@ class StatusController:
                 return
 
     def _patch_for(self, ref: ObjectRef, raw: msgspec.Raw, head: _Head) -> Plain | None:
-        """Return the changes to an object's status.
+        """Return the changes to an object's status, or None if there are none.
 
-        Return None if there are none, or if the object is not the version in the tables; then a commit will bring it.
+        Return None also if the object is not the version in the tables. The commit of that version will enqueue it
+        again.
         """
         node, row = self._nodes.get(ref), object_with_status(self._db, ref)
         if node is None:
@@ -204,7 +206,7 @@ class StatusController:
         return patch or None
 
     def _is_current(self, row: Object[Any], raw: msgspec.Raw) -> bool:
-        """Return whether an object of the API server equals the row that the status was derived from."""
+        """Return whether an object from the API server equals the row from which the status was derived."""
         kind = self._db.catalogue.find(row.kind)
         decoded = decode_object(kind, msgspec.json.decode(raw), self._origin).entries if kind is not None else ()
         return any(entry.object == row for entry in decoded)

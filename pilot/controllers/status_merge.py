@@ -1,4 +1,4 @@
-"""Merges our part of a status into an existing one and keeps what other controllers have written."""
+"""Merges the control plane's part of a status into an existing status, and keeps the entries of other controllers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ OWN_CONDITION_TYPES = (
     )
     | TYPES
 )
-"""Condition types that only this controller writes. One that no longer applies is removed."""
+"""Condition types that only this controller writes. A condition with one of them is removed when it no longer applies.
+"""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 _MAX_ENTRIES = {"ancestors": MAX_ANCESTORS}
 
 
 class StatusContext:
-    """Generation and time to write into a status. Entries of `controllers` are ours."""
+    """The generation and time to write into a status. The entries of `controllers` belong to this control plane."""
 
     def __init__(self, generation: int, now: str, controllers: Iterable[str]) -> None:
         self.generation, self.now, self.controllers = generation, now, frozenset(controllers)
 
 
 def merge_status(existing: Mapping[str, Any], desired: Mapping[str, Any], context: StatusContext) -> Plain:
-    """Return the status fields to write. They equal those in `existing` if nothing changed."""
+    """Return the status fields to write. They equal the fields in `existing` if nothing changed."""
     return {field: _merge_field(field, existing.get(field), value, context) for field, value in desired.items()}
 
 
@@ -44,7 +45,8 @@ def _merge_field(field: str, existing: Any, value: Any, context: StatusContext) 
 
 
 def merge_conditions(existing: Iterable[Plain], desired: Iterable[Plain], context: StatusContext) -> list[Plain]:
-    """Return conditions in their existing order. The transition time changes only with the condition's status."""
+    """Return the merged conditions in their existing order. A transition time changes only if the condition's status
+    changes."""
     by_type = {condition.get("type"): condition for condition in existing}
     new = {condition["type"]: _stamp(by_type.get(condition["type"]), condition, context) for condition in desired}
     merged = [
@@ -77,9 +79,9 @@ def _merge_listeners(existing: Iterable[Plain], desired: Iterable[Plain], contex
 def _merge_entries(
     field: str, existing: Iterable[Plain], desired: Iterable[Plain], context: StatusContext
 ) -> list[Plain]:
-    """Return the entries of all controllers: ours in their existing places, followed by new ones.
+    """Return the entries of all controllers. Our own keep their existing positions, and new ones follow at the end.
 
-    Entries of ours that are no longer desired are removed.
+    Our own entries that are no longer desired are removed.
     """
     new_entries = {_entry_key(entry[field], entry["controllerName"]): entry for entry in desired}
     merged: list[Plain] = []

@@ -1,4 +1,4 @@
-"""Watches a derived list of keys, and a derived value for each."""
+"""Watches a derived list of keys, and a derived value for each key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class WatchedKeys(Generic[T]):
-    """Watches between `start` and `stop`. It calls `enqueue` with new keys, and with keys of changed values."""
+    """Watches between `start` and `stop`. It calls `enqueue` with new keys and with the keys of changed values."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class WatchedKeys(Generic[T]):
         return key in self._nodes
 
     def start(self) -> None:
-        """Start watching. All keys are new."""
+        """Start watching, and enqueue all keys as new."""
         self._list_node = self._db.watch(self._all_keys)
         self._update_keys(self._list_node)
 

@@ -30,7 +30,7 @@ SIGNAL = "SIGUSR1"
 
 
 def application(control: Control) -> web.Application:
-    """Return the application with all pages and their API."""
+    """Return the web application with all pages and their JSON API."""
     app = web.Application(middlewares=[_reject_foreign_hosts, _plain_errors], client_max_size=MAX_BODY_SIZE)
     sources = _sources(control)
     app.router.add_get("/", _page(site.home_page, lambda request: home(control.name, _own_address(request))))
@@ -80,7 +80,7 @@ def _add_data(app: web.Application, topic: str, make: Make) -> None:
 
 
 def _data(make: Make) -> Handler:
-    """Return a handler for JSON. As in istiod, its content type is plain text."""
+    """Return a handler that responds with JSON. As in istiod, the content type is plain text."""
 
     async def handle(request: web.Request) -> web.Response:
         return _text(200, msgspec.json.encode(await _fetch(make, request)).decode() + "\n")
@@ -102,7 +102,7 @@ async def _fetch(make: Make, request: web.Request) -> Any:
 
 
 def _add_command(app: web.Application, path: str, run: Callable[[], object], *methods: str) -> None:
-    """Add a path that runs an action and responds with 202. Other methods get 404."""
+    """Add a path that runs an action and responds with status 202. For other methods, the status is 404."""
 
     async def handle(request: web.Request) -> web.Response:
         if request.method not in methods:
@@ -133,15 +133,14 @@ async def _change_scope(request: web.Request) -> web.Response:
 
 @web.middleware
 async def _reject_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reject requests whose Host is not this machine, to prevent DNS rebinding attacks by web pages."""
+    """Reject a request whose Host header does not name this machine, to prevent DNS rebinding attacks."""
     if not is_own_name(request.headers.get("Host", "")):
         return _text(403, "forbidden Host: use an IP address, localhost or this machine's host name\n")
     return await handler(request)
 
 
 def is_own_name(host: str) -> bool:
-    """Return whether a Host header is empty, an IP address, localhost or this machine's name, with or without a
-    port."""
+    """Return whether a Host header is empty, an IP address, localhost or this machine's name. A port is ignored."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
     if name.lower() in ("", "localhost", socket.gethostname().lower()):
         return True
@@ -154,7 +153,10 @@ def is_own_name(host: str) -> bool:
 
 @web.middleware
 async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Respond with a page to unknown paths, without a body to wrong methods, and with a reason to invalid requests."""
+    """Convert errors to responses in the same form as istiod.
+
+    An unknown path gets a page, a wrong method gets no body, and an invalid request gets the reason.
+    """
     try:
         return await handler(request)
     except WrongRequestError as error:
@@ -176,6 +178,6 @@ def _text(status: int, text: str) -> web.Response:
 
 
 def _own_address(request: web.Request) -> str:
-    """Return the address that the client connected to."""
+    """Return the local address of the client's connection."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
     return str(name[0]) if name else ""

@@ -1,4 +1,4 @@
-"""The interface between ControlZ and its process."""
+"""The interface between ControlZ and the process that it controls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pilot.lib.build_info import BuildInfo
 class Control(NamedTuple):
     """Facts about the process, and functions that act on it.
 
-    exposition: returns the metrics as text.
-    end: shuts the process down gracefully.
-    stacks: logs the stacks of all threads and tasks, like the signal SIGUSR1.
+    exposition: Returns the metrics as text. end: Shuts down the process gracefully. stacks: Logs the stacks of all
+    threads and tasks, as SIGUSR1 does.
     """
 
     name: str

@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def metric_list(exposition: bytes) -> list[dict[str, Any]]:
-    """Return the metric families in an exposition with their samples.
+    """Return the metric families in an exposition, with their samples.
 
-    Values are strings, as in Prometheus' API, because JSON has no infinity.
+    Values are strings, as in Prometheus' API, because JSON cannot represent infinity.
     """
     return [
         {

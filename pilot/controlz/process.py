@@ -1,4 +1,4 @@
-"""The process and its memory as plain data, under the names of a Go process."""
+"""The process and its memory as plain data, with the field names that a Go process uses."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _LISTS = frozenset({"PauseNs", "PauseEnd", "BySize"})
 
 
 def home(name: str, address: str) -> dict[str, Any]:
-    """Return the contents of the home page.
+    """Return the content of the home page.
 
-    `address` is the address that the client connected to. CurrentTime is in nanoseconds, HeapSize in bytes.
+    `address` is the local address of the client's connection. CurrentTime is in nanoseconds, HeapSize in bytes.
     """
     memory = memory_statistics()
     return {
@@ -68,7 +68,10 @@ def home(name: str, address: str) -> dict[str, Any]:
 
 
 def process_facts() -> dict[str, Any]:
-    """Return user and process IDs, folders, and the numbers of threads and tasks. Tasks stand for goroutines."""
+    """Return the user and process IDs, directories, and the numbers of threads and tasks.
+
+    The tasks are reported as goroutines.
+    """
     return {
         "egid": os.getegid(),
         "euid": os.geteuid(),
@@ -86,10 +89,10 @@ def process_facts() -> dict[str, Any]:
 
 
 def memory_statistics() -> dict[str, Any]:
-    """Return memory in bytes and the number of collections under Go's names.
+    """Return memory sizes in bytes and the number of garbage collections, with the field names that Go uses.
 
-    Sys is the resident memory and the heap its anonymous part. Numbers without a counterpart in Python, such as Go's
-    spans, are 0, as are all numbers on systems without /proc.
+    Sys is the resident memory, and the heap is its anonymous part. Numbers without a counterpart in Python, such as
+    those of Go's spans, are 0. On systems without /proc, all numbers are 0.
     """
     status = process_status()
     heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)

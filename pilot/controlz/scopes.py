@@ -18,15 +18,15 @@ from pilot.lib.logging.scopes import (
 from pilot.lib.text import cut, one_line
 
 ECHO_LENGTH = 100
-"""Maximum number of characters of a request that an error message repeats."""
+"""Maximum number of characters of a request that are repeated in an error message."""
 
 
 class WrongRequestError(Exception):
-    """An invalid request. The text is for the client."""
+    """A request is invalid. The message is for the client."""
 
 
 class ScopeChange(msgspec.Struct):
-    """Changes to a scope. Absent or empty fields stay unchanged."""
+    """Changes to a log scope. Fields that are absent or empty remain unchanged."""
 
     output_level: str = ""
     stack_trace_level: str = ""
@@ -34,17 +34,17 @@ class ScopeChange(msgspec.Struct):
 
 
 def all_scopes() -> list[dict[str, Any]]:
-    """Return every scope, sorted by name."""
+    """Return all log scopes, sorted by name."""
     return [state._asdict() for state in scopes()]
 
 
 def one_scope(name: str) -> dict[str, Any]:
-    """Return a scope. Raise WrongRequestError if it does not exist."""
+    """Return a log scope. Raise WrongRequestError if it does not exist."""
     return _find(name)._asdict()
 
 
 def change_scope(name: str, body: bytes) -> None:
-    """Apply the change in a request body, all of it or nothing.
+    """Apply the change in a request body, either completely or not at all.
 
     Raise WrongRequestError if the scope does not exist or the body is invalid.
     """

@@ -16,8 +16,7 @@ _TEMPLATE = string.Template(
 
 
 class Topic(NamedTuple):
-    """One page of the site. `render` returns its data as HTML. `as_data` says whether the data is also served as
-    JSON."""
+    """One page of the site. `render` returns its data as HTML. With `as_data`, the data is also served as JSON."""
 
     name: str
     title: str
@@ -34,7 +33,7 @@ def not_found_page() -> str:
 
 
 def _scope_page(scopes: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table of scopes with controls for their levels."""
+    """Return a table of log scopes with controls for their levels."""
     rows = (
         (_text(s["name"]), _text(s["description"]), _levels(s, "output_level"), _levels(s, "stack_trace_level"))
         for s in scopes
@@ -111,7 +110,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table. Cells are HTML."""
+    """Return an HTML table. The cells are HTML, too."""
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{_cells(row)}</tr>' for row in rows)}</table>"
 

@@ -1,1 +1,1 @@
-"""The operator: installs the IstioOperators of a cluster and corrects drift."""
+"""The operator: installs the IstioOperators in a cluster and corrects drift."""

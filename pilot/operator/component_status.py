@@ -1,4 +1,4 @@
-"""The status of an IstioOperator: of each component and overall."""
+"""The status of an IstioOperator and of each of its components."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def outcome_status(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, Comp
 
 
 def readiness_status(plan: InstallPlan, unready: Mapping[str, str]) -> dict[str, ComponentStatus]:
-    """Return the status of each installed component. `unready` holds reasons by component."""
+    """Return the status of each installed component. `unready` maps unready components to the reasons."""
     return {
         name: ComponentStatus(RECONCILING, unready[name]) if name in unready else healthy
         for name, healthy in uniform_status(plan, ComponentStatus(HEALTHY)).items()
@@ -56,7 +56,7 @@ def readiness_status(plan: InstallPlan, unready: Mapping[str, str]) -> dict[str,
 
 
 def build_status(components: Components, message: str = "", overall: str = "") -> Plain:
-    """Return the status field. `overall` defaults to the worst status of the components."""
+    """Return the status field of an IstioOperator. `overall` defaults to the worst status of the components."""
     version = build_info().version
     component_status = {
         name: {
@@ -80,7 +80,7 @@ def worst_status(statuses: Iterable[str]) -> str:
 
 
 def build_status_patch(before: Plain, after: Plain) -> Plain:
-    """Return the merge patch from one status to another."""
+    """Return the merge patch that changes one status into another."""
     previous = before.get("componentStatus") or {}
     components: Plain = {name: None for name in previous if name not in after["componentStatus"]}
     for name, component in after["componentStatus"].items():

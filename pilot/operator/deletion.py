@@ -1,7 +1,7 @@
 """Deletion of IstioOperators: their finalizer, and the deletion of the objects that they installed.
 
-The finalizer keeps an IstioOperator until its objects are deleted. It is removed when the operator itself is
-uninstalled, because nothing else would remove it.
+The finalizer keeps an IstioOperator until its objects have been deleted. When the operator itself is uninstalled, it
+removes all finalizers, because nothing else would remove them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_ATTEMPTS = 10
 async def delete_installation(
     context: OperatorContext, resource: IstioOperatorResource, pending: Collection[ResourceKey]
 ) -> str:
-    """Delete the objects that an IstioOperator installed and no other one installs.
+    """Delete the objects that only this IstioOperator installs.
 
-    If proxies are still connected to its revision, deletes nothing and returns a message. Definitions are never
-    deleted, nor, for an IstioOperator with a revision, shared objects. `pending` are objects with drift that is not
-    corrected yet; their labels may be missing. Raises KubeError.
+    If proxies are still connected to its revision, delete nothing and return a message. Definitions are never deleted.
+    Shared objects are not deleted if the IstioOperator has a revision. `pending` are objects whose drift is not
+    corrected yet. Their labels may be missing. Raises KubeError.
     """
     selector = f"{COMPONENT},{OWNER}={resource.name},{OWNER_NAMESPACE}={resource.namespace}"
     owned = installed = await list_installed(context.objects, selector, context.namespaces)
@@ -67,7 +67,7 @@ async def add_finalizer(objects: ObjectClient, resource: IstioOperatorResource) 
 
 
 async def remove_finalizer(objects: ObjectClient, key: ResourceKey) -> None:
-    """Remove the finalizer, if the object exists. Raises KubeError."""
+    """Remove the finalizer. Do nothing if the object does not exist. Raises KubeError."""
     with contextlib.suppress(NotFound):
         await _change_finalizers(
             objects, key, lambda finalizers: [finalizer for finalizer in finalizers if finalizer != FINALIZER]
@@ -99,7 +99,10 @@ async def _change_finalizers(objects: ObjectClient, key: ResourceKey, change: Ca
 async def remove_all_finalizers(
     objects: ObjectClient, namespaces: Sequence[str] | None, revision: str
 ) -> list[ResourceKey]:
-    """Remove the finalizer of all IstioOperators that an operator manages, and return their keys. Raises KubeError."""
+    """Remove the finalizer from all IstioOperators that an operator manages, and return their keys.
+
+    Raises KubeError.
+    """
     resources = []
     for namespace in [""] if namespaces is None else namespaces:
         resources += [istio_operator_of(plain) for plain in await objects.list(KIND, namespace=namespace)]
@@ -114,9 +117,10 @@ async def remove_all_finalizers(
 
 
 async def is_operator_removed(objects: ObjectClient, namespace: str, deployment: str) -> bool:
-    """Return whether the operator is being uninstalled, and not only this pod being replaced.
+    """Return whether the operator is being uninstalled. If only this pod is being replaced, return False.
 
-    That is the case if its Deployment or namespace is deleted, or if it is scaled to zero replicas. Raises KubeError.
+    An operator is being uninstalled if its Deployment or namespace is deleted, or if it is scaled to zero replicas.
+    Raises KubeError.
     """
     namespace_object = await objects.get(ResourceKey(NAMESPACE, "", namespace))
     if namespace_object is None or namespace_object["metadata"].get("deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""Detection of drift: changes that others make to installed objects."""
+"""Detection of drift, which is any change of an installed object by another client."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pilot.kube.object_client import (
 )
 
 ChangeHandler = Callable[[ResourceKey, Plain | None], None]
-"""Receives an object that changed, or None if it was deleted."""
+"""A function that receives an object that changed, or None if the object was deleted."""
 _DEPLOYMENT_CONTROLLER = "deployment.kubernetes.io/"
 _UNWATCHED = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
-"""Kinds that are not watched, because some clusters lack them or have many unrelated objects of them."""
+"""Kinds that are not watched, because some clusters do not have the kind or have many unrelated objects of it."""
 
 
 def fingerprint(plain: Plain) -> Any:
-    """Return a value that changes with the object, except for changes of its status alone."""
+    """Return a value that differs if the object differs. A change of only the status does not change the value."""
     metadata = plain["metadata"]
     generation = metadata.get("generation")
     if generation is None or plain["kind"] in ("Service", "ServiceAccount"):
@@ -48,11 +48,12 @@ def fingerprint(plain: Plain) -> Any:
 
 
 class AppliedObjects(ObjectClient):
-    """A client that remembers the fingerprint of each object that it applied, to tell its own changes from others'.
+    """A client that records the fingerprint of each applied object, to distinguish its own changes from those of
+    others.
 
-    A watch event can arrive before or after the response to the apply request that caused it. `defer` therefore holds
-    back events for objects that are being applied; they are passed to `on_change` after the response. A cancelled
-    request is given `response_timeout` seconds to complete.
+    A watch event can arrive before or after the response to the apply request that caused it. While an object is being
+    applied, `defer` therefore holds back its events. They are passed to `on_change` after the response. A cancelled
+    request has `response_timeout` seconds to complete.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class AppliedObjects(ObjectClient):
     async def apply(self, plain: Plain) -> Plain:
         """Apply an object and return it.
 
-        If cancelled, wait for the response first. Otherwise, the server could create the object after a later list
-        request.
+        If cancelled, wait for the response before stopping. Otherwise, the API server could create the object after a
+        later list request.
         """
         request = asyncio.create_task(self._apply(plain))
         try:
@@ -100,14 +101,14 @@ class AppliedObjects(ObjectClient):
                     self._on_change(key, self._deferred.pop(key))
 
     def defer(self, key: ResourceKey, plain: Plain | None) -> bool:
-        """Hold back a change of an object that is being applied. Returns False if it is not being applied."""
+        """Hold back a change of an object that is being applied. Return False if the object is not being applied."""
         if key not in self._in_flight:
             return False
         self._deferred[key] = plain
         return True
 
     def is_unchanged(self, key: ResourceKey, plain: Plain) -> bool:
-        """Return whether an object is as it was applied, apart from its status."""
+        """Return whether an object equals the applied object, apart from its status."""
         return key in self.fingerprints and self.fingerprints[key] == fingerprint(plain)
 
 
@@ -119,9 +120,10 @@ async def installed_object_informers(
     options: WatchOptions,
     rng: random.Random,
 ) -> list[Informer]:
-    """Return informers for the installed objects, in some namespaces or in all, and for cluster-scoped ones.
+    """Return informers for the installed objects in `namespaces` and for the cluster-scoped ones.
 
-    Raises KubeError if the server's kinds cannot be discovered.
+    If `namespaces` is None, the objects in all namespaces are watched. Raises KubeError if the kinds of the API server
+    cannot be discovered.
     """
     informers = []
     for kind, namespace in _watched_collections(namespaces):

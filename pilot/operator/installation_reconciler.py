@@ -1,6 +1,6 @@
-"""The reconciler of one IstioOperator: installs it, corrects drift, and deletes its objects with it.
+"""The reconciler of one IstioOperator: installs it, corrects drift, and deletes its objects when it is deleted.
 
-Each IstioOperator has its own reconciler, so that one that waits or fails does not delay the others.
+Each IstioOperator has its own reconciler, so that an IstioOperator that waits or fails does not delay the others.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from pilot.operator.operator_context import OperatorContext
 
 _log = scope("operator")
 _STABLE_SECONDS = 10.0
-"""Time without a correction after which the delay between corrections starts again."""
+"""Time in seconds without a correction after which the delay between corrections is reset."""
 _RENDERING = ThreadPoolExecutor(1, "render")
 """The only thread that renders charts, because the renderer's cache is not thread-safe.
 
-A cancelled rendering continues to run in it.
+If a rendering is cancelled, it still runs to its end in this thread.
 """
 
 
 class InstallationReconciler:
-    """Reconciles one IstioOperator. `desired` are the objects of its last valid spec."""
+    """Reconciles one IstioOperator. `desired` contains the objects of its last valid spec."""
 
     def __init__(self, context: OperatorContext, resource: IstioOperatorResource) -> None:
         self._context, self._resource = context, resource
@@ -81,12 +81,12 @@ class InstallationReconciler:
             self._task.cancel()
 
     def mark_drifted(self, key: ResourceKey) -> None:
-        """Schedule the correction of an object that was changed or deleted."""
+        """Schedule the correction of an object that another client changed or deleted."""
         self._drifted.add(key)
         self._wakeup.set()
 
     def update_readiness(self, key: ResourceKey, reason: str) -> None:
-        """Record the reason why an unchanged object is not ready, or "" if it is."""
+        """Record the reason why an unchanged object is not ready, or "" if it is ready."""
         if self._unready.get(key, "") != reason:
             self._record_readiness(key, reason)
             self._wakeup.set()
@@ -111,7 +111,7 @@ class InstallationReconciler:
             timer = asyncio.get_running_loop().call_later(delay, self._wakeup.set) if delay is not None else None
 
     def _delay_after(self, task: asyncio.Task[float | None]) -> float | None:
-        """Return the delay until the next reconciliation, even if this one failed to report its error."""
+        """Return the delay until the next reconciliation. If `task` failed with an unexpected error, log the error."""
         error = task.exception()
         if error is None:
             return task.result()
@@ -192,7 +192,7 @@ class InstallationReconciler:
         return 0.0 if self._drifted else self._attempts.next_delay() if self._install_warnings else None
 
     async def _delete_obsolete(self) -> None:
-        """Delete the objects of earlier specs that pruning missed because their labels had been removed."""
+        """Delete objects of earlier specs that pruning missed because their labels had been removed."""
         keep = self.desired | self._context.desired_by_others(self._resource.key)
         for key in [key for key in self._obsolete - keep if key.kind != DEFINITION]:
             await self._context.objects.delete(key)
@@ -201,7 +201,7 @@ class InstallationReconciler:
     # -- corrections ---------------------------------------------------------------------------------------------------
 
     async def _correct(self) -> float | None:
-        """Apply the objects that drifted. Frequent corrections are delayed with backoff."""
+        """Apply the objects that drifted. If corrections are frequent, delay them with backoff."""
         keys, self._drifted = self._drifted & self.desired, set()
         if not keys or self._plan is None:
             await self._write_current_status()
@@ -242,7 +242,7 @@ class InstallationReconciler:
             self._unready.pop(key, None)
 
     async def _write_current_status(self) -> None:
-        """Write the status of the last installation, or the error in the settings if they have become invalid."""
+        """Write the status of the last installation. If the settings have become invalid, write their error."""
         await self._write_status(
             self._components(),
             self._settings_error or "; ".join((*self._install_warnings, *self._settings_warnings)),
@@ -279,7 +279,7 @@ class InstallationReconciler:
     # -- status --------------------------------------------------------------------------------------------------------
 
     async def _write_status(self, components: Components, message: str = "", overall: str = "") -> None:
-        """Write the status, retrying until it succeeds or the IstioOperator no longer exists."""
+        """Write the status. Retry until the write succeeds or the IstioOperator no longer exists."""
         status = build_status(components, message, overall)
         while True:
             before = self._resource.plain.get("status") or {}
@@ -302,7 +302,7 @@ class InstallationReconciler:
 
 
 def _progress_status(resource: IstioOperatorResource) -> str:
-    """Return the status of components during an installation: UPDATING if another version is installed."""
+    """Return the status of components during an installation. It is UPDATING if another version is installed."""
     components = (resource.plain.get("status") or {}).get("componentStatus") or {}
     version = build_status({"": ComponentStatus("")})["componentStatus"][""]["version"]
     is_update = any(component.get("version") not in (None, version) for component in components.values())
@@ -310,7 +310,7 @@ def _progress_status(resource: IstioOperatorResource) -> str:
 
 
 def _render(resource: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
-    """Return the plan of an IstioOperator, and warnings about settings without effect. Raises SettingsError."""
+    """Return the plan of an IstioOperator, and warnings about settings that have no effect. Raises SettingsError."""
     spec = resource.settings()["spec"]
     if not isinstance(spec, dict):
         raise SettingsError(f"spec: expected a mapping, got {spec}")

@@ -27,9 +27,10 @@ _log = scope("operator")
 
 
 class IstioOperatorController:
-    """Reconciles the IstioOperators of namespaces, or None for all, and of a revision, or "" for all.
+    """Reconciles the IstioOperators in some namespaces that belong to a revision.
 
-    `ready` is set once all existing IstioOperators have been listed.
+    If the namespaces are None, IstioOperators in all namespaces are reconciled. If the revision is "", those of all
+    revisions are. `ready` is set once all existing IstioOperators have been listed.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class IstioOperatorController:
         )
 
     def _transfer(self, keys: Iterable[ResourceKey], operator: ResourceKey) -> None:
-        """Make other IstioOperators that also install some objects apply them, which makes them the owners."""
+        """Make the other IstioOperators that install the same objects apply them, and thereby own them."""
         for key in keys:
             for name, reconciler in self._reconcilers.items():
                 if key in reconciler.desired and (name.namespace, name.name) != (operator.namespace, operator.name):
@@ -155,10 +156,10 @@ class IstioOperatorController:
     # -- installed objects ---------------------------------------------------------------------------------------------
 
     def _object_changed(self, key: ResourceKey, plain: Plain | None) -> None:
-        """Notify the reconcilers that install a changed object.
+        """Notify the reconcilers of the IstioOperators that install a changed object.
 
-        Drift is reported to the reconciler of the owner, or to all of them if the object is deleted or the owner is
-        unknown. A change of only the status updates the readiness in all of them.
+        Drift is reported to the reconciler of the owner. If the object was deleted or its owner is unknown, drift is
+        reported to all of them. If only the status changed, all of them update the object's readiness.
         """
         if self._objects.defer(key, plain):
             return

@@ -16,7 +16,7 @@ IGNORE = "install.istio.io/ignoreReconcile"
 
 
 class IstioOperatorResource(NamedTuple):
-    """An IstioOperator. `plain` is the whole object."""
+    """An IstioOperator. `plain` is the complete object."""
 
     namespace: str
     name: str
@@ -32,15 +32,15 @@ class IstioOperatorResource(NamedTuple):
 
     @property
     def spec_version(self) -> tuple[str, int]:
-        """Return a value that changes with the spec.
+        """Return a value that changes whenever the spec changes.
 
-        The generation alone is not sufficient, because it starts again if the object is deleted and created again.
+        The generation alone is not sufficient, because it starts at 1 again if the object is deleted and recreated.
         """
         return self.uid, self.generation
 
     @property
     def revision(self) -> str:
-        """Return the revision that it installs, or ""."""
+        """Return the revision that the IstioOperator installs, or "" for the default."""
         return str(value_at(self.plain, "spec.revision") or "")
 
     @property
@@ -49,7 +49,7 @@ class IstioOperatorResource(NamedTuple):
         return list(self.plain["metadata"].get("finalizers") or ())
 
     def is_managed_by(self, revision: str) -> bool:
-        """Return whether an operator for a revision, or "" for all, reconciles the object."""
+        """Return whether an operator for a revision reconciles the object. The revision "" stands for all revisions."""
         annotations = self.plain["metadata"].get("annotations") or {}
         return (not revision or revision == self.revision) and annotations.get(IGNORE) != "true"
 
@@ -66,7 +66,7 @@ class IstioOperatorResource(NamedTuple):
 
 
 def istio_operator_of(plain: Plain) -> IstioOperatorResource:
-    """Return the IstioOperator for an object."""
+    """Return an object as an IstioOperatorResource."""
     metadata = plain["metadata"]
     return IstioOperatorResource(
         metadata.get("namespace", ""),
@@ -79,5 +79,5 @@ def istio_operator_of(plain: Plain) -> IstioOperatorResource:
 
 
 def decode_istio_operator(raw: bytes) -> IstioOperatorResource:
-    """Return the IstioOperator for a JSON text."""
+    """Return an object in JSON as an IstioOperatorResource."""
     return istio_operator_of(msgspec.json.decode(raw))

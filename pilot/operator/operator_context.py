@@ -1,4 +1,4 @@
-"""The context that the reconcilers of one operator share."""
+"""The context that all reconcilers of one operator share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from pilot.operator.operator_metrics import OperatorMetrics
 class OperatorContext(NamedTuple):
     """The shared context.
 
-    `namespaces` are the watched ones, or None for all. `desired_by_others` returns the objects that IstioOperators
-    other than the given one install. `transfer` makes these apply objects, and so take them over from the given one.
+    `namespaces` are the watched namespaces, or None for all. The argument of the two functions is an IstioOperator:
+    `desired_by_others` returns the objects that other IstioOperators install, and `transfer` makes the others apply
+    objects, and thereby take them over.
     """
 
     objects: AppliedObjects

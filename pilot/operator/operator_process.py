@@ -1,4 +1,4 @@
-"""The operator process: leader election, the HTTP endpoints, and shutdown."""
+"""The operator process: leader election, HTTP endpoints, and shutdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = scope("operator")
 
 
 def run(settings: OperatorSettings, environ: Mapping[str, str]) -> None:
-    """Run the operator until a signal. Raises StartError."""
+    """Run the operator until it receives a signal. Raises StartError."""
     if WATCH_NAMESPACE not in environ:
         raise StartError(f"{WATCH_NAMESPACE} must be set to comma-separated namespaces, or to an empty value for all")
     asyncio.run(_run(settings))
@@ -51,7 +51,7 @@ def _credentials(settings: OperatorSettings) -> Credentials:
 
 
 def parse_namespaces(text: str) -> Sequence[str] | None:
-    """Return the namespaces of a comma-separated list, or None for an empty one."""
+    """Return the namespaces in a comma-separated list, or None if the list is empty."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip())) or None
 
 
@@ -81,7 +81,7 @@ class Operator:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Run as the leader, or wait to become it, until stopped. Raises StartError if the port is in use."""
+        """Wait to become the leader, then reconcile until stopped. Raises StartError if the port is in use."""
         endpoints = await self._serve()
         leading = asyncio.create_task(self._lead(), name="operator")
         stopped = asyncio.create_task(self._stopped.wait(), name="wait for the stop of the operator")
@@ -111,7 +111,7 @@ class Operator:
         )
 
     async def _remove_finalizers(self) -> None:
-        """Remove the finalizers if the operator is being uninstalled, because nothing else would."""
+        """Remove the finalizers if the operator is being uninstalled, because nothing else would remove them."""
         replica, objects = self._settings.replica, self.controller.objects
         if not replica.pod_namespace:
             return
@@ -149,5 +149,5 @@ class Operator:
 
 
 async def _serve_health(_: web.Request) -> web.Response:
-    """Respond while the process runs. A replica that is not the leader is ready, too."""
+    """Respond with success while the process runs. A replica that is not the leader is also ready."""
     return web.Response(text="ok")

@@ -1,6 +1,6 @@
 """The settings of the operator: flags, environment variables, defaults and descriptions.
 
-Names are those of Istio's operator.
+The flags and variables have the same names as in Istio's operator.
 """
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)
@@ -17,12 +17,12 @@ WATCH_NAMESPACE = "WATCH_NAMESPACE"
 
 @dataclasses.dataclass(frozen=True)
 class WatchSettings:
-    """Selection of IstioOperators."""
+    """Selection of the IstioOperators to reconcile."""
 
     namespaces: str = setting(
         "",
         "Comma-separated namespaces in which the operator watches IstioOperators and installs components. The variable "
-        "must be set. If it is empty, all namespaces are used.",
+        "must be set, but may be empty to select all namespaces.",
         env=WATCH_NAMESPACE,
     )
     revision: str = setting(
@@ -42,7 +42,7 @@ class WatchSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ReplicaSettings:
-    """This replica, and leader election."""
+    """Settings of this replica, and of leader election."""
 
     lease_namespace: str = setting(
         "",

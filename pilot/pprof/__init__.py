@@ -1,2 +1,4 @@
-"""Profiles of this process in the formats of `go tool pprof`. Nothing is imported or run before a profile is
-requested."""
+"""Profiles of this process in the formats of `go tool pprof`.
+
+Nothing is imported or run until a profile is requested.
+"""

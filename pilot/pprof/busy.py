@@ -14,7 +14,7 @@ class BusyError(Exception):
 
 @contextlib.contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold a profiler for the duration of the context. Raise BusyError if it is in use."""
+    """Hold a profiler while the context is open. Raise BusyError if the profiler is in use."""
     if name in _busy:
         raise BusyError(f"{name} is already in use")
     _busy.add(name)

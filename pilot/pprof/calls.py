@@ -15,7 +15,7 @@ _ROOTS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 @functools.lru_cache(10_000)
 def module_of(file: str) -> str:
-    """Return the module name of a file, such as pilot.xds.push.pusher or asyncio.events."""
+    """Return the name of the module in a file, such as pilot.xds.push.pusher or asyncio.events."""
     for root in _ROOTS:
         if (at := file.rfind(root)) >= 0:
             file = file[at + len(root) :]
@@ -33,7 +33,7 @@ def module_of(file: str) -> str:
 
 
 def call_of(frame: FrameType) -> StackFrame:
-    """Return a frame as a call of a stack."""
+    """Return a Python frame as an entry of a stack."""
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
     return StackFrame(
@@ -42,7 +42,7 @@ def call_of(frame: FrameType) -> StackFrame:
 
 
 def stack_from(frame: FrameType | None) -> Stack:
-    """Return the stack from a frame outwards, at most `DEPTH` calls."""
+    """Return the stack that starts at a frame and continues with its callers. It has at most `DEPTH` calls."""
     return tuple(call_of(outer) for outer in itertools.islice(_outwards(frame), DEPTH))
 
 

@@ -12,21 +12,23 @@ from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
 
 INTERVAL = 0.01
 FINE_INTERVAL = 0.001
-"""Seconds between two samples, of a profile and of a trace. A trace shows the order of events, so it samples finely."""
+"""Sampling interval of a trace in seconds. It is short because a trace shows the order of events."""
 _WAITING = ("asyncio/runners.py", "asyncio/base_events.py", "uvloop/__init__.py", "selectors.py")
-"""Files of the innermost call while the event loop waits."""
+"""Files that contain the innermost call while the event loop waits."""
 
 
 class Sampled(NamedTuple):
-    """Stacks in the order of their samples, each with its duration in seconds. The stack is () while the loop
-    waited."""
+    """Stacks in the order of sampling, each with its duration in seconds.
+
+    A stack is () while the event loop waited.
+    """
 
     stacks: list[tuple[Stack, float]]
     seconds: float
 
 
 async def sample(seconds: float, interval: float = INTERVAL) -> Sampled:
-    """Sample the thread of the running event loop for some seconds. Raise BusyError if a profile is already running."""
+    """Sample the thread of the running event loop for some seconds. Raise BusyError if a profile is being taken."""
     from pyinstrument import Profiler  # imported only when a profile is requested
 
     with exclusive("the profiler"):
@@ -43,13 +45,13 @@ async def sample(seconds: float, interval: float = INTERVAL) -> Sampled:
 
 
 def stack_of(frames: Iterable[str]) -> Stack:
-    """Return the stack of one record, which lists the outermost call first, or () if the loop waits."""
+    """Return the stack of one record, or () if the event loop waits. `frames` has the outermost call first."""
     calls = tuple(_calls(frames))[::-1]
     return calls if calls and not calls[0].file.endswith(_WAITING) else ()
 
 
 def _calls(frames: Iterable[str]) -> Iterator[StackFrame]:
-    """Yield the calls in frames of the form "function NUL file NUL first line", with ^A-separated attributes."""
+    """Yield the calls in frames of the form "function NUL file NUL first line". Attributes are separated by ^A."""
     for frame in frames:
         identifier, *attributes = frame.split("\x01")
         function, file, begins = identifier.split("\x00")
@@ -62,7 +64,7 @@ def _calls(frames: Iterable[str]) -> Iterator[StackFrame]:
 
 
 def cpu_profile(sampled: Sampled) -> Profile:
-    """Return the time spent per stack, without the time that the loop waited."""
+    """Return the time spent in each stack, excluding the time in which the event loop waited."""
     samples: dict[Stack, list[int]] = {}
     for stack, took in sampled.stacks:
         if stack:

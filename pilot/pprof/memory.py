@@ -1,4 +1,4 @@
-"""Heap profiles from tracemalloc: since the start with PYTHONTRACEMALLOC, else during a request."""
+"""Heap profiles from tracemalloc. With PYTHONTRACEMALLOC, memory is traced since startup, or else during a request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ KINDS = (
 ALLOC_SPACE, INUSE_SPACE = 1, 3
 PERIOD = ValueType("space", "bytes")
 FRAMES = 10
-"""Number of calls recorded for each allocation."""
+"""Number of calls that are recorded for each allocation."""
 _NOT_TRACED = StackFrame("untraced memory: request the profile with seconds=N, or start with PYTHONTRACEMALLOC=10", "")
 
 
 async def sample(seconds: float) -> dict[Stack, list[int]]:
-    """Return allocations and bytes per stack that were made within some seconds and still exist.
+    """Return the number and bytes of allocations for each stack.
 
-    Raise BusyError if memory is already being traced.
+    The allocations are those made within some seconds that still exist afterwards. Raise BusyError if memory is already
+    being traced.
     """
     with exclusive("the memory tracer"):
         if tracemalloc.is_tracing():
@@ -44,10 +45,10 @@ async def sample(seconds: float) -> dict[Stack, list[int]]:
 
 
 def _traced_until(ended: threading.Event, seconds: float) -> dict[Stack, list[int]]:
-    """Return allocations and bytes per stack, traced until the event is set or for some seconds.
+    """Return the number and bytes of allocations for each stack. Trace until the event is set or for some seconds.
 
-    This runs in its own thread: tracing slows a busy event loop so much that it could not keep the time. For the same
-    reason, tracing stops before the traces are evaluated.
+    The function must run in its own thread, because tracing slows down a busy event loop so much that it could not keep
+    the time. For the same reason, tracing stops before the traces are evaluated.
     """
     tracemalloc.start(FRAMES)
     try:
@@ -59,15 +60,17 @@ def _traced_until(ended: threading.Event, seconds: float) -> dict[Stack, list[in
 
 
 async def now() -> dict[Stack, list[int]]:
-    """Return allocations and bytes per stack. If memory is not traced, return one stack with all memory of the
-    process."""
+    """Return the number and bytes of allocations for each stack.
+
+    If memory is not traced, return one stack with all memory of the process.
+    """
     if tracemalloc.is_tracing():
         return await traced()
     return {(_NOT_TRACED,): [1, resident()]}
 
 
 async def traced() -> dict[Stack, list[int]]:
-    """Return traced allocations and bytes per stack."""
+    """Return the number and bytes of traced allocations for each stack."""
     snapshot = tracemalloc.take_snapshot()
     return await asyncio.to_thread(_by_stack, snapshot)
 
@@ -100,13 +103,13 @@ _NONE = [0, 0]
 
 
 def heap_profile(by_stack: dict[Stack, list[int]], shown: int) -> Profile:
-    """Return a heap profile. Freed memory is unknown, so allocated and used memory are equal."""
+    """Return a heap profile. Freed memory is not recorded, so allocated memory and memory in use are equal."""
     samples = {stack: (count, size, count, size) for stack, (count, size) in by_stack.items()}
     return Profile(KINDS, samples, PERIOD, shown=shown)
 
 
 def heap_head(by_stack: dict[Stack, list[int]]) -> str:
-    """Return the first line of a heap profile as text."""
+    """Return the first line of a heap profile in text form."""
     count, size = (sum(values[n] for values in by_stack.values()) for n in (0, 1))
     return f"heap profile: {count}: {size} [{count}: {size}] @ heap/1"
 

@@ -11,7 +11,7 @@ from protos import profile_pb2
 
 
 class StackFrame(NamedTuple):
-    """One call of a stack: the qualified function, its file, its current line and its first line."""
+    """One call in a stack: the qualified function, its file, the current line, and the function's first line."""
 
     function: str
     file: str
@@ -20,7 +20,7 @@ class StackFrame(NamedTuple):
 
 
 Stack = tuple[StackFrame, ...]
-"""Calls, innermost first."""
+"""Calls, with the innermost one first."""
 
 
 class ValueType(NamedTuple):
@@ -31,12 +31,10 @@ class ValueType(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Values by stack.
+    """Values for each stack.
 
-    kinds: the type of each value.
-    period: the amount of `period_kind` that one sample stands for.
-    seconds: duration of the profile, or 0 for a snapshot.
-    shown: index of the kind that is shown by default.
+    kinds: The type of each value. period: The amount of `period_kind` that one sample stands for. seconds: Duration of
+    the profile, or 0 for a snapshot. shown: Index of the kind that is shown by default.
     """
 
     kinds: Sequence[ValueType]
@@ -53,7 +51,7 @@ def encode(profile: Profile) -> bytes:
 
 
 class _Builder:
-    """Builds the message. Each text, function and location is stored once and referred to by number."""
+    """Builds the message. Each string, function and location is stored once and referenced by number."""
 
     def __init__(self, profile: Profile) -> None:
         self.message = profile_pb2.Profile(
@@ -100,7 +98,7 @@ class _Builder:
 
 
 def as_text(head: str, profile: Profile) -> str:
-    """Return a profile as text: a header, then each stack below its values, largest first."""
+    """Return a profile as text: a header, then the stacks, largest first. The values of a stack precede it."""
     ordered = sorted(profile.samples.items(), key=lambda sample: sample[1][profile.shown], reverse=True)
     return "\n".join([head, *(line for stack, values in ordered for line in _stack_lines(stack, values)), ""])
 

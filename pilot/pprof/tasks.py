@@ -1,4 +1,4 @@
-"""Snapshots of event loop tasks and threads with their stacks, in place of Go's goroutines."""
+"""Snapshots of event loop tasks and threads with their stacks, which replace Go's goroutines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOROUTINES, THREADS = ValueType("goroutine", "count"), ValueType("threadcreate",
 
 
 class Running(NamedTuple):
-    """A task or a thread. `state` is "running", "waiting" for a task that awaits, or "thread"."""
+    """A task or a thread. `state` is "running", "waiting" for a task that awaits something, or "thread"."""
 
     name: str
     state: str
@@ -26,7 +26,7 @@ class Running(NamedTuple):
 
 
 def tasks() -> Iterator[Running]:
-    """Yield the tasks of the running loop. The list is taken at once, and the stacks one by one."""
+    """Yield the tasks of the running event loop. They are listed at once, and their stacks are read one by one."""
     current = asyncio.current_task()
     for task in list(asyncio.all_tasks()):
         if not task.done():
@@ -41,13 +41,13 @@ def threads() -> Iterator[Running]:
 
 
 def _stack_of(coroutine: Any) -> Stack:
-    """Return the stack of a chain of coroutines, of which each awaits the next."""
+    """Return the stack of a chain of coroutines, each of which awaits the next one."""
     frames = list(itertools.islice(_inwards(coroutine), DEPTH))
     return tuple(call_of(frame) for frame in reversed(frames))
 
 
 def _inwards(awaiting: Any) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine, generator or asynchronous generator, and of what it awaits."""
+    """Yield the frames of a coroutine, generator or asynchronous generator, followed by those of what it awaits."""
     while awaiting is not None:
         for frame, awaited in (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await")):
             if (current := getattr(awaiting, frame, None)) is not None:
@@ -59,13 +59,13 @@ def _inwards(awaiting: Any) -> Iterator[FrameType]:
 
 
 def counted(running: Iterable[Running], kind: ValueType) -> Profile:
-    """Return the number of tasks or threads per stack."""
+    """Return the number of tasks or threads with each stack."""
     counts = Counter(item.stack for item in running)
     return Profile((kind,), {stack: (count,) for stack, count in counts.items()}, kind)
 
 
 def one_by_one(running: Iterable[Running]) -> str:
-    """Return each stack separately, in Go's format of goroutines."""
+    """Return each stack separately, in the format in which Go prints goroutines."""
     lines: list[str] = []
     for number, item in enumerate(running, 1):
         lines += [f"goroutine {number} [{item.state}]: {item.name}", *call_lines(item.stack), ""]

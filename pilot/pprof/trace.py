@@ -15,7 +15,7 @@ from pilot.pprof.stacks import Stack, StackFrame
 
 
 def encode_trace(sampled: Sampled) -> bytes:
-    """Return the samples as begin and end events of calls, in JSON."""
+    """Return the samples as JSON, with events for the beginning and the end of each call."""
     process = os.getpid()
     names = [{"name": "thread_name", "ph": "M", "pid": process, "tid": 1, "args": {"name": "event loop"}}]
     events = [{**event, "pid": process, "tid": 1} for event in _events(sampled)]
@@ -33,7 +33,7 @@ def _events(sampled: Sampled) -> Iterator[dict[str, Any]]:
 
 
 def _changes(before: Stack, after: Stack, now: float) -> Iterator[dict[str, Any]]:
-    """Yield the end and begin events between two stacks, given outermost call first."""
+    """Yield the end and begin events for the transition between two stacks. Both have the outermost call first."""
     common = next(
         (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if not _is_same(a, b)),
         min(len(before), len(after)),

@@ -1,1 +1,1 @@
-"""pilotctl, and what its commands share."""
+"""pilotctl, and the code that its commands share."""

@@ -18,18 +18,18 @@ _TIMEOUT = 60.0  # seconds; rendering many thousand clusters as JSON takes a whi
 
 
 class CommandError(click.ClickException):
-    """A command failed; the text is one sentence for the user."""
+    """A command failed. The message is one sentence for the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class UnknownProxyError(CommandError):
-    """No connected proxy matches the name."""
+    """No connected proxy matches the specified name."""
 
 
 class PageClient:
-    """Client for the pages of one control plane at "http://host:port" or "host:port"."""
+    """Client for the pages of one control plane. Its address is "http://host:port" or "host:port"."""
 
     def __init__(self, address: str) -> None:
         self.address = (address if "://" in address else f"http://{address}").rstrip("/")
@@ -42,7 +42,10 @@ class PageClient:
             raise CommandError(f"{self.address}/debug/{page} did not return JSON: {error}") from error
 
     def text(self, path: str, **query: str) -> str:
-        """Return the response body of a path. Raise CommandError if the server is unreachable or returns an error."""
+        """Return the body of the response for a path.
+
+        Raise CommandError if the control plane is unreachable or returns an error.
+        """
         url = f"{self.address}/{path}" + (
             f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else ""
         )

@@ -1,4 +1,4 @@
-"""Access to an API server for commands, with options for the kubeconfig and one-sentence errors."""
+"""Access to an API server for commands: kubeconfig options, and error messages of one sentence."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _DEFAULT_PATH = "~/.kube/config"
 
 
 class Cluster:
-    """An API server, which is called with the field manager of the installation."""
+    """An API server. Requests use the field manager of the installation."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
 
     def run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
-        """Run `work` with two clients, the second of which only does dry runs, and return its result.
+        """Run `work` with two clients and return its result. The second client makes only dry-run requests.
 
-        With `dry_run` both clients only do dry runs. Raise CommandError if the server is unreachable or returns an
-        error.
+        With `dry_run`, both clients make only dry-run requests. Raise CommandError if the API server is unreachable or
+        returns an error.
         """
         return asyncio.run(self._run(work, dry_run))
 
@@ -59,7 +59,7 @@ class Cluster:
 
 
 def with_cluster(function: Function) -> Function:
-    """Add the options that select a cluster to a command, and pass a Cluster as the first argument."""
+    """Add the options that select a cluster to a command, and pass it a Cluster as the first argument."""
 
     @click.option(
         "-c",
@@ -89,7 +89,10 @@ def _credentials(kubeconfig: str, context: str) -> Credentials:
 
 
 def confirm(question: str, skip: bool) -> None:
-    """Ask for confirmation unless it is skipped. Raise CommandError if the user declines or there is no input."""
+    """Ask the user for confirmation. Do nothing if `skip` is True.
+
+    Raise CommandError if the user declines or standard input has ended.
+    """
     if skip:
         return
     try:

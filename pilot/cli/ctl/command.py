@@ -23,7 +23,7 @@ class Section(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on demand, so that no command waits for the dependencies of others."""
+    """A group whose commands are imported on demand, so that no command imports the dependencies of the others."""
 
     def __init__(
         self, *arguments: Any, sections: Sequence[Section] = (), aliases: Mapping[str, str] | None = None, **more: Any
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their aliases, under the titles of their sections."""
+        """Write the commands and their aliases, grouped under the titles of their sections."""
         for section in self._sections:
             rows = [(self._label(name), self._short_help(ctx, name)) for name in section.commands]
             with formatter.section(section.title):
@@ -60,9 +60,9 @@ class LazyGroup(click.Group):
 
 
 def with_client(function: Function) -> Function:
-    """Add the option --address to a command, and pass a PageClient as the first argument.
+    """Add the option --address to a command, and pass it a PageClient as the first argument.
 
-    The option overrides the --address of the top-level group.
+    The option overrides --address of the top-level group.
     """
 
     @click.option(
@@ -76,7 +76,7 @@ def with_client(function: Function) -> Function:
 
 
 def with_output(function: Function) -> Function:
-    """Add the option -o to a command, and print the CommandResult of its function in the selected format."""
+    """Add the option -o to a command, and print the CommandResult that it returns in the selected format."""
 
     @click.option(
         "-o",

@@ -1,4 +1,4 @@
-"""Client for Envoy's admin interface, and the resources of its config_dump.
+"""Client for Envoy's admin interface, and access to the resources in its config_dump.
 
 https://www.envoyproxy.io/docs/envoy/latest/operations/admin
 """
@@ -17,8 +17,11 @@ Plain = dict[str, Any]
 
 
 class _Part(NamedTuple):
-    """Location of a resource type in a config_dump: the message of the envelope, and its lists with the path of the
-    resource."""
+    """The location of a resource type in a config_dump.
+
+    It consists of the type of the enclosing message, and its lists. Each list has the path from an entry to the
+    resource.
+    """
 
     envelope: str
     lists: tuple[tuple[str, tuple[str, ...]], ...]
@@ -45,13 +48,13 @@ _PARTS = {
 
 
 class EnvoyDump:
-    """The configuration of an Envoy. `dump` is its config_dump with field names in lowerCamelCase."""
+    """The configuration of an Envoy. `dump` is its config_dump, with field names in lowerCamelCase."""
 
     def __init__(self, dump: Plain) -> None:
         self._envelopes = [envelope for envelope in dump.get("configs", ()) if isinstance(envelope, dict)]
 
     def resources(self, short_type: str, dynamic: bool = False) -> list[Plain]:
-        """Return the resources of a type, with `dynamic` only those from a control plane.
+        """Return the resources of a type. With `dynamic`, return only those from a control plane.
 
         A secret that Envoy has not received yet has only a name.
         """
@@ -78,7 +81,7 @@ class EnvoyDump:
 
 
 def _resource_at(entry: Plain, path: tuple[str, ...]) -> Plain:
-    """Return the resource of a list entry, or {} if it is still missing."""
+    """Return the resource at a path in a list entry, or {} if Envoy has not received it yet."""
     resource: Any = entry
     for field in path:
         resource = resource.get(field, {}) if isinstance(resource, dict) else {}
@@ -87,12 +90,12 @@ def _resource_at(entry: Plain, path: tuple[str, ...]) -> Plain:
 
 
 def _placeholder(entry: Plain, short_type: str) -> Plain:
-    """Return a placeholder with only a name for a secret that Envoy waits for, or {} for other types."""
+    """Return a placeholder with only the name of a secret that Envoy waits for. Return {} for other types."""
     return {"name": entry.get("name", "")} if short_type == "sds" else {}
 
 
 def read_dump(text: str, where: str) -> EnvoyDump:
-    """Parse a config_dump. Raise CommandError if the text is not one."""
+    """Parse a config_dump. Raise CommandError if the text is not a config_dump."""
     try:
         dump = json.loads(text)
     except ValueError as error:
@@ -108,7 +111,7 @@ def fetch_dump(address: str) -> EnvoyDump:
 
 
 def set_levels(address: str, levels: dict[str, str]) -> str:
-    """Set levels of Envoy's loggers ("" means all), and return Envoy's list of the resulting levels."""
+    """Set levels of Envoy's loggers and return Envoy's list of the resulting levels. "" selects all loggers."""
     text = request_admin(address, "logging", "POST") if not levels else ""
     for logger, level in levels.items():
         text = request_admin(address, f"logging?{urllib.parse.urlencode({logger or 'level': level})}", "POST")
@@ -116,7 +119,7 @@ def set_levels(address: str, levels: dict[str, str]) -> str:
 
 
 def request_admin(address: str, page: str, method: str = "GET") -> str:
-    """Return the text of an admin page. Raise CommandError if Envoy is unreachable or returns an error."""
+    """Return the body of an admin page. Raise CommandError if Envoy is unreachable or returns an error."""
     url = f"{(address if '://' in address else f'http://{address}').rstrip('/')}/{page}"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=SECONDS) as response:
@@ -127,14 +130,14 @@ def request_admin(address: str, page: str, method: str = "GET") -> str:
 
 
 def _camel(value: Any) -> Any:
-    """Convert the field names of Envoy's JSON to lowerCamelCase; map keys stay as they are."""
+    """Convert the field names in Envoy's JSON to lowerCamelCase. The keys of maps are not converted."""
     if isinstance(value, dict):
         return {_camel_name(name): _member(name, member) for name, member in value.items()}
     return [_camel(member) for member in value] if isinstance(value, list) else value
 
 
 def _member(field: str, value: Any) -> Any:
-    """Return the converted value of a field; members of free-form structs keep their names."""
+    """Return the converted value of a field. The field names of free-form structs are not converted."""
     if field in ("fields", "static_layer"):
         return value
     if field == "node" and isinstance(value, dict):

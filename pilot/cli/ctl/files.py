@@ -1,4 +1,4 @@
-"""Input files of commands: file names, folders, or standard input."""
+"""Input files of commands: file names, directories, or standard input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ STANDARD_INPUT = "-"
 
 
 def read_files(paths: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of files by name, including all configuration files below folders. Raise CommandError if one
-    is unreadable."""
+    """Return the contents of files, keyed by name. All configuration files below a directory are included.
+
+    Raise CommandError if a file is unreadable.
+    """
     return {path: _read(path) for argument in paths for path in _below(argument)}
 
 

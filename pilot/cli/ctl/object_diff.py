@@ -13,7 +13,10 @@ Objects = dict[str, dict[str, Any]]
 
 
 def objects_of(text: str, name: str) -> Objects:
-    """Return the objects of a file by "Kind namespace/name". Raise CommandError if it is not valid YAML."""
+    """Return the objects in a file, keyed by "Kind namespace/name".
+
+    Raise CommandError if the file is not valid YAML.
+    """
     try:
         documents = [document.plain for document in read_documents(text.encode(), name)]
     except SyntaxFault as fault:
@@ -27,7 +30,10 @@ def _key(plain: dict[str, Any]) -> str:
 
 
 def differences(one: Objects, other: Objects) -> list[str]:
-    """Return the differences of two sets of objects: objects in only one set, and unified diffs of the others."""
+    """Return the differences between two sets of objects.
+
+    They are the objects that only one set contains, and unified diffs of the others.
+    """
     lines = [f"only in the first: {key}" for key in sorted(set(one) - set(other))]
     lines += [f"only in the second: {key}" for key in sorted(set(other) - set(one))]
     for key in sorted(set(one) & set(other)):

@@ -38,14 +38,14 @@ _STYLES = {
 
 
 class TextTable(NamedTuple):
-    """A table. Each row has as many columns as the head."""
+    """A table. Each row has as many cells as the head."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
 
 
 class CommandResult(NamedTuple):
-    """The result of a command. `value` is printed as JSON or YAML; `parts` are the lines and tables for people."""
+    """The result of a command. `value` is printed as JSON or YAML. `parts` are the lines and tables for people."""
 
     value: Any
     parts: Iterable[str | TextTable]
@@ -72,8 +72,10 @@ def say(parts: Iterable[str | TextTable]) -> None:
 
 
 def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> None:
-    """Redraw the result of `parts` every `seconds` until interrupted. Without a terminal, print each one followed by
-    dashes."""
+    """Redraw the lines and tables that `parts` returns every `seconds` until interrupted.
+
+    Without a terminal, print them repeatedly, each time followed by dashes.
+    """
     if not sys.stdout.isatty():
         while True:
             say(parts())
@@ -86,7 +88,7 @@ def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> Non
 
 
 def render(part: str | TextTable) -> RenderableType:
-    """Convert a line or a table for a terminal."""
+    """Return a line or a table in a form that can be rendered on a terminal."""
     if isinstance(part, str):
         return Text(part)
     rich_table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
@@ -99,13 +101,13 @@ def render(part: str | TextTable) -> RenderableType:
 
 
 def write(text: str) -> None:
-    """Print text to standard output, and escape characters that its encoding lacks."""
+    """Print text to standard output. Escape characters that its encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Format rows in aligned columns without trailing blanks. Line breaks within cells are replaced."""
+    """Return rows in aligned columns without trailing spaces. Line breaks in cells are replaced."""
     cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

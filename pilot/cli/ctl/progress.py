@@ -1,4 +1,4 @@
-"""Installation progress: a progress bar per component on a terminal, otherwise a line per event."""
+"""Installation progress: a progress bar for each component on a terminal, or else a line for each event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def progress_reporter() -> Iterator[Report]:
 
 
 class _LineReporter:
-    """Prints a line when a component starts, waits or ends."""
+    """Prints a line when a component starts, waits or finishes."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}

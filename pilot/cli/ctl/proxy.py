@@ -1,4 +1,4 @@
-"""The target proxy of a command: the control plane's view, a running Envoy, or a config_dump file."""
+"""The target proxy of a command. Its source is the control plane, a running Envoy, or a config_dump file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class ProxyTarget(NamedTuple):
     """The target proxy of a command.
 
-    `name` is the user's name for the proxy, or "" if only `envoy` identifies it. `envoy` is None if only the control
-    plane is queried.
+    `name` is the name that the user specified for the proxy, or "" if only `envoy` identifies it. `envoy` is None if
+    only the control plane is queried.
     """
 
     client: PageClient
@@ -27,7 +27,7 @@ class ProxyTarget(NamedTuple):
     envoy: EnvoyDump | None
 
     def resources(self, short_type: str) -> list[dict[str, Any]]:
-        """Return the resources of a type from Envoy if available, else from the control plane."""
+        """Return the resources of a type from Envoy if it is available, or else from the control plane."""
         if self.envoy is not None:
             return self.envoy.resources(short_type)
         configs: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get(
@@ -37,7 +37,7 @@ class ProxyTarget(NamedTuple):
 
 
 def with_envoy(function: Function) -> Function:
-    """Add the options --envoy and --file to a command, and pass their EnvoyDump, or None, as `envoy`."""
+    """Add the options --envoy and --file to a command, and pass it an EnvoyDump or None as `envoy`."""
 
     @click.option(
         "--envoy",
@@ -59,7 +59,7 @@ def with_envoy(function: Function) -> Function:
 
 
 def with_proxy(function: Function) -> Function:
-    """Add PROXY, --envoy, --file and --address to a command, and pass a ProxyTarget as the first argument."""
+    """Add PROXY, --envoy, --file and --address to a command, and pass it a ProxyTarget as the first argument."""
 
     @click.argument("proxy", required=False)
     @with_envoy

@@ -1,1 +1,1 @@
-"""The commands of pilotctl, one module each."""
+"""The commands of pilotctl. Each has its own module."""

@@ -43,7 +43,7 @@ def admin() -> None:
 )
 @with_output
 def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
-    """Set the levels that the options specify, and list all log scopes with their levels."""
+    """Set log levels, if any are given, and list all log scopes with their levels."""
     site = _Site(controlz)
     if reset:
         for state in site.scopes():
@@ -61,7 +61,7 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Comma
 
 
 class _Site:
-    """Client for ControlZ at an address, with or without a scheme."""
+    """Client for ControlZ. The scheme in its address is optional."""
 
     def __init__(self, address: str) -> None:
         self._address = (address if "://" in address else f"http://{address}").rstrip("/")
@@ -72,7 +72,7 @@ class _Site:
         return states
 
     def change(self, scope: str, fields: dict[str, str]) -> None:
-        """Change fields of a scope. Raise CommandError if the scope or level does not exist."""
+        """Change fields of a scope. Raise CommandError if the scope or the level does not exist."""
         self._request(f"scopej/{urllib.parse.quote(scope, safe='')}", fields)
 
     def _request(self, path: str, fields: dict[str, str] | None = None) -> str:

@@ -21,7 +21,7 @@ from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
 FOUND = 79
-"""The exit status if problems are found, the same as istioctl's."""
+"""Exit status if problems are found. It is the same as istioctl's."""
 LEVELS = ("warning", "error")
 
 
@@ -91,7 +91,7 @@ def _plain(path: str | None) -> Any:
 
 
 def _line(problem: dict[str, Any]) -> str:
-    """Return a problem in the format of istioctl's messages, with the field path before the message."""
+    """Return a problem in the format of istioctl's messages. The field path is added before the message."""
     name = "/".join(part for part in (problem.get("namespace"), problem.get("name")) if part)
     place = problem.get("file", "") + (f":{problem['line']}" if problem.get("line") else "")
     subject = " ".join(part for part in (kind_of(problem), name, place) if part)

@@ -72,7 +72,7 @@ def _parts(page: dict[str, Any], has_request: bool) -> Iterator[str | TextTable]
 
 
 def _request_attributes(headers: Sequence[str], claims: Sequence[str], **attributes: Any) -> dict[str, Any]:
-    """Return the request that the flags describe, or {} without any."""
+    """Return the request that the options describe, or {} if there are none."""
     call = {field: value for field, value in attributes.items() if value is not None}
     if headers:
         call["headers"] = dict(_pairs("--header", headers))
@@ -90,7 +90,7 @@ def _pairs(flag: str, texts: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def _plain(text: str) -> Any:
-    """Return the value of a claim; lists and objects are parsed as JSON, anything else is text."""
+    """Return the value of a claim. Lists and objects are parsed as JSON, and anything else is a string."""
     if not text.startswith(("[", "{")):
         return text
     try:

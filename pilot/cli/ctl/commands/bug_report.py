@@ -43,7 +43,7 @@ PROXIES = 20
 
 
 class Item(NamedTuple):
-    """A file of the archive, with a function that fetches its text."""
+    """A file in the archive, and the function that fetches its content."""
 
     name: str
     fetch: Callable[[], str]
@@ -120,7 +120,7 @@ def _file_name(address: str) -> str:
 
 
 def _text(item: Item) -> tuple[str, str]:
-    """Return the text of a file, and an error message if it cannot be fetched."""
+    """Return the content of a file, and "". If it cannot be fetched, return a placeholder and an error message."""
     try:
         return item.fetch(), ""
     except CommandError as error:

@@ -103,7 +103,7 @@ def _seconds(text: str) -> float:
 
 
 async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:
-    """Print the warnings about an installation. Raise CommandError if it must not proceed."""
+    """Print the warnings about an installation. Raise CommandError if the installation must not proceed."""
     if upgrades:
         await _check_versions(objects, plan)
     async for warning in cni_warnings(objects, plan):

@@ -1,4 +1,4 @@
-"""pilotctl kube-inject: inject the proxy into the workloads of a file."""
+"""pilotctl kube-inject: inject the proxy into the workloads in a file."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class InjectionSources(NamedTuple):
     "--injectConfigFile",
     "inject_config",
     metavar="FILE",
-    help="injection configuration: the entry config of the ConfigMap istio-sidecar-injector",
+    help='injection configuration: the key "config" of the ConfigMap istio-sidecar-injector',
 )
 @click.option(
     "--valuesFile",
     "values",
     metavar="FILE",
-    help="injection values: the entry values of the ConfigMap istio-sidecar-injector",
+    help='injection values: the key "values" of the ConfigMap istio-sidecar-injector',
 )
 @click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="mesh config")
 @click.option(
@@ -64,7 +64,7 @@ class InjectionSources(NamedTuple):
 )
 @click.option("-r", "--revision", default="", help="control plane revision")
 def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
-    """Inject the proxy into the workloads of a file."""
+    """Inject the proxy into the workloads in a file."""
     injector = _injector(InjectionSources(**sources))
     documents = _read(filename)
     try:
@@ -99,7 +99,7 @@ def _injector(sources: InjectionSources) -> FileInjector:
 
 
 def _installed(operator: Plain) -> dict[str, Plain]:
-    """Return the data of the ConfigMaps that an IstioOperator installs, by name without the revision.
+    """Return the data of the ConfigMaps that an IstioOperator installs, keyed by name without the revision.
 
     The result is empty if the IstioOperator installs no control plane.
     """
@@ -150,7 +150,7 @@ def _read(path: str) -> list[Any]:
 
 
 def _one(path: str | None) -> Plain:
-    """Return the first document of a file, or {} without a file."""
+    """Return the first document in a file, or {} if there is no file."""
     documents = _read(path) if path else []
     content = documents[0] if documents else {}
     if not isinstance(content, dict):

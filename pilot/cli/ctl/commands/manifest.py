@@ -59,7 +59,7 @@ def operator_options(function: Function) -> Function:
 
 
 def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> dict[str, Any]:
-    """Return the IstioOperator that flags and files describe. Raise CommandError if one is invalid."""
+    """Return the IstioOperator that files and flags describe. Raise CommandError if a file or flag is invalid."""
     more = [f"installPackagePath={package}"] if package else []
     more += [f"revision={revision}"] if revision and revision != "default" else []
     try:
@@ -80,8 +80,10 @@ def _text(name: str, is_last: bool) -> str:
 
 
 def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
-    """Render an installation, and print warnings about settings without effect. Raise CommandError if the settings are
-    invalid."""
+    """Render an installation. Print warnings about settings that have no effect.
+
+    Raise CommandError if the settings are invalid.
+    """
     try:
         return render_installation(
             settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform

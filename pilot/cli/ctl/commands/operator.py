@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _NAME = "istio-operator"
 _DEPLOYMENT = VersionedKind("apps/v1", "Deployment")
 _POLL_INTERVAL, _POLLS = 0.5, 120
-"""Seconds between checks whether a Deployment is deleted, and their maximum number."""
+"""Interval in seconds between checks for the deletion of a Deployment, and the maximum number of checks."""
 _REMOVED_KINDS = ("Deployment", "Service", "RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole", "ServiceAccount")
 
 
@@ -44,7 +44,7 @@ def operator() -> None:
 
 
 def operator_options(function: Function) -> Function:
-    """Add the options of the operator to a command, as `values` of its chart and `package`."""
+    """Add the options of the operator to a command, and pass it the `values` for the operator's chart and `package`."""
 
     @click.option("--image", default="", metavar="NAME", help="full image name, overrides --hub and --tag")
     @click.option("--hub", default="", help="image registry")
@@ -166,7 +166,7 @@ def _objects(values: Plain, package: str) -> list[Plain]:
 
 
 def _read_resource(name: str, text: bytes, watched: Sequence[str]) -> Plain:
-    """Return the IstioOperator of a file, in a watched namespace."""
+    """Return the IstioOperator in a file. Its namespace must be a watched one."""
     try:
         resource = read_operator(text.decode("utf-8", "replace"), name)
     except SettingsError as error:
@@ -183,7 +183,7 @@ def _read_resource(name: str, text: bytes, watched: Sequence[str]) -> Plain:
 async def _find(
     objects: ObjectClient, namespace: str, revision: str, purge: bool
 ) -> tuple[list[ResourceKey], list[ResourceKey]]:
-    """Return the objects of operators in deletion order, and the IstioOperators that they reconcile."""
+    """Return the operators' objects in deletion order, and the IstioOperators that the operators reconcile."""
     name = f"{_NAME}-{revision}" if revision else _NAME
     deployments = await objects.list(_DEPLOYMENT, "app.kubernetes.io/name=istio-operator", namespace)
     names = [plain["metadata"]["name"] for plain in deployments if purge or plain["metadata"]["name"] == name]
@@ -215,7 +215,7 @@ async def _wait_until_gone(objects: ObjectClient, key: ResourceKey) -> None:
 
 
 async def _remove(objects: ObjectClient, keys: Sequence[ResourceKey], revision: str, purge: bool) -> list[str]:
-    """Delete operators and the finalizers of their IstioOperators, and return a line for each action."""
+    """Delete operators and the finalizers of their IstioOperators. Return one line for each action."""
     lines = []
     for key in keys:
         if await objects.delete(key):

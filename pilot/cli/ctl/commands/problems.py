@@ -1,4 +1,4 @@
-"""pilotctl problems: list the problems of the configuration."""
+"""pilotctl problems: list configuration problems."""
 
 from __future__ import annotations
 

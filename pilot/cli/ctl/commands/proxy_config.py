@@ -1,4 +1,4 @@
-"""pilotctl proxy-config: show the configuration of a proxy, from the control plane or its Envoy."""
+"""pilotctl proxy-config: show the configuration of a proxy, either from the control plane or from its Envoy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROXY = "PROXY is POD.NAMESPACE or part of it."
 
 
 class _SingularAliasGroup(click.Group):
-    """A group whose commands also accept the singular of their names, as in istioctl."""
+    """A group that also accepts the singular of a command's name, as in istioctl."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, f"{cmd_name}s")
@@ -129,7 +129,7 @@ def _tables(resources_by_kind: dict[str, list[dict[str, Any]]]) -> Iterator[str 
 
 
 def _bootstrap(config: dict[str, Any]) -> Iterator[str | TextTable]:
-    """Yield a bootstrap's node as a table, and the names of the other fields."""
+    """Yield the node in a bootstrap as a table, and the names of the other fields."""
     node = config.get("node", {})
     facts = {"ID": node.get("id"), "CLUSTER": node.get("cluster"), **node.get("metadata", {})}
     yield TextTable(

@@ -1,4 +1,4 @@
-"""pilotctl proxy-status: show whether proxies are in sync, and compare one with its Envoy."""
+"""pilotctl proxy-status: show whether proxies are in sync, and compare the configuration of one with its Envoy's."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def _errors(proxy: dict[str, Any]) -> list[str]:
 
 
 def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:
-    """Compare the control plane's configuration of a proxy with Envoy's, as a unified diff per type."""
+    """Return the difference between the control plane's configuration of a proxy and Envoy's, as a unified diff per
+    type."""
     target = ProxyTarget(client, proxy, None)
     diffs = {
         title: _difference(title, target.resources(name), envoy.resources(name, dynamic=True))
@@ -144,7 +145,7 @@ def _lines(resources: list[dict[str, Any]]) -> list[str]:
 
 
 def _comparable(value: Any) -> Any:
-    """Return JSON in which integral floats are integers."""
+    """Return JSON data with integral floats converted to integers."""
     if isinstance(value, dict):
         return {name: _comparable(member) for name, member in value.items()}
     if isinstance(value, list):

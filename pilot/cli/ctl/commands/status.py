@@ -35,7 +35,7 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _rows(object_status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per list of conditions."""
+    """Yield a row for each list of conditions."""
     if "conditions" in object_status:
         addresses = ", ".join(address["value"] for address in object_status.get("addresses", ()))
         yield (addresses, *_condition_cells(object_status["conditions"]))

@@ -1,4 +1,4 @@
-"""pilotctl validate: validate objects by themselves."""
+"""pilotctl validate: validate each object separately."""
 
 from __future__ import annotations
 

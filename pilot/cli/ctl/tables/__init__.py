@@ -1,1 +1,1 @@
-"""Tables of Envoy resources: each module has a HEAD and a function `rows` that takes resources in proto JSON."""
+"""Tables of Envoy resources. Each module has a HEAD and a function `rows` that takes resources in proto JSON."""

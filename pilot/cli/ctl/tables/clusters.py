@@ -12,7 +12,7 @@ HEAD = ("SERVICE", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE")
 
 
 def rows(clusters: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per cluster, sorted by service and port."""
+    """Return a row for each cluster, sorted by service and port."""
     return [row for _, row in sorted((_order(cluster), _row(cluster)) for cluster in clusters)]
 
 

@@ -9,7 +9,7 @@ HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
 
 
 def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per endpoint, sorted by cluster, in the order sent to the proxy."""
+    """Return a row for each endpoint, sorted by cluster. Within a cluster, the order is that of the proxy."""
     return [
         (
             address(endpoint["endpoint"]["address"]),
@@ -25,7 +25,8 @@ def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def address(envoy_address: dict[str, Any]) -> str:
-    """Return `10.0.0.1:80`, `[fd00::1]:80`, a Unix socket's path, or the name of an internal listener."""
+    """Return an address such as `10.0.0.1:80` or `[fd00::1]:80`, a Unix socket's path, or the name of an internal
+    listener."""
     if socket := envoy_address.get("socketAddress"):
         host = socket.get("address", "")
         return f"[{host}]:{socket.get('portValue', 0)}" if ":" in host else f"{host}:{socket.get('portValue', 0)}"

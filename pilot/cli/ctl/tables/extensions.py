@@ -1,4 +1,4 @@
-"""Extension configurations: filters that are delivered separately by ECDS."""
+"""Extension configurations: filters that are delivered separately over ECDS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEAD = ("NAME", "TYPE", "FAILURE POLICY")
 
 
 def rows(resources: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per extension configuration, with its filter type and, for Wasm, its failure policy."""
+    """Return a row for each extension configuration, with its filter type and, for Wasm, its failure policy."""
     return sorted((resource.get("name", ""), _type(resource), _fails(resource)) for resource in resources)
 
 

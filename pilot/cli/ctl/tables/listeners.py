@@ -12,7 +12,7 @@ HEAD = ("LISTENER", "ADDRESS", "MATCH", "DESTINATION")
 
 
 def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per filter chain, sorted by port and address, with the default chain last."""
+    """Return a row for each filter chain, sorted by port and address. A listener's default chain is its last."""
     table_rows: list[tuple[str, ...]] = []
     for listener in sorted(listeners, key=_order):
         bound = ", ".join(

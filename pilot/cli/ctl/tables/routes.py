@@ -1,4 +1,4 @@
-"""Routes: matches and destinations of requests."""
+"""Routes: the matches and destinations of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUE_MATCHES = {"exact": "=", "prefix": "=^", "suffix": "=$", "contains": "=~"
 
 
 def rows(configurations: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a row per route, sorted by route configuration, and a row per virtual host without routes."""
+    """Return a row for each route, sorted by route configuration. A virtual host without routes has one row."""
     return [
         (configuration["name"], host["name"], _domains(host.get("domains", [])), *_route(route))
         for configuration in sorted(configurations, key=lambda c: (_number(c["name"]), str(c["name"])))
@@ -91,7 +91,7 @@ def _redirected(redirect: dict[str, Any]) -> str:
 
 
 def short(cluster: str) -> str:
-    """Return the readable name of a cluster: `reviews.default.svc.cluster.local:9080/v1`."""
+    """Return the readable name of a cluster, such as `reviews.default.svc.cluster.local:9080/v1`."""
     name = parse_cluster(cluster)
     if name is None or not name.host:
         return cluster

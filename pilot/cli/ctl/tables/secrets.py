@@ -1,4 +1,4 @@
-"""Secrets: certificates and roots, with their names and validity."""
+"""Secrets: certificates and roots, with their names and validity periods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None) -> list[tuple[str, ...]]:
-    """Return a row per certificate of each secret, with the leaf first."""
+    """Return a row for each certificate in each secret, with the leaf first."""
     time = now or datetime.datetime.now(datetime.UTC)
     return [row for secret in sorted(secrets, key=lambda s: str(s.get("name"))) for row in _rows(secret, time)]
 
@@ -35,7 +35,7 @@ def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...
 
 
 def _content(source: dict[str, Any]) -> bytes:
-    """Return the inline content of a data source, or nothing if it names a file."""
+    """Return the inline content of a data source, or b"" if the source is a file."""
     return (
         base64.b64decode(source["inlineBytes"]) if "inlineBytes" in source else source.get("inlineString", "").encode()
     )

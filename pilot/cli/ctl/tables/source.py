@@ -6,7 +6,10 @@ from typing import Any
 
 
 def config_object(part: dict[str, Any], kind: str) -> str:
-    """Return `name.namespace` of the object of this kind (destination-rule, virtual-service) in the metadata, or ""."""
+    """Return `name.namespace` of the object of a kind that the metadata contains, or "" if there is none.
+
+    The kind is, for example, destination-rule or virtual-service.
+    """
     path = part.get("metadata", {}).get("filterMetadata", {}).get("istio", {}).get("config", "")
     match path.split("/"):
         case [*_, "namespaces", namespace, object_kind, name] if object_kind == kind:

@@ -1,4 +1,4 @@
-"""The terminal filter of a TCP filter chain. It forwards connections to one cluster, or to several weighted clusters."""
+"""The terminal filter of a TCP filter chain. It forwards connections to one cluster or to several weighted clusters."""
 
 from __future__ import annotations
 

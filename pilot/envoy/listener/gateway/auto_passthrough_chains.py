@@ -1,7 +1,7 @@
 """The filter chains of AUTO_PASSTHROUGH servers, which forward mesh TLS to the cluster that the SNI names.
 
-Only handshakes that offer a mesh protocol match, so that no service can be reached without its own mutual TLS.
-https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
+The chains only match handshakes that offer a mesh protocol, so that a service can only be reached with its own mutual
+TLS. https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ _chains_by_service: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tu
 def auto_passthrough_chains(
     db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels
 ) -> list[AutoPassthroughChain]:
-    """Return the chains of a server with these hosts. Each port and subset of the services that they cover has one."""
+    """Return the chains of a server with these hosts.
+
+    There is one for each port and subset of the services that match the hosts.
+    """
     return [chain for chains in _chains_by_service(db, names, scope, labels).values() for chain in chains]
 
 

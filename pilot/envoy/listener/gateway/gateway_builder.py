@@ -25,14 +25,14 @@ PROXY_PROTOCOL = listener_components_pb2.ListenerFilter(
 
 
 class GatewayChain(NamedTuple):
-    """A serialized filter chain. `inspects_tls` is set if its match needs the TLS handshake."""
+    """A serialized filter chain. `inspects_tls` is set if its match depends on the TLS handshake."""
 
     parts: ChainParts
     inspects_tls: bool
 
 
 class GatewayOptions(NamedTuple):
-    """The settings of a gateway's listener. `additional_addresses` are further wildcard addresses."""
+    """The settings of a gateway's listener. `additional_addresses` are wildcard addresses of other IP families."""
 
     additional_addresses: tuple[str, ...] = ()
     proxy_protocol: bool = False
@@ -47,7 +47,7 @@ def build_gateway_listener(
 ) -> Resource:
     """Return a listener, which must have at least one chain.
 
-    Envoy's default timeout of 15 s for listener filters stays in force, so that clients that never send anything are
+    Envoy's default timeout of 15 s for listener filters applies, so that clients that never send anything are
     disconnected.
     """
     head = ListenerHead(
@@ -66,7 +66,7 @@ def build_gateway_listener(
 
 
 def _inspection(proxy_protocol: bool, tls: bool) -> tuple[listener_components_pb2.ListenerFilter, ...]:
-    """Return the listener filters. The PROXY header precedes the TLS handshake."""
+    """Return the listener filters. The PROXY protocol comes first, because its header precedes the TLS handshake."""
     return (*((PROXY_PROTOCOL,) if proxy_protocol else ()), *((TLS_INSPECTOR,) if tls else ()))
 
 
@@ -81,8 +81,9 @@ def build_gateway_chain(
 ) -> GatewayChain | None:
     """Return a filter chain, or None if none of its server names is valid for SNI.
 
-    `server_names` are matched against the SNI; `*` matches everything. `socket` is the TLS that the chain terminates.
-    `timeout` for the handshake is in nanoseconds. `alpn` lists protocols of which the client must offer one.
+    `server_names` are matched against the SNI, and `*` matches every name. `socket` is the TLS that the chain
+    terminates. `timeout` is the handshake timeout in nanoseconds. If `alpn` is set, the client must offer one of these
+    protocols.
     """
     distinct = {name.lower(): name for name in sorted(server_names, reverse=True)}.values()
     valid = tuple(sorted(n for n in distinct if is_server_name(n)))

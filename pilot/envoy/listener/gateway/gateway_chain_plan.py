@@ -1,6 +1,6 @@
-"""Plans the listeners of a gateway and their filter chains by name. Each chain is then built separately.
+"""Plans the listeners of a gateway, and the keys of their filter chains. Each chain is then built separately.
 
-The chains of a listener are distinguished by SNI. Envoy rejects a listener in which two chains match the same server
+The chains of a listener are distinguished by SNI. Envoy rejects a listener if two of its chains match the same server
 name.
 """
 
@@ -29,7 +29,7 @@ from pilot.mesh.model.service import ServiceRef
 
 
 class GatewayListenerKey(NamedTuple):
-    """Identifies a listener. `quic` listeners use UDP."""
+    """The key of a gateway's listener. A `quic` listener uses UDP."""
 
     number: int
     bind: str
@@ -37,23 +37,23 @@ class GatewayListenerKey(NamedTuple):
 
 
 class PlainChain(NamedTuple):
-    """Plaintext HTTP: everything on the port."""
+    """The key of a chain for plaintext HTTP. It handles all connections to the port."""
 
     route: GatewayRouteKey
     protocol: str
 
 
 class HttpsChain(NamedTuple):
-    """HTTP over TLS or QUIC that is terminated here."""
+    """The key of a chain that terminates TLS or QUIC and speaks HTTP."""
 
     server: ServerKey
     route: GatewayRouteKey
 
 
 class TcpChain(NamedTuple):
-    """A TCP rule of a VirtualService, after TLS termination if the server has TLS.
+    """The key of a chain for a TCP rule of a VirtualService. The chain terminates TLS if the server has TLS.
 
-    `of_tls` is set for one of its TLS rules.
+    `of_tls` is set if `rule` refers to a TLS rule instead.
     """
 
     server: ServerKey
@@ -63,7 +63,7 @@ class TcpChain(NamedTuple):
 
 
 class SniChain(NamedTuple):
-    """A TLS rule of a VirtualService, which forwards TLS by SNI without terminating it."""
+    """The key of a chain for a TLS rule of a VirtualService. The chain forwards TLS by SNI, without terminating it."""
 
     server: ServerKey
     virtual_service: ObjectKey
@@ -72,7 +72,7 @@ class SniChain(NamedTuple):
 
 
 class AutoPassthroughChain(NamedTuple):
-    """Mesh TLS that is forwarded to the cluster that the SNI names."""
+    """The key of a chain that forwards mesh TLS to the cluster that the SNI names."""
 
     service: ServiceRef
     port: int
@@ -80,16 +80,17 @@ class AutoPassthroughChain(NamedTuple):
 
 
 class AutoPassthroughServer(NamedTuple):
-    """Placeholder for the chains of a server that forwards mesh TLS to the services of its hosts.
+    """Placeholder for the chains of a server that forwards mesh TLS to the services that match its hosts.
 
-    It keeps their position.
+    It keeps the position of these chains in the listener.
     """
 
     server: ServerKey
 
 
 class DuplicateMatch(NamedTuple):
-    """A match of a TLS rule that has no chain, because an older match or a terminating server has some of its names."""
+    """A match of a TLS rule that has no chain, because an older match or a terminating server already has some of its
+    names."""
 
     virtual_service: ObjectKey
     rule: int
@@ -102,9 +103,10 @@ PlannedChain = PlainChain | HttpsChain | TcpChain | SniChain | AutoPassthroughSe
 
 
 class BoundL4Rules(NamedTuple):
-    """The TCP and TLS rules of a VirtualService that is bound to a Gateway, with the matches of each rule by position.
+    """The TCP and TLS rules of a VirtualService that is bound to a Gateway. Each rule has its position and its matches.
 
-    `for_terminated_tls` is set if its TLS rules also apply to servers that terminate TLS, as those of a TLSRoute do.
+    `for_terminated_tls` is set if the TLS rules also apply to servers that terminate TLS, as is the case for a
+    TLSRoute.
     """
 
     key: ObjectKey
@@ -115,7 +117,7 @@ class BoundL4Rules(NamedTuple):
 
     @classmethod
     def of(cls, key: ObjectKey, spec: VirtualService, for_terminated_tls: bool = False) -> BoundL4Rules:
-        """Return the rules of a VirtualService, without those that have no destination."""
+        """Return the rules of a VirtualService that have a destination."""
         tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
         return cls(
             key,
@@ -129,9 +131,9 @@ class BoundL4Rules(NamedTuple):
 def plan_listeners(
     gateway: MergedGateway, wildcard: str, unprivileged: bool
 ) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
-    """Return the listeners of a gateway, with the merged ports that share each of them with different protocols.
+    """Return a mapping from the listeners of a gateway to the merged ports that share each listener.
 
-    `wildcard` is the address of servers that name none. Unprivileged pods cannot bind low ports.
+    `wildcard` is the address for servers that specify none. Unprivileged pods cannot bind low ports.
     """
     listeners: dict[GatewayListenerKey, tuple[MergedPort, ...]] = {}
     for port in gateway.ports:
@@ -145,7 +147,7 @@ def plan_listeners(
 
 
 class ChainPlan(NamedTuple):
-    """The chains of a listener, and the matches and servers without a chain."""
+    """The chains of a listener, and the matches and servers that have no chain."""
 
     chains: tuple[PlannedChain, ...]
     duplicates: tuple[DuplicateMatch, ...] = ()
@@ -158,9 +160,9 @@ def plan_chains(
     servers: Mapping[ServerKey, Server],
     bound: Mapping[ObjectKey, Sequence[BoundL4Rules]],
 ) -> ChainPlan:
-    """Return the chains of a listener.
+    """Return the plan for the chains of a listener.
 
-    `bound` has the VirtualServices with TCP or TLS rules of each Gateway, in order of precedence.
+    `bound` maps each Gateway to the rules of its VirtualServices, in order of precedence.
     """
     if quic:
         return ChainPlan(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
@@ -203,11 +205,10 @@ class _Planner:
                 yield from self._tls(merged.key, server)
 
     def _match_names(self, key: ServerKey, names: Sequence[str]) -> bool:
-        """Add the names of a server that terminates TLS, or "*" for all connections.
+        """Add the names of a server that terminates TLS. Without names, add "*" for all connections.
 
-        Return False if an older server has one.
-
-        This happens if one server names the wildcard address and the other names no address.
+        Return False if an older server already has one of the names. This happens if one server specifies the wildcard
+        address and the other specifies no address.
         """
         matched = {"*"} if "*" in names or not names else {name.lower() for name in names}
         if is_free := self.matched_names.isdisjoint(matched):
@@ -217,7 +218,7 @@ class _Planner:
         return is_free
 
     def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
-        """Yield the chain of the first rule that applies. A server has at most one chain."""
+        """Yield the chain for the first rule that applies. A server has at most one chain."""
         for service in self._services(key, server):
             rules: list[tuple[int, Sequence[L4MatchAttributes | TLSMatchAttributes], bool]] = [
                 (n, m, False) for n, m in service.tcp
@@ -253,7 +254,7 @@ class _Planner:
 def can_reach(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gateway: ObjectKey) -> bool:
     """Return whether a connection to the server can meet the condition.
 
-    Only port and gateway are evaluated, because a gateway's clients have no labels or namespace.
+    Only the port and the gateway are evaluated, because a gateway's clients have no labels or namespace.
     """
     assert server.port is not None
     names_gateway = not match.gateways or f"{gateway.namespace}/{gateway.name}" in match.gateways
@@ -261,7 +262,8 @@ def can_reach(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gat
 
 
 def shares_host(server_hosts: Iterable[str], namespace: str, service_hosts: Sequence[str]) -> bool:
-    """Return whether a VirtualService of the namespace may use the server: two of their hosts must overlap."""
+    """Return whether a VirtualService in the namespace may use the server. At least one pair of their hosts must
+    overlap."""
     for server_host in server_hosts:
         server_namespace, _, host = server_host.rpartition("/")
         if server_namespace in ("", namespace) and any(hosts.matches(host, h) for h in service_hosts):

@@ -1,4 +1,4 @@
-"""The listeners of gateways: one for each port and bind address, assembled from separately derived filter chains."""
+"""The listeners of gateways: one for each port and bind address. Their filter chains are derived separately."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def shadowed_servers(db: Mesh, selection: GatewaySelectionKey, facet: GatewayLis
 def filter_chain(
     db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
-    """Return a filter chain, or None if it has no destination."""
+    """Return a filter chain, or None if it cannot be built, for example because it has no destination."""
     if isinstance(chain, PlainChain):
         return _plain_chain(db, chain, listener, facet)
     if isinstance(chain, HttpsChain):
@@ -216,7 +216,7 @@ def _stat_prefix(listener: GatewayListenerKey) -> str:
 def _socket(
     db: Mesh, key: ServerKey, facet: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False
 ) -> base_pb2.TransportSocket | None:
-    """Return the TLS of a server that terminates it, or None."""
+    """Return the transport socket of a server that terminates TLS, or None if the server has no TLS."""
     row = server(db, key)
     if row is None or row.tls is None:
         return None
@@ -256,7 +256,7 @@ _chains = Gather("gateway_chains", _chain_keys, _chain)
 def _listener(
     db: Mesh, listener: GatewayListenerKey, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> Resource | None:
-    """Return a listener, or None if it has no chain."""
+    """Return a listener, or None if it has no chains."""
     chains = tuple(_chains(db, listener, selection, facet).values())
     return (
         build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, facet))

@@ -1,4 +1,4 @@
-"""The connection managers and TCP routes of a gateway's filter chains."""
+"""The connection managers and TCP routes for the filter chains of a gateway."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Manager = hcm_pb2.HttpConnectionManager
 
 @derived
 def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
-    """Return a serialized connection manager without statistics prefix and routes, which are appended to it.
+    """Return a serialized connection manager, to which the statistics prefix and the routes must be appended.
 
     `port` is an `extension_port`.
     """
@@ -38,9 +38,10 @@ def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:
-    """Return the fields of a manager that decide which hops are trusted to name the client, serialized.
+    """Return the serialized fields of a manager that determine which proxies in front of the gateway may identify the
+    client.
 
-    The details of a client certificate are forwarded only if the gateway itself sets them.
+    Details of the client certificate are only set if the gateway itself adds them to the header.
     """
     fields = Manager(
         xff_num_trusted_hops=topology.trusted_proxies,
@@ -61,9 +62,10 @@ def build_topology(topology: TopologyFacet) -> bytes:
 def tcp_route(
     db: Mesh, routes: tuple[RouteDestination, ...], port: Port, name: str, facet: GatewayListenersFacet
 ) -> TcpRoute | None:
-    """Return the destination of a TCP or TLS rule, or None if no destination has a weight.
+    """Return the destination of a TCP or TLS rule, or None if none of several destinations has a weight.
 
-    `port` is the server's, for destinations without a port. Several destinations share statistics under `name`.
+    `port` is the server's port, which applies to destinations without a port. Several destinations share the statistics
+    prefix `name`.
     """
     viewer, idle = facet.scope.namespace, facet.listening.idle_timeout
     first = routes[0].destination
@@ -79,7 +81,7 @@ def tcp_route(
 
 
 def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
-    """Return the statistics prefix that the mesh config defines for a service's clusters, or ""."""
+    """Return the statistics prefix for a service's clusters from the mesh config, or "" if it defines none."""
     pattern = listener_defaults(db).outbound_stat_name
     row = service(db, ref) if pattern else None
     return build_stat_name(pattern, row, port, subset) if row is not None else ""

@@ -102,10 +102,7 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
     @property
     def exchanges_metadata(self) -> bool:
-        """Return whether HTTP peers may exchange metadata.
-
-        They may not if they connect through a tunnel, unless the port is not declared.
-        """
+        """Return whether HTTP peers may exchange metadata. They may not if they use a tunnel to a declared port."""
         return not self.tunnel_targets or self.passthrough
 
     @property

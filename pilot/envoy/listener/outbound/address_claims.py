@@ -1,4 +1,4 @@
-"""The addresses that ports of services claim at an outbound proxy."""
+"""The addresses that service ports claim at an outbound proxy."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pilot.mesh.traffic.imports import ImportKey
 
 
 class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Describes where an egress listener of a proxy may bind.
+    """The addresses and ports to which an egress listener of a proxy may bind.
 
-    `binds` are the addresses that the listener names; () stands for those of the services. `binds_port` is set if it
-    binds a port of the pod, and not only receives captured traffic. `reserved` are ports that other listeners of the
-    proxy occupy on all addresses. `cluster` is as in `OutboundListenersFacet`.
+    `binds` are the addresses that the listener specifies. If it is empty, the addresses of the services are used.
+    `binds_port` is set if the listener binds a port of the pod instead of only receiving captured traffic. `reserved`
+    are ports that other listeners of the proxy occupy on all addresses. `cluster` is as in `OutboundListenersFacet`.
     """
 
     ipv4: bool
@@ -44,7 +44,7 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
     @property
     def families(self) -> AddressFamiliesFacet:
-        """The service addresses that the proxy uses."""
+        """The address families whose service addresses the proxy uses."""
         dual = self.dual_stack and self.ipv4 and self.ipv6
         return AddressFamiliesFacet(self.ipv4, self.ipv6, dual, self.auto_addresses, self.cluster)
 
@@ -54,7 +54,7 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
         return wildcards(self.ipv4, self.ipv6)
 
     def allows(self, port: int, protocol: Protocol) -> bool:
-        """Return whether it may bind a port. A reserved port is allowed only on a specific address."""
+        """Return whether the listener may bind a port. It may bind a reserved port only on a specific address."""
         if self.binds_port and self.unprivileged and 0 < port < FIRST_UNPRIVILEGED_PORT:
             return False
         on_wildcard = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
@@ -62,12 +62,12 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class AddressClaim(NamedTuple):
-    """A claim of a service's port to an address.
+    """A service port's claim to an address.
 
-    `listener` is the index of the egress listener. `port` is the port on which it listens, and `cluster_port` the
-    default destination. `address` is the service's, or "" for a network. `cidrs` distinguish it from other claims to
-    the same address. `of_pod` marks the claim of a pod of a headless service by its address, and `per_pod` by its
-    `cidrs`.
+    `listener` is the index of the egress listener. `port` is the port on which it listens, and `cluster_port` is the
+    port of the default destination. `address` is the service's address, or "" for a network. `cidrs` distinguish the
+    claim from other claims to the same address. A claim for a pod of a headless service has `of_pod` set if the pod's
+    address is bound, and `per_pod` set if `cidrs` contains it.
     """
 
     ref: ServiceRef
@@ -89,7 +89,7 @@ def binding_of(
     dual_stack: bool,
     pods_as_chains: bool,
 ) -> BindingKey:
-    """Return where an egress listener of a proxy may bind."""
+    """Return the addresses and ports to which an egress listener of a proxy may bind."""
     listening = facet.listening
     binds_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
     binds: tuple[str, ...] = (
@@ -114,9 +114,9 @@ def binding_of(
 def claims(
     db: Mesh, import_key: ImportKey, index: int, binding: BindingKey, listener_port: SidecarPort | None
 ) -> tuple[AddressClaim, ...]:
-    """Return the claims of an imported service through egress listener `index`.
+    """Return the claims of an imported service through the egress listener with this index.
 
-    They are for the listener's own port, or else for the service's ports.
+    If the listener has a port, the claims are for that port. Otherwise, they are for the service's ports.
     """
     row = service(db, import_key.ref)
     if row is None or row.resolution is Resolution.ALIAS:
@@ -140,9 +140,9 @@ def claims(
 
 
 def is_headless(service: Service, port: Port, binding: BindingKey) -> bool:
-    """Return whether clients reach a port at the addresses of its pods.
+    """Return whether clients reach a port at the addresses of the service's pods.
 
-    HTTP is routed by host name, on all addresses.
+    HTTP is excluded, because it is routed by host name on all addresses.
     """
     tcp = port.protocol.is_tcp or port.protocol is Protocol.UNSUPPORTED
     return (
@@ -155,9 +155,9 @@ def is_headless(service: Service, port: Port, binding: BindingKey) -> bool:
 def _pod_claims(
     db: Mesh, service: Service, port: Port, index: int, binding: BindingKey, single_port: int
 ) -> Iterator[AddressClaim]:
-    """Yield one claim for each pod except the proxy's own.
+    """Yield one claim for each pod, except for the proxy's own pod.
 
-    Without pods, yield one claim for all addresses, unless the service is expected to have pods.
+    If there are no pods and none are expected, yield one claim for all addresses.
     """
     pods = endpoints(db, service.ref, port.number)
     if not pods and service.registry is not Registry.KUBERNETES and not service.selector:
@@ -192,7 +192,11 @@ def _pod_claims(
 
 
 def _claims(service: Service, port: Port, index: int, binding: BindingKey, single_port: int) -> Iterator[AddressClaim]:
-    """Yield claims to the listener's own address, for HTTP to all addresses, else to the service's addresses."""
+    """Yield the claims of a service port.
+
+    If the listener specifies addresses, the claim is to these. HTTP claims all addresses. Other protocols claim the
+    service's addresses.
+    """
     base = AddressClaim(service.ref, index, port, single_port or port.number, binding.binds, binding.binds_port, "")
     if binding.binds or port.protocol.is_http:
         address = _specific(_addresses(service, binding)[0][0], service, binding)
@@ -212,7 +216,7 @@ def _claims(service: Service, port: Port, index: int, binding: BindingKey, singl
 
 
 def _specific(address: str, service: Service, binding: BindingKey) -> str:
-    """Return the address to bind: a wildcard in the proxy's IP family, "" for a network, else the address itself."""
+    """Return the address to bind. It is "" for a network, and a wildcard is converted to the proxy's IP family."""
     if "/" in address:
         return ""
     return ANY_IPV6 if address == ANY_IPV4 and service.registry is Registry.EXTERNAL and not binding.ipv4 else address

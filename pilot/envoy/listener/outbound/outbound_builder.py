@@ -26,7 +26,7 @@ from pilot.lib.duration import Duration
 def build_outbound_listener(
     key: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
 ) -> ListenerParts:
-    """Return a listener. `templates` are the connection managers for its chains, by class."""
+    """Return an outbound listener. `templates` maps classes of connection managers to their templates."""
     name = listener_name(key.binds[0], key.port)
     filters, timeout = _inspection(key, options)
     head = ListenerHead(
@@ -57,10 +57,10 @@ def build_outbound_listener(
 def _inspection(
     key: OutboundListenerKey, options: ListenerOptions
 ) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
-    """Return the inspectors and their timeout.
+    """Return the inspectors of a listener, and their timeout.
 
-    HTTP inspection times out only if the mesh config sets a timeout. Without one, a connection whose server sends first
-    would hang.
+    HTTP inspection only times out if the mesh config sets a timeout. Without a timeout, a connection hangs if its
+    server sends first.
     """
     filters = []
     if any(c.sni or (c.dynamic_host and c.tcp is not None) for c in key.chains):
@@ -106,6 +106,6 @@ def _match(chain: OutboundChainKey) -> ChainMatch:
 
 
 def build_unmatched_filters(cluster: str, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
-    """Return the filters for connections to unknown destinations."""
+    """Return the filters for connections that match no other chain."""
     route = single_cluster_route(cluster, TcpSettings(idle_timeout=options.idle_timeout))
     return build_tcp_filters(route, Protocol.TCP, options.network)

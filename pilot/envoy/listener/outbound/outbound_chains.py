@@ -1,4 +1,4 @@
-"""The filter chains for a service at one of its addresses: those of VirtualServices, and the default one."""
+"""The filter chains for a service at one of its addresses: the chains of VirtualServices, and the default chain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 def http_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
-    """Return the HTTP chain. `detected` limits it to connections on which HTTP is detected."""
+    """Return the HTTP chain. If `detected` is set, it only matches connections on which inspection detects HTTP."""
     row = service(db, claim.ref)
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
     if not claim.port.number:
@@ -62,7 +62,7 @@ def tcp_chains(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> 
 
 
 def _rule_chain(db: Mesh, chain: L4Chain, claim: AddressClaim, facet: OutboundListenersFacet) -> OutboundChainKey:
-    """Return the chain of a VirtualService's rule.
+    """Return the chain for a rule of a VirtualService.
 
     The DestinationRule of the first destination applies to all destinations.
     """
@@ -84,7 +84,7 @@ def _rule_chain(db: Mesh, chain: L4Chain, claim: AddressClaim, facet: OutboundLi
 
 
 def _default_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> OutboundChainKey:
-    """Return the chain to the service's own cluster."""
+    """Return the chain that forwards to the service's own cluster."""
     row = service(db, claim.ref)
     name = outbound_cluster(claim.cluster_port, "", claim.ref.hostname)
     pattern = listener_defaults(db).outbound_stat_name
@@ -104,7 +104,7 @@ def _default_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet)
 
 
 def _sni(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
-    """Return the SNI names that distinguish the service's TLS connections, or () if the address is sufficient."""
+    """Return the server names that distinguish the service's TLS connections, or () if the address is sufficient."""
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     shared = claim.address == wildcard and claim.binds[:1] == (wildcard,)
     if claim.per_pod or not (claim.cidrs or not claim.address or shared or dynamic):
@@ -113,7 +113,7 @@ def _sni(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, dynamic: 
 
 
 def _alias_names(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """Return the names under which clients may use the service's imported aliases."""
+    """Return the names under which clients may use the imported aliases of the service."""
     aliases = service_aliases(db, claim.ref.hostname)
     if not aliases:
         return ()
@@ -133,7 +133,7 @@ def _alias_names(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -
 
 
 def _is_dynamic(service: Service) -> bool:
-    """Return whether the hosts of a wildcard are resolved at request time."""
+    """Return whether the service is a wildcard whose hosts are resolved at request time."""
     return service.resolution is Resolution.DYNAMIC_DNS and is_wildcard(service.hostname)
 
 
@@ -151,7 +151,7 @@ def _cluster(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListe
 
 
 def _stat_prefix(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
-    """Return the statistics prefix that the mesh config defines for the cluster, or ""."""
+    """Return the statistics prefix for the cluster from the mesh config, or "" if it defines none."""
     pattern = listener_defaults(db).outbound_stat_name
     destination = _destination(db, route.destination.host, facet) if pattern and route.destination is not None else None
     return (

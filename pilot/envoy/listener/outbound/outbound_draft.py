@@ -1,4 +1,4 @@
-"""Describes outbound listeners before they are built, and merges the filter chains of services that share one."""
+"""Outbound listeners before they are built. The filter chains of services that share a listener are merged."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SERVER_FIRST = frozenset({Protocol.MONGO, Protocol.MYSQL})
 
 
 class HttpRoutes(NamedTuple):
-    """The connection manager of an HTTP chain: its class, and the name of its routes."""
+    """The class of an HTTP chain's connection manager, and the name of its route configuration."""
 
     kind: ManagerKey
     routes: str
 
 
 class OutboundChainKey(NamedTuple):
-    """Describes a filter chain.
+    """The key of a filter chain.
 
-    The match conditions come first; `()` and "" match everything. `protocol` selects protocol filters for TCP. `source`
-    is the VirtualService from which the chain was built. `dynamic_host` is the wildcard host for which the SNI is
-    resolved.
+    The fields for the match conditions come first. `()` and "" match every connection. `protocol` selects protocol
+    filters for TCP. `source` is the VirtualService from which the chain was built. `dynamic_host` is the wildcard host
+    for which the SNI is resolved.
     """
 
     sni: tuple[str, ...] = ()
@@ -54,17 +54,17 @@ class OutboundChainKey(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The server names, as Envoy compares them. "" matches any name."""
+        """The server names in the form that Envoy compares. "" matches every name."""
         return ["" if "*" in self.sni else name.lower() for name in self.sni] or [""]
 
     @property
     def networks(self) -> list[str]:
-        """The destination networks, as Envoy compares them. "" matches any address."""
+        """The destination networks in the form that Envoy compares. "" matches every address."""
         return [c for text in self.cidrs if (c := _network(text))] or [""]
 
 
 def _distinct(texts: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the strings without those whose normal form equals that of an earlier one."""
+    """Return the strings, without those whose normal form already occurred."""
     by_form: dict[str, str] = {}
     for text in texts:
         by_form.setdefault(normalize(text), text)
@@ -74,7 +74,7 @@ def _distinct(texts: Iterable[str], normalize: Callable[[str], str]) -> tuple[st
 def _matched_cells(
     chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Return all combinations of conditions that the chain matches with these names and networks.
+    """Return all combinations of conditions that the chain matches, given these names and networks.
 
     No two chains of a listener may have a combination in common.
     """
@@ -87,7 +87,7 @@ def _matched_cells(
 
 
 def _network(text: str) -> str:
-    """Return a network in normal form, or "" if it contains all addresses."""
+    """Return the normal form of a network, or "" if it contains all addresses."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -96,7 +96,7 @@ def _network(text: str) -> str:
 
 
 class OutboundListenerKey(NamedTuple):
-    """Describes an outbound listener. `unmatched` is the cluster for connections that match no chain."""
+    """The key of an outbound listener. `unmatched` is the cluster for connections that match no chain."""
 
     binds: tuple[str, ...]
     port: int
@@ -106,7 +106,7 @@ class OutboundListenerKey(NamedTuple):
 
 
 class ListenerDraft:
-    """A listener that collects the chains of several services."""
+    """A draft of a listener, which collects the chains of several services."""
 
     def __init__(self) -> None:
         self.chains: dict[tuple[object, ...], OutboundChainKey] = {}
@@ -123,25 +123,27 @@ class ListenerDraft:
     def can_share(self, protocol: Protocol) -> bool:
         """Return whether a service with this protocol may share the listener.
 
-        If the server sends first, the protocol cannot be detected, so the port is not shared with other protocols.
+        If the server sends first, the protocol cannot be detected. The listener is then not shared with other
+        protocols.
         """
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
     def reset(
         self, port: Port, binds: tuple[str, ...], binds_port: bool, protocol: Protocol, chains: list[OutboundChainKey]
     ) -> None:
-        """Replace the content by the chains of a service."""
+        """Replace the content of the draft with the chains of a service."""
         self.port, self.binds, self.binds_port, self.protocol = port, binds, binds_port, protocol
         self.chains, self.matched = {}, set()
         self.merge(chains)
 
     def merge(self, chains: list[OutboundChainKey]) -> None:
-        """Add chains.
+        """Add chains to the draft.
 
-        For equal conditions the first chain wins, and later chains lose names and networks that are already matched.
+        If several chains have equal conditions, the first takes precedence. Later chains lose the names and networks
+        that are already matched. Invalid server names are removed.
 
-        Envoy rejects a listener in which two chains match the same connection, or with a server name that is not valid
-        for SNI.
+        Envoy rejects a listener if two of its chains match the same connection, or if a server name is not valid for
+        SNI.
         """
         for chain in chains:
             if chain.condition in self.chains:
@@ -152,7 +154,11 @@ class ListenerDraft:
                 self.matched.update(_matched_cells(unmatched, unmatched.names, unmatched.networks))
 
     def _without_overlap(self, chain: OutboundChainKey) -> OutboundChainKey | None:
-        """Return the chain with its unmatched names, else with its unmatched networks, or None if there are neither."""
+        """Return the chain without the names that are already matched, or else without the networks that are already
+        matched.
+
+        Return None if all names and networks are already matched.
+        """
         chain = chain._replace(sni=_distinct(chain.sni, str.lower), cidrs=_distinct(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))
         if chain.sni and not usable:

@@ -1,7 +1,9 @@
-"""The outbound listeners of sidecars: one per port for HTTP and one per address for TCP, and how services share them.
+"""The outbound listeners of sidecars: one per port for HTTP, and one per address for TCP. Services may share a
+listener.
 
-The claims of an egress listener's services (`claims`) are grouped by address (`listener_addresses`). The claims of an
-address become an `OutboundListenerKey`, which contains only names, and each distinct key is built once for all scopes.
+The claims of an egress listener's services (`claims`) are grouped by address (`listener_addresses`). The claims to an
+address are merged into an `OutboundListenerKey`, which only contains names. Each distinct key is built once for all
+scopes.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from pilot.mesh.traffic.imports import egress_services
 
 
 class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """An address and the claims to it, in order."""
+    """An address of a listener, and the claims to it, in order."""
 
     bind: str
     port: int
@@ -52,7 +54,7 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def of_pod(self) -> bool:
-        """Return whether it is the address of a pod, claimed only by headless services."""
+        """Return whether this is the address of a pod, which only headless services claim."""
         return all(c.of_pod for c in self.claims)
 
 
@@ -63,7 +65,7 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 def addressing_facet(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     """Return the part of the facet that determines the addresses and destinations of listeners.
 
-    Proxies with different policies, logs or metrics share it.
+    Proxies with different policies, access logs or metrics share this part.
     """
     listening = facet.listening
     return replace(
@@ -82,7 +84,7 @@ def addressing_facet(facet: OutboundListenersFacet) -> OutboundListenersFacet:
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
-    """Return the facet without tracing, which only listeners with HTTP use."""
+    """Return the facet without tracing, which only affects listeners with HTTP."""
     listening = facet.listening
     return replace(
         facet,
@@ -97,9 +99,9 @@ def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
 
 @derived
 def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    """Return the addresses of a scope's listeners, with their claims.
+    """Return the addresses of all listeners in a scope, with the claims to them.
 
-    An egress listener without a port claims no address of the listeners before it.
+    An egress listener without a port does not claim addresses of the egress listeners before it.
     """
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
@@ -132,9 +134,9 @@ def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[Listene
 
 
 def _without_duplicates(claims: list[AddressClaim], primary: Container[tuple[str, int]]) -> tuple[AddressClaim, ...]:
-    """Return the claims without additional addresses on which another listener already exists.
+    """Return the claims, without additional addresses that are the main address of another listener.
 
-    Envoy rejects duplicates.
+    Envoy rejects duplicate addresses.
     """
     return tuple(
         c._replace(
@@ -163,7 +165,8 @@ def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAd
 def outbound_listener_key(
     db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet
 ) -> OutboundListenerKey | None:
-    """Return the listener at an address, after the claims of all services are merged."""
+    """Return the key of the listener at an address, merged from the claims of all services, or None if it has no
+    chains."""
     draft = ListenerDraft()
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in address.claims:
@@ -178,9 +181,9 @@ def outbound_listener_key(
 def _merge_claim(
     db: Mesh, draft: ListenerDraft, claim: AddressClaim, facet: OutboundListenersFacet, wildcard: str
 ) -> None:
-    """Merge a claim into a listener.
+    """Merge a claim into a draft.
 
-    HTTP and TCP at the same address are distinguished by inspection. An unknown protocol gets a chain for each.
+    Inspection distinguishes HTTP and TCP at the same address. A port with an unknown protocol has chains for both.
     """
     protocol, draft_protocol = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
@@ -208,7 +211,7 @@ def _merge_claim(
 
 @derived
 def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
-    """Return the cluster for connections that match no listener or chain."""
+    """Return the name of the cluster for connections that match no listener or chain."""
     policy = outbound_traffic_policy(db, facet.scope)
     if policy.mode not in ("ALLOW_ANY", "ALLOW_ANY_DYNAMIC_DNS"):
         return names.BLACK_HOLE_CLUSTER
@@ -216,7 +219,7 @@ def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
 
 
 def egress_proxy_cluster(destination: Destination) -> str:
-    """Return the cluster of a Sidecar's egress proxy."""
+    """Return the name of the cluster for a Sidecar's egress proxy."""
     return outbound_cluster(
         destination.port.number if destination.port is not None else 0, destination.subset, destination.host
     )
@@ -231,13 +234,13 @@ def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) 
 
 @derived
 def listener_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    """Return a listener with HTTP, shared by all scopes with an equal key."""
+    """Return a listener with HTTP. All scopes with an equal key share it."""
     return _build_parts(db, key, listening)
 
 
 @derived
 def tcp_resource(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Resource:
-    """Return a listener without HTTP, which is shared by all workloads."""
+    """Return a listener without HTTP. All workloads share it."""
     return assemble(_build_parts(db, key, listening), b"")
 
 
@@ -279,7 +282,8 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
 
 
 def has_own_pod_listener(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Return whether there is a listener at the pod's own address, which its proxy must not have. Not memoised."""
+    """Return whether there is a listener at the pod's own address. The pod's proxy must not have this listener. Not
+    memoised."""
     return address in _pod_addresses(db, addressing_facet(facet))
 
 
@@ -287,7 +291,10 @@ def has_own_pod_listener(db: Mesh, facet: OutboundListenersFacet, address: str) 
 def tcp_listeners_except_own(
     db: Mesh, facet: OutboundListenersFacet, address: str
 ) -> Mapping[ListenerAddressKey, Resource]:
-    """Return the listeners without those at the proxy's own address. Traffic to itself uses no outbound listener."""
+    """Return the TCP listeners, except those at the proxy's own address.
+
+    Traffic from a pod to itself must not use an outbound listener.
+    """
     return {
         key: resource for key, resource in tcp_listeners(db, facet).items() if key.bind != address or not key.of_pod
     }
@@ -297,7 +304,7 @@ def tcp_listeners_except_own(
 def http_listeners_except_own(
     db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str
 ) -> Mapping[ListenerAddressKey, Resource]:
-    """Return the listeners with HTTP without those at the proxy's own address."""
+    """Return the listeners with HTTP, except those at the proxy's own address."""
     return {
         key: resource
         for key, resource in http_listeners(db, facet, tags).items()
@@ -318,5 +325,5 @@ _routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[s
 
 @derived
 def route_names(db: Mesh, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """Return the names of the routes that a scope's listeners request over RDS."""
+    """Return the names of the route configurations that the listeners in a scope request over RDS."""
     return tuple(dict.fromkeys(name for names in _routes_by_address(db, facet).values() for name in names))

@@ -1,4 +1,5 @@
-"""The sidecar listeners that belong to no service: the capture listener for outbound traffic, and the HTTP proxy."""
+"""The sidecar listeners that do not belong to a service: the capture listener for outbound traffic, and the HTTP
+proxy."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ NO_LISTENERS: Mapping[str, Resource] = {}
 def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerParts:
     """Return the capture listener.
 
-    It passes captured connections to the listener of their destination, or handles them as the outbound traffic policy
-    requires.
+    It passes a captured connection to the listener for the connection's destination. If there is none, the outbound
+    traffic policy applies.
     """
     listening = facet.listening
     options, defaults = listener_options(db, listening), listener_defaults(db)
@@ -55,7 +56,8 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 
 @derived
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
-    """Return the capture listener of a workload, if its traffic is captured, and its HTTP proxy, if it has one."""
+    """Return the capture listener of a workload if its traffic is captured, and its HTTP proxy listener if it has
+    one."""
     resources: dict[str, Resource] = {}
     tracing = tracing_fields(db, facet.listening, tags, facet.scope)
     if facet.listening.interception != "NONE":
@@ -71,13 +73,13 @@ def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFac
 
 @derived
 def virtual_outbound(db: Mesh, facet: OutboundListenersFacet) -> Resource:
-    """Return the capture listener that all workloads share."""
+    """Return the capture listener without tracing, which all workloads share."""
     return assemble(virtual_outbound_parts(db, facet), b"")
 
 
 @derived
 def http_proxy_key(db: Mesh, facet: OutboundListenersFacet, port: int) -> OutboundListenerKey:
-    """Return a forward proxy for HTTP on the loopback addresses, which serves all services in scope."""
+    """Return the key of the HTTP forward proxy on the loopback addresses, which serves all services in scope."""
     kind = ManagerKey(forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
     chain = OutboundChainKey(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
     return OutboundListenerKey(
@@ -88,7 +90,7 @@ def http_proxy_key(db: Mesh, facet: OutboundListenersFacet, port: int) -> Outbou
 def build_capture(
     listening: ListeningFacet, port: int, options: ListenerOptions, ipv6_only_has_ipv4: bool, detect_http: bool
 ) -> listener_pb2.Listener:
-    """Return the capture listener without its chains."""
+    """Return the capture listener without its filter chains."""
     binds = wildcards(listening.ipv4, listening.ipv6)
     others: tuple[str, ...] = ()
     if options.dual_stack and len(binds) > 1:
@@ -110,7 +112,7 @@ def build_capture(
 
 
 def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
-    """Return the chain for HTTP to unknown hosts, which are resolved at request time."""
+    """Return the chain for HTTP requests to unknown hosts. The hosts are resolved at request time."""
     headers = facet.listening.headers
     attempt_count = not (headers.attempt_count is not None and headers.attempt_count.disabled)
     forwarded_host = bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled)

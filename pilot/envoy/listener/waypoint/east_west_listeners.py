@@ -1,7 +1,7 @@
-"""The internal listener of an east-west gateway for the payload of tunnels, which are themselves tunnels.
+"""The internal listener of an east-west gateway for the payload of tunnels, which consists of inner tunnels.
 
 The inner tunnels are not terminated here. They end at the workloads of a service, or at its waypoint if no waypoint of
-the client's network has applied its policies.
+the client's network has already applied the service's policies.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _east_west_services: Gather[ServiceRef, [AddressFamiliesFacet], AdmittedService]
 
 
 def build_service_match(target: AdmittedService) -> ServiceMatch:
-    """Return the match of a service. Requests that have not passed a waypoint are sent to the service's waypoint."""
+    """Return the match for a service. Connections that have not passed a waypoint are forwarded to the service's
+    waypoint."""
     ports: dict[int, matcher_pb2.Matcher.OnMatch] = {}
     for port, _ in vip_ports(target.service):
         chain = chain_action(VipKey(target.service.ref, port.number, TCP).name)

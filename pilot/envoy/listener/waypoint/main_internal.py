@@ -1,7 +1,7 @@
-"""The internal listener of a waypoint for the payload of tunnels. A connection's destination selects the chain.
+"""The internal listener of a waypoint for the payload of tunnels. A connection's destination selects the filter chain.
 
-The destination is an address and port of a service, or of a workload behind the waypoint. If addresses of different
-networks may coincide, a tunnel names the service, and the name takes precedence.
+The destination is an address and port of a service, or of a workload behind the waypoint. Addresses may not be unique
+across networks, so a tunnel from another network names the service, and the name takes precedence.
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
 """
 
@@ -63,7 +63,7 @@ _NAME = _input("authority-filter-state", network_inputs_pb2.FilterStateInput(key
 
 
 def chain_action(name: str) -> matcher_pb2.Matcher.OnMatch:
-    """Return the action that selects a chain."""
+    """Return the action that selects the chain with this name."""
     return _OnMatch(
         action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name)))
     )
@@ -72,7 +72,7 @@ def chain_action(name: str) -> matcher_pb2.Matcher.OnMatch:
 def map_matcher(
     input_config: extension_pb2.TypedExtensionConfig, on_matches: Mapping[str, matcher_pb2.Matcher.OnMatch]
 ) -> matcher_pb2.Matcher:
-    """Return a matcher that maps the exact value of an input."""
+    """Return a matcher that looks up the exact value of an input in a map."""
     matcher = _Matcher()
     matcher.matcher_tree.input.CopyFrom(input_config)
     for value, on_match in on_matches.items():
@@ -81,7 +81,8 @@ def map_matcher(
 
 
 def protocol_matcher(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
-    """Return the selection of a chain by protocol, which is inspected only if there are chains for HTTP and for TCP."""
+    """Return the match that selects a chain by protocol. The protocol is only inspected if both HTTP and TCP have a
+    chain."""
     if len(chains) == 1:
         return chain_action(next(iter(chains.values())))
     alpns = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
@@ -97,7 +98,7 @@ def _range(addresses: Iterable[str], on_match: matcher_pb2.Matcher.OnMatch) -> i
 
 
 class ServiceMatch(NamedTuple):
-    """The selection for a service, by port."""
+    """The hostname and addresses of a service, and the match for each of its ports."""
 
     hostname: str
     addresses: tuple[str, ...]
@@ -109,8 +110,8 @@ def build_matcher(
 ) -> matcher_pb2.Matcher:
     """Return the matcher that selects the chain of a connection.
 
-    `workloads` are the addresses of workloads behind the waypoint. `by_name` also matches service names, which take
-    precedence.
+    `workloads` are the addresses of the workloads behind the waypoint. If `by_name` is set, service names are also
+    matched, and they take precedence.
     """
     matches = (
         ServiceMatch(
@@ -130,9 +131,9 @@ def match_services(
     fallback: matcher_pb2.Matcher.OnMatch,
     others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = (),
 ) -> matcher_pb2.Matcher:
-    """Return a matcher for the name of a service, else for its address and port, else for `others`.
+    """Return a matcher that first compares the name of a service, then its address and port, and finally `others`.
 
-    `fallback` is used only to build a valid matcher if there is nothing to match. No connection can reach it.
+    If there is nothing to match, `fallback` is used to build a valid matcher. No connection can reach it.
     """
     addresses = ip_pb2.IPMatcher()
     by_host: dict[str, matcher_pb2.Matcher.OnMatch] = {}
@@ -161,10 +162,10 @@ def match_services(
 def build_waypoint_inspectors(
     services: Iterable[ServiceChains], workloads: bool
 ) -> list[listener_components_pb2.ListenerFilter]:
-    """Return the listener filters.
+    """Return the inspectors of the listener.
 
-    HTTP is inspected only on ports with an unknown protocol, because inspection stalls if the server sends first. A
-    directly addressed workload may use any port.
+    HTTP is only inspected on ports with an unknown protocol, because inspection stalls if the server sends first.
+    Workloads that are addressed directly may use any port.
     """
     protocols: dict[int, set[str]] = {}
     tls: dict[int, bool] = {}
@@ -190,7 +191,7 @@ _chains_of: Gather[ServiceRef, [ServingKey], ServiceChains] = Gather("chains at 
 
 
 class _Parts(NamedTuple):
-    """The listener without chains, and the chains without tracing, grouped by their tracing."""
+    """The listener without its chains, and the chains without tracing. The chains are grouped by their tracing."""
 
     head: bytes
     chains: tuple[tuple[ListeningFacet, tuple[ChainParts, ...]], ...]
@@ -218,7 +219,7 @@ def _parts(db: Mesh, key: ServingKey) -> _Parts:
 
 @derived
 def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
-    """Return the listener. Services may have Telemetries of their own, so their tracing may differ."""
+    """Return the listener. Its chains may differ in tracing, because Telemetries may apply to single services."""
     parts = _parts(db, serving_key(facet))
     tracings = ((tracing_fields(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
     chains = tuple(traced(chain, tracing) for tracing, chains in tracings for chain in chains)

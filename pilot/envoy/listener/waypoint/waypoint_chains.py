@@ -1,7 +1,8 @@
-"""The filter chains of a waypoint: for each port of the services behind it, and for directly addressed workloads.
+"""The filter chains of a waypoint, for each port of the services behind it and for workloads that are addressed
+directly.
 
-A service's chains depend on the service, the objects attached to it, and settings that all waypoints of the same kind
-share.
+A service's chains depend on the service, on the objects attached to it, and on settings that all waypoints of the same
+kind share.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _Filters = list[listener_components_pb2.Filter]
 
 
 class ServedPort(NamedTuple):
-    """The protocols on a port of a service: HTTP, TCP or both, each with a chain.
+    """A port of a service and its protocols: HTTP, TCP or both. There is one chain for each protocol.
 
     `tls` is set if the port carries TLS.
     """
@@ -66,7 +67,7 @@ class ServedPort(NamedTuple):
 class ServiceChains(NamedTuple):
     """The chains of a service without tracing, and the addresses and ports that select them.
 
-    `listening` determines its tracing.
+    `listening` determines the tracing.
     """
 
     hostname: str
@@ -78,7 +79,7 @@ class ServiceChains(NamedTuple):
 
 @derived
 def service_chains(db: Mesh, ref: ServiceRef, key: ServingKey) -> ServiceChains | None:
-    """Return the chains of a service, or None if it does not exist."""
+    """Return the chains of a service, or None if the service does not exist."""
     row = service(db, ref)
     if row is None:
         return None
@@ -124,9 +125,9 @@ def _chain(
 def _manager(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration
 ) -> bytes:
-    """Return a manager without tracing.
+    """Return a serialized connection manager without tracing.
 
-    Extensions that name ports do not apply, because a single waypoint handles all ports of a service.
+    Extensions that are limited to ports do not apply, because a single waypoint handles all ports of a service.
     """
     return manager_template(db, kind, listening, OTHER_PORTS) + inline_route_fields(f"inbound_0.0.0.0_{port};", routes)
 
@@ -142,7 +143,7 @@ def _tcp_filters(db: Mesh, service: Service, port: Port, key: ServingKey, listen
 
 @derived
 def direct_chains(db: Mesh, key: ServingKey) -> tuple[ChainParts, ...]:
-    """Return the chains for directly addressed workloads, which forward what the waypoint's policies allow."""
+    """Return the chains for workloads that are addressed directly. They forward all traffic that the policies allow."""
     cluster = names.ENCAP_CLUSTER
     network = listener_options(db, key.listening).network
     route = TcpRoute(cluster, ((cluster, 0),), settings=TcpSettings(idle_timeout=key.listening.idle_timeout))
@@ -155,7 +156,7 @@ def direct_chains(db: Mesh, key: ServingKey) -> tuple[ChainParts, ...]:
 
 
 def chain_names(chains: ServiceChains) -> Iterator[tuple[ServedPort, dict[str, str]]]:
-    """Yield the ports of a service with the names of their chains by protocol."""
+    """Yield each port of a service with a mapping from protocol to chain name."""
     for port in chains.ports:
         protocols = (protocol for protocol in (HTTP, TCP) if protocol in port.protocols)
         yield port, {protocol: names.vip_cluster(port.number, protocol, chains.hostname) for protocol in protocols}
@@ -165,7 +166,8 @@ _ANY_CLIENT = L4Client("", frozenset())
 
 
 def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
-    """Return the destination of connections: as VirtualServices route them, else the service.
+    """Return the destinations that VirtualServices specify for connections to a service port, or the service's own
+    cluster.
 
     The settings are those of the first destination. Not memoised.
     """
@@ -190,10 +192,10 @@ def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_pref
 
 
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:
-    """Return the namespace of the VirtualService that routes a service's connections, and the destinations.
+    """Return the VirtualService's namespace and the destinations for connections to a service port. Not memoised.
 
-    Without such a VirtualService there are none. TLS rules precede TCP rules. A TLS rule applies only if it names the
-    service itself, because a waypoint does not inspect TLS. Not memoised.
+    If no VirtualService applies, both are empty. TLS rules take precedence over TCP rules. A TLS rule with matches only
+    applies if a match names the service itself, because a waypoint does not inspect TLS.
     """
     virtual_services = list(waypoint_virtual_services(db, ref, namespace))
     for virtual_service in virtual_services:

@@ -1,4 +1,4 @@
-"""What the operator does for one IstioOperator at a time, what it counts, and what the status says, at a cluster in memory."""
+"""Reconciliation of one IstioOperator in a fake cluster: actions, metrics and status."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ VERSION = build_info().version
 OTHER = make_object(CONFIG_MAP, "other", "istio-system")
 
 
-class Objects(FakeCluster):
-    """A cluster that keeps what the status of the one IstioOperator is told."""
+class RecordingCluster(FakeCluster):
+    """A cluster that records the statuses of one IstioOperator."""
 
-    def __init__(self, *there: Plain, **more: Any) -> None:
-        super().__init__(*there, **more)
-        self.told: list[Plain] = []
+    def __init__(self, *objects: Plain, **more: Any) -> None:
+        super().__init__(*objects, **more)
+        self.statuses: list[Plain] = []
 
     async def patch(self, key: ResourceKey, patch: Plain, subresource: str = "") -> Plain:
         assert (str(key), subresource) == ("IstioOperator istio-system/mesh", "status")
         components = patch["status"]["componentStatus"]
-        there = {
-            name: {k: v for k, v in one.items() if v is not None} for name, one in components.items() if one is not None
+        component_status = {
+            name: {k: v for k, v in component.items() if v is not None}
+            for name, component in components.items()
+            if component is not None
         }
-        status = {**patch["status"], "componentStatus": there}
-        self.told.append(status)
+        status = {**patch["status"], "componentStatus": component_status}
+        self.statuses.append(status)
         return {"status": status}
 
 
-def custom(generation: int = 1, **more: Any) -> IstioOperatorResource:
+def istio_operator(generation: int = 1, **more: Any) -> IstioOperatorResource:
     metadata = {
         "name": "mesh",
         "namespace": "istio-system",
@@ -56,17 +58,21 @@ def custom(generation: int = 1, **more: Any) -> IstioOperatorResource:
     return istio_operator_of({"metadata": metadata, "spec": {}} | more)
 
 
-class Life:
-    """A worker, its cluster and its metrics; `says` is what its settings come to."""
+class Setup:
+    """A reconciler, its cluster and its metrics. `rendered` is its install plan, or a settings error."""
 
     def __init__(
-        self, cluster: Objects, monkeypatch: pytest.MonkeyPatch, kept: frozenset[ResourceKey] = frozenset(), **more: Any
+        self,
+        cluster: RecordingCluster,
+        monkeypatch: pytest.MonkeyPatch,
+        shared: frozenset[ResourceKey] = frozenset(),
+        **more: Any,
     ) -> None:
         self.cluster, self.metrics = cluster, OperatorMetrics()
-        self.says: InstallPlan | Exception = plan(step(CONFIG, WORKLOAD))
+        self.rendered: InstallPlan | Exception = plan(step(CONFIG, WORKLOAD))
         backoff = Backoff(0.5, 0.5)
         objects: Any = cluster
-        parts = OperatorContext(
+        context = OperatorContext(
             objects,
             None,
             "",
@@ -74,24 +80,24 @@ class Life:
             backoff,
             random.Random(1),
             self.metrics,
-            lambda key: kept,
+            lambda key: shared,
             lambda keys, key: None,
         )
-        self.worker = InstallationReconciler(parts, custom(**more))
-        monkeypatch.setattr(module, "_render", self.read)
-        self.slept: list[float] = []
-        monkeypatch.setattr(self.worker._corrections, "next_delay", self.pause)
+        self.reconciler = InstallationReconciler(context, istio_operator(**more))
+        monkeypatch.setattr(module, "_render", self.render)
+        self.delays: list[float] = []
+        monkeypatch.setattr(self.reconciler._corrections, "next_delay", self.pause)
 
     def pause(self) -> float:
-        self.slept.append(0.0)
+        self.delays.append(0.0)
         return 0.0
 
-    def read(self, _: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says, ["w has no effect"]
+    def render(self, _: IstioOperatorResource) -> tuple[InstallPlan, list[str]]:
+        if isinstance(self.rendered, Exception):
+            raise self.rendered
+        return self.rendered, ["w has no effect"]
 
-    def counted(self, reason: str, result: str) -> float:
+    def count(self, reason: str, result: str) -> float:
         return (
             self.metrics.registry.get_sample_value(
                 "istio_install_operator_reconcile_request_total", {"reason": reason, "result": result}
@@ -99,232 +105,239 @@ class Life:
             or 0.0
         )
 
-    def said(self) -> list[tuple[str, str, Plain]]:
-        """The statuses that were told: of all, the message, and of the components."""
-        found = [
-            (s["status"], s["message"], {name: one["status"] for name, one in s["componentStatus"].items()})
-            for s in self.cluster.told
+    def take_statuses(self) -> list[tuple[str, str, Plain]]:
+        """Return and clear the recorded statuses: overall status, message, and component statuses."""
+        statuses = [
+            (s["status"], s["message"], {name: component["status"] for name, component in s["componentStatus"].items()})
+            for s in self.cluster.statuses
         ]
-        self.cluster.told.clear()
-        return found
+        self.cluster.statuses.clear()
+        return statuses
 
 
-async def test_what_is_installed_is_told_and_counted_and_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(), monkeypatch)
-    assert await life.worker._reconcile() is None
-    assert life.said() == [
+async def test_installation_is_reported_counted_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch)
+    assert await setup.reconciler._reconcile() is None
+    assert setup.take_statuses() == [
         ("RECONCILING", "", {"Pilot": "RECONCILING"}),
         ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"}),
     ]
-    assert life.worker.desired == {resource_key(CONFIG), resource_key(WORKLOAD)}
-    assert life.counted("install", "done") == 1
-    life.cluster.applied.clear()
-    assert await life.worker._reconcile() is None
-    assert (life.said(), life.cluster.applied, life.counted("correct", "done")) == ([], [], 1)
+    assert setup.reconciler.desired == {resource_key(CONFIG), resource_key(WORKLOAD)}
+    assert setup.count("install", "done") == 1
+    setup.cluster.applied.clear()
+    assert await setup.reconciler._reconcile() is None
+    assert (setup.take_statuses(), setup.cluster.applied, setup.count("correct", "done")) == ([], [], 1)
 
 
 @pytest.mark.parametrize(("version", "status"), [(VERSION, "RECONCILING"), ("0.1", "UPDATING"), (None, "RECONCILING")])
-async def test_another_version_is_an_update(version: str | None, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(), monkeypatch, status={"componentStatus": {"Pilot": {"version": version}}})
-    await life.worker._reconcile()
-    assert life.said()[0] == (status, "", {"Pilot": status})
+async def test_version_change_is_an_update(version: str | None, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch, status={"componentStatus": {"Pilot": {"version": version}}})
+    await setup.reconciler._reconcile()
+    assert setup.take_statuses()[0] == (status, "", {"Pilot": status})
 
 
-async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(errors={"config": KubeError("no answer")}), monkeypatch)
-    wait = await life.worker._reconcile()
+async def test_failed_installation_is_reported_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(errors={"config": KubeError("no answer")}), monkeypatch)
+    wait = await setup.reconciler._reconcile()
     assert wait is not None
     assert 0.25 <= wait <= 0.5
-    assert life.said()[1] == ("ERROR", "w has no effect", {"Pilot": "ERROR"})
-    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failures) == (
+    assert setup.take_statuses()[1] == ("ERROR", "w has no effect", {"Pilot": "ERROR"})
+    assert (setup.count("install", "again"), setup.count("install", "done"), setup.reconciler._attempts.failures) == (
         1,
         0,
         1,
     )
-    life.cluster.errors.clear()
-    assert await life.worker._reconcile() is None
-    assert life.worker._attempts.failures == 0
-    assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
+    setup.cluster.errors.clear()
+    assert await setup.reconciler._reconcile() is None
+    assert setup.reconciler._attempts.failures == 0
+    assert setup.take_statuses()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
-async def test_what_others_change_is_put_back_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(), monkeypatch)
-    await life.worker._reconcile()
-    life.said()
-    life.cluster.applied.clear()
-    life.worker.mark_drifted(resource_key(OTHER))
-    assert (await life.worker._reconcile(), life.cluster.applied, life.slept) == (None, [], [])
-    life.cluster.delays["istiod"] = 5
-    life.worker.mark_drifted(resource_key(WORKLOAD))
-    assert await life.worker._reconcile() is None
-    assert life.cluster.applied == ["Deployment istio-system/istiod"]
-    assert life.said() == [("RECONCILING", "w has no effect", {"Pilot": "RECONCILING"})]
-    assert life.worker._components()["Pilot"].error == "Deployment istio-system/istiod: 0 of 1 pods ready"
-    life.cluster.delays["istiod"] = 0
-    life.worker.mark_drifted(resource_key(WORKLOAD))
-    assert await life.worker._reconcile() is None
-    assert life.said() == [("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
-    assert life.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 2
-    assert life.counted("correct", "done") == 3
+async def test_drift_is_corrected_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch)
+    await setup.reconciler._reconcile()
+    setup.take_statuses()
+    setup.cluster.applied.clear()
+    setup.reconciler.mark_drifted(resource_key(OTHER))
+    assert (await setup.reconciler._reconcile(), setup.cluster.applied, setup.delays) == (None, [], [])
+    setup.cluster.delays["istiod"] = 5
+    setup.reconciler.mark_drifted(resource_key(WORKLOAD))
+    assert await setup.reconciler._reconcile() is None
+    assert setup.cluster.applied == ["Deployment istio-system/istiod"]
+    assert setup.take_statuses() == [("RECONCILING", "w has no effect", {"Pilot": "RECONCILING"})]
+    assert setup.reconciler._components()["Pilot"].error == "Deployment istio-system/istiod: 0 of 1 pods ready"
+    setup.cluster.delays["istiod"] = 0
+    setup.reconciler.mark_drifted(resource_key(WORKLOAD))
+    assert await setup.reconciler._reconcile() is None
+    assert setup.take_statuses() == [("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
+    assert setup.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 2
+    assert setup.count("correct", "done") == 3
 
 
-async def test_what_workloads_lack_later_is_told_without_a_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(), monkeypatch)
-    await life.worker._reconcile()
-    life.said()
-    life.cluster.applied.clear()
-    life.worker._wakeup.clear()
-    life.worker.update_readiness(resource_key(WORKLOAD), "")
-    assert not life.worker._wakeup.is_set()
+async def test_lost_readiness_is_reported_without_a_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch)
+    await setup.reconciler._reconcile()
+    setup.take_statuses()
+    setup.cluster.applied.clear()
+    setup.reconciler._wakeup.clear()
+    setup.reconciler.update_readiness(resource_key(WORKLOAD), "")
+    assert not setup.reconciler._wakeup.is_set()
     for missing, status in (("0 of 1 pods ready", "RECONCILING"), ("", "HEALTHY")):
-        life.worker.update_readiness(resource_key(WORKLOAD), missing)
-        assert life.worker._wakeup.is_set()
-        life.worker._wakeup.clear()
-        assert await life.worker._reconcile() is None
-        assert life.said() == [(status, "w has no effect", {"Pilot": status})]
-        assert await life.worker._reconcile() is None
-        assert life.said() == []
-    assert life.cluster.applied == []
-    assert life.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 0
+        setup.reconciler.update_readiness(resource_key(WORKLOAD), missing)
+        assert setup.reconciler._wakeup.is_set()
+        setup.reconciler._wakeup.clear()
+        assert await setup.reconciler._reconcile() is None
+        assert setup.take_statuses() == [(status, "w has no effect", {"Pilot": status})]
+        assert await setup.reconciler._reconcile() is None
+        assert setup.take_statuses() == []
+    assert setup.cluster.applied == []
+    assert setup.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 0
 
 
-async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_once(
+async def test_late_readiness_wakes_the_reconciler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    life = Life(Objects(delays={"istiod": 5}), monkeypatch)
-    life.worker.update_readiness(resource_key(WORKLOAD), "0 of 1 pods ready")
-    assert await life.worker._reconcile() is not None
-    life.worker._wakeup.clear()
-    life.worker.update_readiness(resource_key(WORKLOAD), "")
-    assert life.worker._wakeup.is_set()
+    setup = Setup(RecordingCluster(delays={"istiod": 5}), monkeypatch)
+    setup.reconciler.update_readiness(resource_key(WORKLOAD), "0 of 1 pods ready")
+    assert await setup.reconciler._reconcile() is not None
+    setup.reconciler._wakeup.clear()
+    setup.reconciler.update_readiness(resource_key(WORKLOAD), "")
+    assert setup.reconciler._wakeup.is_set()
 
 
-async def test_what_cannot_be_put_back_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(), monkeypatch)
-    await life.worker._reconcile()
-    life.said()
-    life.cluster.errors["config"] = KubeError("no answer")
-    life.worker.mark_drifted(resource_key(CONFIG))
-    assert await life.worker._reconcile() is not None
-    assert life.said() == [("ERROR", "no answer", {"Pilot": "ERROR"})]
-    life.cluster.errors.clear()
-    life.cluster.applied.clear()
-    assert await life.worker._reconcile() is None
-    assert life.cluster.applied == ["ConfigMap istio-system/config"]
+async def test_failed_correction_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch)
+    await setup.reconciler._reconcile()
+    setup.take_statuses()
+    setup.cluster.errors["config"] = KubeError("no answer")
+    setup.reconciler.mark_drifted(resource_key(CONFIG))
+    assert await setup.reconciler._reconcile() is not None
+    assert setup.take_statuses() == [("ERROR", "no answer", {"Pilot": "ERROR"})]
+    setup.cluster.errors.clear()
+    setup.cluster.applied.clear()
+    assert await setup.reconciler._reconcile() is None
+    assert setup.cluster.applied == ["ConfigMap istio-system/config"]
 
 
-async def test_what_is_not_wanted_any_more_goes_unless_others_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_obsolete_objects_are_pruned_unless_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     third = make_object(CONFIG_MAP, "third", "istio-system")
-    life = Life(Objects(), monkeypatch, frozenset({resource_key(third)}))
-    life.says = plan(step(CONFIG, OTHER, third))
-    await life.worker._reconcile()
-    life.says = plan(step(CONFIG))
-    life.worker.update(custom(2))
-    assert await life.worker._reconcile() is None
-    assert life.cluster.deleted == ["ConfigMap istio-system/other"]
-    assert life.counted("install", "done") == 2
+    setup = Setup(RecordingCluster(), monkeypatch, frozenset({resource_key(third)}))
+    setup.rendered = plan(step(CONFIG, OTHER, third))
+    await setup.reconciler._reconcile()
+    setup.rendered = plan(step(CONFIG))
+    setup.reconciler.update(istio_operator(2))
+    assert await setup.reconciler._reconcile() is None
+    assert setup.cluster.deleted == ["ConfigMap istio-system/other"]
+    assert setup.count("install", "done") == 2
 
 
-async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_on(
+async def test_settings_error_is_reported_and_the_installation_maintained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    life = Life(Objects(), monkeypatch)
-    await life.worker._reconcile()
-    life.said()
-    life.says = SettingsError("spec.hub: no")
-    life.worker.update(custom(2))
-    assert await life.worker._reconcile() is None
-    assert life.said() == [("ERROR", "spec.hub: no", {"Pilot": "HEALTHY"})]
-    life.cluster.applied.clear()
-    life.worker.mark_drifted(resource_key(CONFIG))
-    assert await life.worker._reconcile() is None
-    assert life.cluster.applied == ["ConfigMap istio-system/config"]
-    life.says = plan(step(CONFIG, WORKLOAD))
-    life.worker.update(custom(3))
-    await life.worker._reconcile()
-    assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
+    setup = Setup(RecordingCluster(), monkeypatch)
+    await setup.reconciler._reconcile()
+    setup.take_statuses()
+    setup.rendered = SettingsError("spec.hub: no")
+    setup.reconciler.update(istio_operator(2))
+    assert await setup.reconciler._reconcile() is None
+    assert setup.take_statuses() == [("ERROR", "spec.hub: no", {"Pilot": "HEALTHY"})]
+    setup.cluster.applied.clear()
+    setup.reconciler.mark_drifted(resource_key(CONFIG))
+    assert await setup.reconciler._reconcile() is None
+    assert setup.cluster.applied == ["ConfigMap istio-system/config"]
+    setup.rendered = plan(step(CONFIG, WORKLOAD))
+    setup.reconciler.update(istio_operator(3))
+    await setup.reconciler._reconcile()
+    assert setup.take_statuses()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
-async def test_what_is_left_unfinished_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(Objects(errors={"list ConfigMap": KubeError("no answer")}), monkeypatch)
-    assert await life.worker._reconcile() is not None
-    assert life.said()[-1] == (
+async def test_failed_pruning_is_reported_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(RecordingCluster(errors={"list ConfigMap": KubeError("no answer")}), monkeypatch)
+    assert await setup.reconciler._reconcile() is not None
+    assert setup.take_statuses()[-1] == (
         "HEALTHY",
         "cannot prune obsolete objects: no answer; w has no effect",
         {"Pilot": "HEALTHY"},
     )
-    life.worker.mark_drifted(next(iter(life.worker.desired)))
-    assert await life.worker._reconcile() is not None, "a correction meanwhile does not end the waiting"
-    life.cluster.errors.clear()
-    assert await life.worker._reconcile() is None
-    assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
+    setup.reconciler.mark_drifted(next(iter(setup.reconciler.desired)))
+    assert await setup.reconciler._reconcile() is not None, "a correction does not end the wait"
+    setup.cluster.errors.clear()
+    assert await setup.reconciler._reconcile() is None
+    assert setup.take_statuses()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
-async def test_a_bug_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    life = Life(Objects(), monkeypatch)
-    life.says = ZeroDivisionError("bug")
-    assert await life.worker._reconcile() is not None
-    assert life.said() == [("ERROR", "internal error of the operator: ZeroDivisionError: bug", {})]
+async def test_internal_error_is_reported_and_retried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup = Setup(RecordingCluster(), monkeypatch)
+    setup.rendered = ZeroDivisionError("bug")
+    assert await setup.reconciler._reconcile() is not None
+    assert setup.take_statuses() == [("ERROR", "internal error of the operator: ZeroDivisionError: bug", {})]
     assert [record.getMessage() for record in caplog.records] == [
         "IstioOperator istio-system/mesh: reconciliation failed"
     ]
 
 
-@pytest.mark.parametrize(("seen", "news"), [(custom(), False), (custom(2), True), (custom(metadata_only=1), False)])
-async def test_only_other_settings_are_news(
-    seen: IstioOperatorResource, news: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("resource", "is_change"),
+    [(istio_operator(), False), (istio_operator(2), True), (istio_operator(metadata_only=1), False)],
+)
+async def test_only_changed_settings_wake_the_reconciler(
+    resource: IstioOperatorResource, is_change: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = Life(Objects(), monkeypatch).worker
-    worker._wakeup.clear()
-    worker._attempts.next_delay()
-    turn = worker._task = asyncio.create_task(asyncio.sleep(99, 0.0))
-    worker.update(seen)
+    reconciler = Setup(RecordingCluster(), monkeypatch).reconciler
+    reconciler._wakeup.clear()
+    reconciler._attempts.next_delay()
+    task = reconciler._task = asyncio.create_task(asyncio.sleep(99, 0.0))
+    reconciler.update(resource)
     await asyncio.sleep(0)
-    assert (worker._wakeup.is_set(), turn.cancelled(), worker._attempts.failures) == (news, news, 0 if news else 1)
-    turn.cancel()
+    assert (reconciler._wakeup.is_set(), task.cancelled(), reconciler._attempts.failures) == (
+        is_change,
+        is_change,
+        0 if is_change else 1,
+    )
+    task.cancel()
 
 
-async def test_a_cluster_that_does_not_answer_is_told_and_tried_again(
+async def test_unreachable_cluster_is_reported_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life = Life(Objects(errors={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
-    assert await life.worker._reconcile() is not None
-    assert life.said()[-1] == ("ERROR", "no answer", {"Pilot": "ERROR"})
+    setup = Setup(RecordingCluster(errors={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
+    assert await setup.reconciler._reconcile() is not None
+    assert setup.take_statuses()[-1] == ("ERROR", "no answer", {"Pilot": "ERROR"})
     assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh: no answer"]
 
 
-async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_for_a_while(
+async def test_drift_wakes_the_reconciler_and_resets_an_old_backoff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    life = Life(Objects(), monkeypatch)
-    assert life.worker._wakeup.is_set()
-    life.worker._wakeup.clear()
-    await life.worker._reconcile()
-    for failed in (0, 5):
-        life.worker._corrections.failures = 5
-        life.worker.mark_drifted(resource_key(CONFIG))
-        assert life.worker._wakeup.is_set()
-        await life.worker._reconcile()
-        assert life.worker._corrections.failures == failed
+    setup = Setup(RecordingCluster(), monkeypatch)
+    assert setup.reconciler._wakeup.is_set()
+    setup.reconciler._wakeup.clear()
+    await setup.reconciler._reconcile()
+    for failures in (0, 5):
+        setup.reconciler._corrections.failures = 5
+        setup.reconciler.mark_drifted(resource_key(CONFIG))
+        assert setup.reconciler._wakeup.is_set()
+        await setup.reconciler._reconcile()
+        assert setup.reconciler._corrections.failures == failures
 
 
-async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    worker = Life(Objects(), monkeypatch).worker
-    good, bad = asyncio.ensure_future(asyncio.sleep(0, 3.0)), asyncio.ensure_future(asyncio.sleep(0, None))
-    await asyncio.wait((good, bad))
-    assert (worker._delay_after(good), worker._delay_after(bad)) == (3.0, None)
-    broken: Any = asyncio.get_running_loop().create_future()
-    broken.set_exception(ZeroDivisionError("bug"))
-    assert 0.25 <= (worker._delay_after(broken) or 0.0) <= 0.5
+async def test_delay_after_a_reconciliation(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    reconciler = Setup(RecordingCluster(), monkeypatch).reconciler
+    delayed, finished = asyncio.ensure_future(asyncio.sleep(0, 3.0)), asyncio.ensure_future(asyncio.sleep(0, None))
+    await asyncio.wait((delayed, finished))
+    assert (reconciler._delay_after(delayed), reconciler._delay_after(finished)) == (3.0, None)
+    failing: Any = asyncio.get_running_loop().create_future()
+    failing.set_exception(ZeroDivisionError("bug"))
+    assert 0.25 <= (reconciler._delay_after(failing) or 0.0) <= 0.5
     assert [record.getMessage() for record in caplog.records] == [
         "IstioOperator istio-system/mesh: failed to report a reconciliation error"
     ]
 
 
 @pytest.mark.parametrize(
-    ("revision", "finalizers", "ignored", "attached", "asked", "released"),
+    ("revision", "finalizers", "ignored", "blocker", "is_checked", "is_released"),
     [
         ("", [FINALIZER], False, "", True, True),
         ("", [FINALIZER], False, "proxies are attached", True, False),
@@ -333,49 +346,51 @@ async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(
         ("", [FINALIZER], True, "proxies are attached", False, True),
     ],
 )
-async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
+async def test_deletion_waits_for_attached_proxies(
     revision: str,
     finalizers: list[str],
     ignored: bool,
-    attached: str,
-    asked: bool,
-    released: bool,
+    blocker: str,
+    is_checked: bool,
+    is_released: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    life = Life(Objects(), monkeypatch)
-    await life.worker._reconcile()
-    life.said()
-    life.worker._context = life.worker._context._replace(revision=revision)
-    done: list[Any] = []
+    setup = Setup(RecordingCluster(), monkeypatch)
+    await setup.reconciler._reconcile()
+    setup.take_statuses()
+    setup.reconciler._context = setup.reconciler._context._replace(revision=revision)
+    calls: list[Any] = []
 
-    async def leave(parts: OperatorContext, one: IstioOperatorResource, drifted: set[ResourceKey]) -> str:
-        done.append(("leave", parts is life.worker._context, str(one.key), drifted))
-        return attached
+    async def delete(context: OperatorContext, resource: IstioOperatorResource, drifted: set[ResourceKey]) -> str:
+        calls.append(("leave", context is setup.reconciler._context, str(resource.key), drifted))
+        return blocker
 
-    async def release(objects: Any, key: ResourceKey) -> None:
-        done.append(("release", objects is life.cluster, str(key)))
+    async def remove(objects: Any, key: ResourceKey) -> None:
+        calls.append(("release", objects is setup.cluster, str(key)))
 
-    monkeypatch.setattr(module, "delete_installation", leave)
-    monkeypatch.setattr(module, "remove_finalizer", release)
+    monkeypatch.setattr(module, "delete_installation", delete)
+    monkeypatch.setattr(module, "remove_finalizer", remove)
     annotations = {"install.istio.io/ignoreReconcile": "true"} if ignored else {}
     metadata = {
-        **custom().plain["metadata"],
+        **istio_operator().plain["metadata"],
         "finalizers": finalizers,
         "deletionTimestamp": "now",
         "annotations": annotations,
     }
-    life.worker.update(istio_operator_of({"metadata": metadata, "spec": {}}))
-    life.worker.mark_drifted(resource_key(CONFIG))
-    wait = await life.worker._reconcile()
+    setup.reconciler.update(istio_operator_of({"metadata": metadata, "spec": {}}))
+    setup.reconciler.mark_drifted(resource_key(CONFIG))
+    delay = await setup.reconciler._reconcile()
     name = "IstioOperator istio-system/mesh"
-    assert done == [("leave", True, name, {resource_key(CONFIG)})] * asked + [("release", True, name)] * released
-    waits = asked and not released
-    assert (wait is not None, life.worker.desired == frozenset()) == (waits, released)
-    assert life.said() == (
-        [("ACTION_REQUIRED", "proxies are attached; deletion continues once they are gone", {})] if waits else []
+    assert (
+        calls == [("leave", True, name, {resource_key(CONFIG)})] * is_checked + [("release", True, name)] * is_released
+    )
+    is_waiting = is_checked and not is_released
+    assert (delay is not None, setup.reconciler.desired == frozenset()) == (is_waiting, is_released)
+    assert setup.take_statuses() == (
+        [("ACTION_REQUIRED", "proxies are attached; deletion continues once they are gone", {})] if is_waiting else []
     )
 
 
-def test_a_specification_that_is_no_mapping_is_refused() -> None:
+def test_spec_must_be_a_mapping() -> None:
     with pytest.raises(SettingsError, match=r"^spec: expected a mapping, got 5$"):
-        _render(custom(spec=5))
+        _render(istio_operator(spec=5))

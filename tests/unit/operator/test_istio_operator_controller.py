@@ -1,4 +1,4 @@
-"""Which IstioOperators are told of a change of an object that several of them want."""
+"""Dispatch of object changes to the IstioOperators that share an object."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ OWNER, OWNER_NAMESPACE = (
 )
 
 
-class Wanting:
-    """A worker that wants some objects and notes what it is told."""
+class FakeReconciler:
+    """A reconciler that records the changes of its objects."""
 
-    def __init__(self, *wanted: ResourceKey) -> None:
-        self.desired, self.told, self.lacking = frozenset(wanted), list[ResourceKey](), list[tuple[str, str]]()
+    def __init__(self, *desired: ResourceKey) -> None:
+        self.desired, self.drifted, self.unready = frozenset(desired), list[ResourceKey](), list[tuple[str, str]]()
 
     def mark_drifted(self, key: ResourceKey) -> None:
-        self.told.append(key)
+        self.drifted.append(key)
 
     def update_readiness(self, key: ResourceKey, missing: str) -> None:
-        self.lacking.append((key.name, missing))
+        self.unready.append((key.name, missing))
 
 
-class Three:
-    """A controller with three IstioOperators, of which two have one name."""
+class SharedController:
+    """A controller with three IstioOperators, two of them with the same name."""
 
     def __init__(self) -> None:
         client: Any = None
@@ -45,31 +45,31 @@ class Three:
             client, None, "", WaitOptions(), WatchOptions(), random.Random(1), OperatorMetrics()
         )
         self.workers = {
-            NamespacedName("a", "mesh"): Wanting(SHARED, OWN),
-            NamespacedName("b", "mesh"): Wanting(SHARED),
-            NamespacedName("a", "none"): Wanting(),
+            NamespacedName("a", "mesh"): FakeReconciler(SHARED, OWN),
+            NamespacedName("b", "mesh"): FakeReconciler(SHARED),
+            NamespacedName("a", "none"): FakeReconciler(),
         }
         workers: Any = self.workers
         self.controller._reconcilers = workers
 
-    def told(self) -> dict[str, list[str]]:
+    def drifted(self) -> dict[str, list[str]]:
         return {
-            f"{name.namespace}/{name.name}": [key.name for key in worker.told]
+            f"{name.namespace}/{name.name}": [key.name for key in worker.drifted]
             for name, worker in self.workers.items()
-            if worker.told
+            if worker.drifted
         }
 
 
 def config(**labels: str) -> dict[str, Any]:
-    named = {"name": "shared", "namespace": "istio-system", "resourceVersion": "1", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named}
+    metadata = {"name": "shared", "namespace": "istio-system", "resourceVersion": "1", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
 BOTH = {"a/mesh": ["shared"], "b/mesh": ["shared"]}
 
 
 @pytest.mark.parametrize(
-    ("plain", "told"),
+    ("plain", "drifted"),
     [
         (None, BOTH),
         (config(), BOTH),
@@ -77,30 +77,30 @@ BOTH = {"a/mesh": ["shared"], "b/mesh": ["shared"]}
         (config(**{OWNER: "mesh", OWNER_NAMESPACE: "b"}), {"b/mesh": ["shared"]}),
         (config(**{OWNER: "mesh", OWNER_NAMESPACE: "a"}), {"a/mesh": ["shared"]}),
         (config(**{OWNER: "none", OWNER_NAMESPACE: "a"}), BOTH),
-        (config(**{OWNER: "gone", OWNER_NAMESPACE: "a"}), BOTH),
+        (config(**{OWNER: "deleted", OWNER_NAMESPACE: "a"}), BOTH),
         (config(**{OWNER: "mesh"}), BOTH),
         (config(**{OWNER_NAMESPACE: "a"}), BOTH),
     ],
 )
-def test_the_owner_of_a_changed_object_is_told_or_all_that_want_it(
-    plain: dict[str, Any] | None, told: dict[str, list[str]]
+def test_changed_object_is_dispatched_to_its_owner_or_all(
+    plain: dict[str, Any] | None, drifted: dict[str, list[str]]
 ) -> None:
-    three = Three()
-    three.controller._object_changed(SHARED, plain)
-    assert three.told() == told
+    shared = SharedController()
+    shared.controller._object_changed(SHARED, plain)
+    assert shared.drifted() == drifted
 
 
-def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_not_known_any_more() -> None:
-    three = Three()
-    three.controller.objects.fingerprints |= {SHARED: fingerprint(config()), OWN: "1"}
-    three.controller._object_changed(SHARED, config())
-    assert three.told() == {}
-    three.controller._object_changed(SHARED, None)
-    assert (three.told(), three.controller.objects.fingerprints) == (BOTH, {OWN: "1"})
+def test_unchanged_object_is_ignored_and_deleted_one_is_forgotten() -> None:
+    shared = SharedController()
+    shared.controller.objects.fingerprints |= {SHARED: fingerprint(config()), OWN: "1"}
+    shared.controller._object_changed(SHARED, config())
+    assert shared.drifted() == {}
+    shared.controller._object_changed(SHARED, None)
+    assert (shared.drifted(), shared.controller.objects.fingerprints) == (BOTH, {OWN: "1"})
 
 
-def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_what_it_lacks() -> None:
-    three = Three()
+def test_status_change_only_updates_readiness() -> None:
+    shared = SharedController()
     key = ResourceKey(VersionedKind("apps/v1", "Deployment"), "istio-system", "istiod")
     plain: dict[str, Any] = {
         "apiVersion": "apps/v1",
@@ -108,24 +108,24 @@ def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_
         "metadata": {"name": "istiod", "generation": 1, "labels": {}},
     }
     for name in (NamespacedName("a", "mesh"), NamespacedName("b", "mesh")):
-        three.workers[name].desired |= {key}
-    three.controller.objects.fingerprints[key] = fingerprint(plain)
+        shared.workers[name].desired |= {key}
+    shared.controller.objects.fingerprints[key] = fingerprint(plain)
     definition: dict[str, Any] = {**plain, "kind": "CustomResourceDefinition"}
-    three.controller._object_changed(key, definition)
+    shared.controller._object_changed(key, definition)
     for ready in (0, 1):
-        three.controller._object_changed(
+        shared.controller._object_changed(
             key, {**plain, "status": {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}}
         )
-    assert three.told() == {}
-    assert [worker.lacking for worker in three.workers.values()] == [
+    assert shared.drifted() == {}
+    assert [worker.unready for worker in shared.workers.values()] == [
         [("istiod", "0 of 1 pods ready"), ("istiod", "")]
     ] * 2 + [[]]
 
 
-def test_what_others_want_is_kept_and_handed_over_to_them() -> None:
-    three = Three()
-    of = ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
-    assert three.controller._desired_by_others(of) == {SHARED, OWN}
-    assert three.controller._desired_by_others(of._replace(namespace="a")) == {SHARED}
-    three.controller._transfer([SHARED, OWN], of._replace(namespace="a"))
-    assert three.told() == {"b/mesh": ["shared"]}
+def test_shared_objects_are_transferred() -> None:
+    shared = SharedController()
+    istio_operator = ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
+    assert shared.controller._desired_by_others(istio_operator) == {SHARED, OWN}
+    assert shared.controller._desired_by_others(istio_operator._replace(namespace="a")) == {SHARED}
+    shared.controller._transfer([SHARED, OWN], istio_operator._replace(namespace="a"))
+    assert shared.drifted() == {"b/mesh": ["shared"]}

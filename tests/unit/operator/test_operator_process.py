@@ -1,17 +1,16 @@
-"""The operator: what IstioOperators say is installed, stays so, and goes with them, with no more rights than its chart gives it."""
+"""The operator with the rights of its chart: installation, drift correction and deletion of IstioOperators."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 from typing import Any
 
 import aiohttp
 import pytest
 
 from pilot.lib.start_error import StartError
-from pilot.operator import installation_reconciler as worker
+from pilot.operator import installation_reconciler as reconciler_module
 from pilot.operator.istio_operator_resource import FINALIZER
 from pilot.operator.operator_process import parse_namespaces, run
 from pilot.operator.operator_settings import OperatorSettings
@@ -26,242 +25,244 @@ EDGE: dict[str, Any] = {"profile": "empty", "components": {"ingressGateways": [{
 UNKNOWN = {"profile": "minimal", "nonsense": True}
 
 
-def test_the_namespaces_to_watch_must_be_said() -> None:
+def test_watched_namespaces_are_required() -> None:
     with pytest.raises(StartError, match="WATCH_NAMESPACE must be set"):
         run(OperatorSettings(), {})
     assert parse_namespaces("") is None
     assert parse_namespaces("a, b,,a") == ["a", "b"]
 
 
-async def test_what_it_says_is_installed_and_said_to_be_so() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        there, wanted = o.installed(), expected(SYSTEM, "mesh", MINIMAL)
-        assert set(there) == set(wanted)
-        assert there[f"Deployment/{SYSTEM}/istiod"] == wanted[f"Deployment/{SYSTEM}/istiod"]
-        status = o.status(SYSTEM, "mesh")
-        assert {name: one["status"] for name, one in status["componentStatus"].items()} == {
+async def test_installation_is_reported_healthy() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        actual, desired = cluster.installed(), expected(SYSTEM, "mesh", MINIMAL)
+        assert set(actual) == set(desired)
+        assert actual[f"Deployment/{SYSTEM}/istiod"] == desired[f"Deployment/{SYSTEM}/istiod"]
+        status = cluster.status(SYSTEM, "mesh")
+        assert {name: component["status"] for name, component in status["componentStatus"].items()} == {
             "Base": "HEALTHY",
             "Pilot": "HEALTHY",
         }
-        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+        assert (cluster.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_what_others_change_or_delete_is_put_back() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        before = o.installed()
-        await o.patch(
-            before[f"Deployment/{SYSTEM}/istiod"], {"spec": {"template": {"spec": {"serviceAccountName": "somebody"}}}}
+async def test_changed_and_deleted_objects_are_restored() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        before = cluster.installed()
+        await cluster.patch(
+            before[f"Deployment/{SYSTEM}/istiod"], {"spec": {"template": {"spec": {"serviceAccountName": "other"}}}}
         )
-        await o.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
-        await o.patch(before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}})
-        await o.delete(before[f"ServiceAccount/{SYSTEM}/istiod"])
-        await o.delete(before["ClusterRole/istiod-clusterrole-istio-system"])
-        await until(lambda: o.installed() == before)
+        await cluster.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
+        await cluster.patch(
+            before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}}
+        )
+        await cluster.delete(before[f"ServiceAccount/{SYSTEM}/istiod"])
+        await cluster.delete(before["ClusterRole/istiod-clusterrole-istio-system"])
+        await until(lambda: cluster.installed() == before)
 
 
-async def test_what_it_does_not_say_any_more_is_pruned() -> None:
-    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as o:
-        both = [{"name": "one"}, {"name": "two", "namespace": "shop"}]
-        await o.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": both}})
-        await o.wait_until_healthy(SYSTEM, "edges")
-        assert {"Deployment/istio-system/one", "Deployment/shop/two"} <= set(o.installed())
+async def test_obsolete_objects_are_pruned() -> None:
+    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as cluster:
+        gateways = [{"name": "one"}, {"name": "two", "namespace": "shop"}]
+        await cluster.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": gateways}})
+        await cluster.wait_until_healthy(SYSTEM, "edges")
+        assert {"Deployment/istio-system/one", "Deployment/shop/two"} <= set(cluster.installed())
         anonymous = {"metadata": {"labels": {"install.operator.istio.io/owning-resource": None}}}
-        await o.patch(o.installed()["Service/shop/two"], anonymous)
-        await o.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": [{"name": "one"}]}})
-        await until(lambda: not any("/shop/" in name for name in o.installed()))
-        assert "Deployment/istio-system/one" in o.installed()
+        await cluster.patch(cluster.installed()["Service/shop/two"], anonymous)
+        await cluster.write(SYSTEM, "edges", {"profile": "empty", "components": {"ingressGateways": [{"name": "one"}]}})
+        await until(lambda: not any("/shop/" in name for name in cluster.installed()))
+        assert "Deployment/istio-system/one" in cluster.installed()
 
 
-async def test_what_goes_takes_along_what_it_installed_but_not_what_others_want() -> None:
-    async with OperatorCluster("", SYSTEM, "shop") as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.write("shop", "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        await o.wait_until_healthy("shop", "second")
-        await o.remove("shop", "second")
-        await until(lambda: o.resource("shop", "second") is None)
-        names = set(o.installed())
+async def test_deletion_removes_all_but_shared_objects() -> None:
+    async with OperatorCluster("", SYSTEM, "shop") as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.write("shop", "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        await cluster.wait_until_healthy("shop", "second")
+        await cluster.remove("shop", "second")
+        await until(lambda: cluster.resource("shop", "second") is None)
+        names = set(cluster.installed())
         assert not [name for name in names if "istiod-r2" in name]
         assert set(expected(SYSTEM, "mesh", MINIMAL)) <= names
-        await o.remove(SYSTEM, "mesh")
-        await until(lambda: o.resource(SYSTEM, "mesh") is None)
-        assert {name.split("/")[0] for name in o.installed()} == {"CustomResourceDefinition"}
-        assert "MutatingWebhookConfiguration/istio-revision-tag-default" not in state_of(o.server)
+        await cluster.remove(SYSTEM, "mesh")
+        await until(lambda: cluster.resource(SYSTEM, "mesh") is None)
+        assert {name.split("/")[0] for name in cluster.installed()} == {"CustomResourceDefinition"}
+        assert "MutatingWebhookConfiguration/istio-revision-tag-default" not in state_of(cluster.server)
 
 
-async def test_a_revision_with_proxies_does_not_go() -> None:
-    async with OperatorCluster("", SYSTEM, "shop") as o:
-        await o.write(SYSTEM, "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
-        await o.wait_until_healthy(SYSTEM, "second")
+async def test_revision_with_proxies_is_not_deleted() -> None:
+    async with OperatorCluster("", SYSTEM, "shop") as cluster:
+        await cluster.write(SYSTEM, "second", with_few_crds({"profile": "minimal", "revision": "r2"}))
+        await cluster.wait_until_healthy(SYSTEM, "second")
         metadata = {
             "name": "app",
             "namespace": "shop",
             "annotations": {"sidecar.istio.io/status": "{}", "istio.io/rev": "r2"},
         }
-        o.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-        await o.remove(SYSTEM, "second")
-        await o.wait_for_status(SYSTEM, "second", "ACTION_REQUIRED")
-        assert "shop/app" in o.status(SYSTEM, "second")["message"]
-        o.server.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
-        await until(lambda: o.resource(SYSTEM, "second") is None)
+        cluster.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        await cluster.remove(SYSTEM, "second")
+        await cluster.wait_for_status(SYSTEM, "second", "ACTION_REQUIRED")
+        assert "shop/app" in cluster.status(SYSTEM, "second")["message"]
+        cluster.server.delete({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+        await until(lambda: cluster.resource(SYSTEM, "second") is None)
 
 
-async def test_what_is_of_another_revision_or_to_be_ignored_is_left_alone() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM, revision="r1") as o:
-        await o.write(SYSTEM, "other", with_few_crds({"profile": "minimal", "revision": "r2"}))
-        await o.write(
+async def test_other_revisions_and_ignored_resources_are_skipped() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM, revision="r1") as cluster:
+        await cluster.write(SYSTEM, "other", with_few_crds({"profile": "minimal", "revision": "r2"}))
+        await cluster.write(
             SYSTEM, "ignored", EDGE | {"revision": "r1"}, annotations={"install.istio.io/ignoreReconcile": "true"}
         )
-        await o.write(SYSTEM, "own", with_few_crds({"profile": "minimal", "revision": "r1"}))
-        await o.wait_until_healthy(SYSTEM, "own")
-        assert (o.status(SYSTEM, "other"), o.status(SYSTEM, "ignored")) == ({}, {})
-        assert not [name for name in o.installed() if "r2" in name or "edge" in name]
+        await cluster.write(SYSTEM, "own", with_few_crds({"profile": "minimal", "revision": "r1"}))
+        await cluster.wait_until_healthy(SYSTEM, "own")
+        assert (cluster.status(SYSTEM, "other"), cluster.status(SYSTEM, "ignored")) == ({}, {})
+        assert not [name for name in cluster.installed() if "r2" in name or "edge" in name]
 
 
-async def test_a_component_that_does_not_come_up_is_said_with_the_cause() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        o.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await until(lambda: f"Deployment/{SYSTEM}/istiod" in o.installed())
-        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
-        o.controllers.ready = lambda _: True
-        o.controllers.recheck()
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        o.controllers.ready = lambda _: False
-        o.controllers.recheck()
-        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
+async def test_unready_component_is_reported_with_its_cause() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        cluster.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await until(lambda: f"Deployment/{SYSTEM}/istiod" in cluster.installed())
+        await cluster.wait_for_status(SYSTEM, "mesh", "RECONCILING")
+        cluster.controllers.ready = lambda _: True
+        cluster.controllers.recheck()
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        cluster.controllers.ready = lambda _: False
+        cluster.controllers.recheck()
+        await cluster.wait_for_status(SYSTEM, "mesh", "RECONCILING")
         assert (
-            o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"]
+            cluster.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"]
             == f"Deployment {SYSTEM}/istiod: 0 of 1 pods ready"
         )
 
 
-async def test_what_has_no_effect_is_said_in_the_status() -> None:
-    overlays = [{"kind": "Deployment", "name": "nobody", "patches": [{"path": "spec.replicas", "value": 2}]}]
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        assert "overlay of Deployment nobody" in o.status(SYSTEM, "mesh")["message"]
+async def test_overlay_without_effect_is_reported() -> None:
+    overlays = [{"kind": "Deployment", "name": "missing", "patches": [{"path": "spec.replicas", "value": 2}]}]
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        assert "overlay of Deployment missing" in cluster.status(SYSTEM, "mesh")["message"]
 
 
-async def test_only_one_replica_works_and_another_one_goes_on() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.stop()
-        await o.start(lease=OPERATOR_NAMESPACE)
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        lease = o.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
+async def test_leader_election() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.stop()
+        await cluster.start(lease=OPERATOR_NAMESPACE)
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        lease = cluster.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
         assert lease is not None
         assert lease["spec"]["holderIdentity"]
-        await o.stop()
-        given_back = o.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
-        assert given_back is not None
-        assert not given_back["spec"].get("holderIdentity")
-        await o.start(lease=OPERATOR_NAMESPACE)
-        await o.write(SYSTEM, "mesh", {**MINIMAL, "tag": "9.9"})
-        await until(lambda: ":9.9" in str(o.installed()[f"Deployment/{SYSTEM}/istiod"]))
+        await cluster.stop()
+        released_lease = cluster.server.get("coordination.k8s.io", "leases", OPERATOR_NAMESPACE, "istio-operator-lock")
+        assert released_lease is not None
+        assert not released_lease["spec"].get("holderIdentity")
+        await cluster.start(lease=OPERATOR_NAMESPACE)
+        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "tag": "9.9"})
+        await until(lambda: ":9.9" in str(cluster.installed()[f"Deployment/{SYSTEM}/istiod"]))
 
 
-async def test_the_pages_of_the_operator() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", EDGE | {"components": {}})
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        assert o.operator is not None
+async def test_http_pages() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", EDGE | {"components": {}})
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        assert cluster.operator is not None
         async with aiohttp.ClientSession() as session:
             for path, text in (
                 ("metrics", "istio_install_operator_reconcile_request_total"),
                 ("healthz", "ok"),
                 ("readyz", "ok"),
             ):
-                async with session.get(f"http://127.0.0.1:{o.operator.port}/{path}") as answer:
-                    assert text in await answer.text()
+                async with session.get(f"http://127.0.0.1:{cluster.operator.port}/{path}") as response:
+                    assert text in await response.text()
 
 
-# -- known bugs of Istio's operator, by the number of their issue ----------------------------------------------------------
+# -- regressions by Istio issue number --------------------------------------------------------------------------------
 
 
-async def test_25208_every_watched_namespace_is_watched_not_only_the_first() -> None:
-    async with OperatorCluster("first,second,third", "first", "second", "third") as o:
+async def test_25208_every_listed_namespace_is_watched() -> None:
+    async with OperatorCluster("first,second,third", "first", "second", "third") as cluster:
         for name in ("first", "second", "third"):
-            await o.write(
+            await cluster.write(
                 name,
                 "edge",
                 {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
             )
         for name in ("first", "second", "third"):
-            await o.wait_until_healthy(name, "edge")
-            assert f"Deployment/{name}/edge" in o.installed()
+            await cluster.wait_until_healthy(name, "edge")
+            assert f"Deployment/{name}/edge" in cluster.installed()
 
 
-async def test_26317_and_24682_it_may_write_in_every_watched_namespace_and_in_no_other() -> None:
-    async with OperatorCluster("first,second", "first", "second", "third") as o:
+async def test_26317_and_24682_writes_are_limited_to_watched_namespaces() -> None:
+    async with OperatorCluster("first,second", "first", "second", "third") as cluster:
         for name in ("second", "third"):
-            await o.write(
+            await cluster.write(
                 "first",
                 name,
                 {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
             )
-        await o.wait_until_healthy("first", "second")
-        await o.wait_for_status("first", "third", "ERROR")
-        error = o.status("first", "third")["componentStatus"]["IngressGateways"]["error"]
+        await cluster.wait_until_healthy("first", "second")
+        await cluster.wait_for_status("first", "third", "ERROR")
+        error = cluster.status("first", "third")["componentStatus"]["IngressGateways"]["error"]
         assert 'in the namespace "third"' in error
-        assert not [name for name in state_of(o.server) if "/third/" in name]
+        assert not [name for name in state_of(cluster.server) if "/third/" in name]
 
 
-async def test_23773_objects_of_a_namespace_that_is_not_watched_are_not_read() -> None:
-    async with OperatorCluster("first", "first", "second") as o:
-        await o.write(
+async def test_23773_unwatched_namespaces_are_not_read() -> None:
+    async with OperatorCluster("first", "first", "second") as cluster:
+        await cluster.write(
             "second",
             "edge",
             {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "second"}]}},
         )
-        await o.write(
+        await cluster.write(
             "first",
             "edge",
             {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "first"}]}},
         )
-        await o.wait_until_healthy("first", "edge")
-        assert o.status("second", "edge") == {}
-        assert not [name for name in o.installed() if "/second/" in name]
+        await cluster.wait_until_healthy("first", "edge")
+        assert cluster.status("second", "edge") == {}
+        assert not [name for name in cluster.installed() if "/second/" in name]
 
 
-async def test_40429_an_unknown_field_is_said_in_the_status_and_keeps_no_other_from_being_reconciled() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM, "shop") as o:
-        await o.write(SYSTEM, "bad", UNKNOWN)
-        await o.write(SYSTEM, "none", "text")
-        await o.write(SYSTEM, "good", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "good")
-        await o.wait_for_status(SYSTEM, "bad", "ERROR")
-        assert o.status(SYSTEM, "bad")["message"] == "spec.nonsense: unknown field nonsense"
-        await o.wait_for_status(SYSTEM, "none", "ERROR")
-        await o.write(SYSTEM, "bad", {"profile": "empty"})
-        await o.wait_until_healthy(SYSTEM, "bad")
+async def test_40429_unknown_field_is_reported_and_blocks_no_others() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM, "shop") as cluster:
+        await cluster.write(SYSTEM, "bad", UNKNOWN)
+        await cluster.write(SYSTEM, "none", "text")
+        await cluster.write(SYSTEM, "good", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "good")
+        await cluster.wait_for_status(SYSTEM, "bad", "ERROR")
+        assert cluster.status(SYSTEM, "bad")["message"] == "spec.nonsense: unknown field nonsense"
+        await cluster.wait_for_status(SYSTEM, "none", "ERROR")
+        await cluster.write(SYSTEM, "bad", {"profile": "empty"})
+        await cluster.wait_until_healthy(SYSTEM, "bad")
 
 
-async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        before = o.installed()
-        await o.write(SYSTEM, "mesh", {**MINIMAL, "nonsense": True})
-        await o.wait_for_status(SYSTEM, "mesh", "ERROR")
-        await o.delete(before[f"ConfigMap/{SYSTEM}/istio"])
-        await until(lambda: o.installed() == before)
-        o.controllers.ready = lambda _: False
-        o.controllers.recheck()
-        await until(lambda: o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["status"] == "RECONCILING")
-        assert (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == (
+async def test_40429_installation_is_maintained_despite_invalid_settings() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        before = cluster.installed()
+        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "nonsense": True})
+        await cluster.wait_for_status(SYSTEM, "mesh", "ERROR")
+        await cluster.delete(before[f"ConfigMap/{SYSTEM}/istio"])
+        await until(lambda: cluster.installed() == before)
+        cluster.controllers.ready = lambda _: False
+        cluster.controllers.recheck()
+        await until(lambda: cluster.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["status"] == "RECONCILING")
+        assert (cluster.status(SYSTEM, "mesh")["status"], cluster.status(SYSTEM, "mesh")["message"]) == (
             "ERROR",
             "spec.nonsense: unknown field nonsense",
         )
 
 
 @pytest.mark.parametrize(
-    ("number", "path", "value", "read"),
+    ("number", "path", "value", "is_applied"),
     [
         (
             "25329",
@@ -290,14 +291,14 @@ async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() ->
         ),
     ],
 )
-async def test_overlays_on_lists(number: str, path: str, value: Any, read: Any) -> None:
-    """Upstream issues 25329, 21863, 32787, 21201, 18495: items that are appended, deleted or selected, and dots in keys."""
+async def test_overlays_on_lists(number: str, path: str, value: Any, is_applied: Any) -> None:
+    """Upstream issues 25329, 21863, 32787, 21201 and 18495: appended, deleted and selected items, and dots in keys."""
     overlays = [{"kind": "Deployment", "name": "istiod", "patches": [{"path": path, "value": value}]}]
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        assert o.status(SYSTEM, "mesh")["message"] == "", number
-        assert read(o.installed()[f"Deployment/{SYSTEM}/istiod"]), number
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        assert cluster.status(SYSTEM, "mesh")["message"] == "", number
+        assert is_applied(cluster.installed()[f"Deployment/{SYSTEM}/istiod"]), number
 
 
 def _container(deployment: Any) -> Any:
@@ -320,123 +321,105 @@ def _annotations(deployment: Any) -> dict[str, str]:
     return dict(deployment["spec"]["template"]["metadata"]["annotations"])
 
 
-@pytest.mark.parametrize("how", ["deleted", "being deleted", "no replicas", "namespace being deleted"])
-async def test_a_finalizer_does_not_outlive_the_operator(how: str) -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        deployment = copy.deepcopy(o.server.get("apps", "deployments", OPERATOR_NAMESPACE, "istio-operator"))
+@pytest.mark.parametrize("cause", ["deleted", "being deleted", "no replicas", "namespace being deleted"])
+async def test_finalizer_is_removed_with_the_operator(cause: str) -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        deployment = copy.deepcopy(cluster.server.get("apps", "deployments", OPERATOR_NAMESPACE, "istio-operator"))
         assert deployment is not None
-        if how == "deleted":
-            o.server.delete(deployment)
-        elif how == "being deleted":
-            o.server.put(
+        if cause == "deleted":
+            cluster.server.delete(deployment)
+        elif cause == "being deleted":
+            cluster.server.put(
                 {**deployment, "metadata": {**deployment["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
             )
-        elif how == "no replicas":
-            o.server.put({**deployment, "spec": {**deployment["spec"], "replicas": 0}})
+        elif cause == "no replicas":
+            cluster.server.put({**deployment, "spec": {**deployment["spec"], "replicas": 0}})
         else:
-            o.server.put(
+            cluster.server.put(
                 {
                     "apiVersion": "v1",
                     "kind": "Namespace",
                     "metadata": {"name": OPERATOR_NAMESPACE, "deletionTimestamp": "2026-01-01T00:00:00Z"},
                 }
             )
-        installed = o.installed()
-        await o.stop()
-        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == []
-        assert o.installed() == installed
+        installed = cluster.installed()
+        await cluster.stop()
+        assert (cluster.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == []
+        assert cluster.installed() == installed
 
 
-async def test_a_finalizer_stays_while_another_pod_of_the_operator_takes_over() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        await o.stop()
-        await o.remove(SYSTEM, "mesh")
-        assert o.resource(SYSTEM, "mesh") is not None
-        await o.start()
-        await until(lambda: o.resource(SYSTEM, "mesh") is None)
-        assert {name.split("/")[0] for name in o.installed()} == {"CustomResourceDefinition"}
+async def test_finalizer_stays_during_a_restart_of_the_operator() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        await cluster.stop()
+        await cluster.remove(SYSTEM, "mesh")
+        assert cluster.resource(SYSTEM, "mesh") is not None
+        await cluster.start()
+        await until(lambda: cluster.resource(SYSTEM, "mesh") is None)
+        assert {name.split("/")[0] for name in cluster.installed()} == {"CustomResourceDefinition"}
 
 
-async def test_an_error_is_not_lost_where_the_status_cannot_be_written_at_first() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        o.server.faults.refuse(500, times=12, matching=lambda asked: asked.subresource == "status")
-        o.server.faults.refuse(409, times=3, matching=lambda asked: asked.subresource == "status")
-        await o.write(SYSTEM, "bad", UNKNOWN)
-        await o.wait_for_status(SYSTEM, "bad", "ERROR")
-        assert o.server.faults.spent
+async def test_status_writes_are_retried() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        cluster.server.faults.refuse(500, times=12, matching=lambda request: request.subresource == "status")
+        cluster.server.faults.refuse(409, times=3, matching=lambda request: request.subresource == "status")
+        await cluster.write(SYSTEM, "bad", UNKNOWN)
+        await cluster.wait_for_status(SYSTEM, "bad", "ERROR")
+        assert cluster.server.faults.spent
 
 
-async def test_one_that_waits_keeps_no_other_from_being_reconciled() -> None:
-    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as o:
-        o.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_for_status(SYSTEM, "mesh", "RECONCILING")
-        await o.write("shop", "edge", EDGE)
-        await o.wait_until_healthy("shop", "edge")
-        assert o.status(SYSTEM, "mesh")["status"] == "RECONCILING"
+async def test_waiting_reconciliation_does_not_block_others() -> None:
+    async with OperatorCluster(f"{SYSTEM},shop", SYSTEM, "shop") as cluster:
+        cluster.controllers.ready = lambda plain: plain["metadata"]["name"] != "istiod"
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_for_status(SYSTEM, "mesh", "RECONCILING")
+        await cluster.write("shop", "edge", EDGE)
+        await cluster.wait_until_healthy("shop", "edge")
+        assert cluster.status(SYSTEM, "mesh")["status"] == "RECONCILING"
 
 
-@pytest.mark.parametrize("place", ["build_install_plan", "build_status"])
-async def test_a_bug_is_said_and_does_not_end_looking_after_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    works, failed = getattr(worker, place), []
+@pytest.mark.parametrize("function_name", ["build_install_plan", "build_status"])
+async def test_internal_error_is_retried(function_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, failures = getattr(reconciler_module, function_name), []
 
-    def fails_twice(*arguments: Any, **more: Any) -> Any:
-        if len(failed) < 2:
-            failed.append(place)
+    def fail_twice(*arguments: Any, **more: Any) -> Any:
+        if len(failures) < 2:
+            failures.append(function_name)
             raise RuntimeError("a bug")
-        return works(*arguments, **more)
+        return original(*arguments, **more)
 
-    monkeypatch.setattr(worker, place, fails_twice)
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        assert len(failed) == 2
-
-
-async def test_one_that_is_made_again_unseen_is_another_one_though_its_generation_is_the_same() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        there = o.resource(SYSTEM, "mesh")
-        assert there is not None
-        assert there["metadata"]["generation"] == 1
-        o.server.delete(there)
-        again = {"name": "mesh", "namespace": SYSTEM, "generation": 1}
-        o.server.put({**there, "metadata": again, "spec": with_few_crds({"profile": "empty"})})
-        o.server.store.compact()  # no watch is told of either
-        await until(lambda: f"Deployment/{SYSTEM}/istiod" not in o.installed())
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        assert (o.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+    monkeypatch.setattr(reconciler_module, function_name, fail_twice)
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        assert len(failures) == 2
 
 
-async def test_somebody_who_changes_the_same_again_and_again_is_answered_in_the_end() -> None:
-    async with OperatorCluster(SYSTEM, SYSTEM) as o:
-        await o.write(SYSTEM, "mesh", MINIMAL)
-        await o.wait_until_healthy(SYSTEM, "mesh")
-        before = o.installed()
+async def test_recreated_resource_with_an_equal_generation_is_reconciled() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        resource = cluster.resource(SYSTEM, "mesh")
+        assert resource is not None
+        assert resource["metadata"]["generation"] == 1
+        cluster.server.delete(resource)
+        metadata = {"name": "mesh", "namespace": SYSTEM, "generation": 1}
+        cluster.server.put({**resource, "metadata": metadata, "spec": with_few_crds({"profile": "empty"})})
+        cluster.server.store.compact()  # watches miss both events
+        await until(lambda: f"Deployment/{SYSTEM}/istiod" not in cluster.installed())
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        assert (cluster.resource(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def test_repeated_changes_are_corrected_eventually() -> None:
+    async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
+        await cluster.write(SYSTEM, "mesh", MINIMAL)
+        await cluster.wait_until_healthy(SYSTEM, "mesh")
+        before = cluster.installed()
         for _ in range(20):
-            await o.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
+            await cluster.patch(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
             await asyncio.sleep(0.002)
-        await until(lambda: o.installed() == before)
-
-
-def test_settings_are_those_of_the_reference() -> None:
-    names = {
-        f.metadata["env"]
-        for section in (OperatorSettings().watch, OperatorSettings().replica)
-        for f in dataclasses.fields(section)
-    }
-    wanted = {
-        "WATCH_NAMESPACE",
-        "LEADER_ELECTION_NAMESPACE",
-        "RENEW_DEADLINE",
-        "REVISION",
-        "WAIT_FOR_RESOURCES_TIMEOUT",
-        "POD_NAME",
-        "OPERATOR_NAME",
-    }
-    assert wanted <= names
+        await until(lambda: cluster.installed() == before)

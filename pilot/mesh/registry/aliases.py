@@ -1,4 +1,5 @@
-"""Aliases: Kubernetes Services of type ExternalName. A proxy treats an alias like the service that it points to."""
+"""Aliases, which are Kubernetes Services of type ExternalName. Proxies treat an alias like the service that it refers
+to."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _targets(db: Mesh) -> Mapping[str, str]:
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
     """Return the aliases of each hostname that has any, sorted by namespace and name.
 
-    Chains of aliases are resolved to the final hostname; aliases in a cycle are omitted.
+    Chains of aliases are resolved to the final hostname. Aliases whose chain contains a cycle are omitted.
     """
     targets = _targets(db)
     refs_by_hostname: dict[str, list[ServiceRef]] = {}
@@ -49,7 +50,7 @@ def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
 
 
 def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
-    """Return the final hostname that an alias resolves to, or None if it is part of a cycle or leads into one."""
+    """Return the final hostname that an alias resolves to, or None if its chain of aliases contains a cycle."""
     visited: set[str] = set()
     while hostname in targets:
         if hostname in visited:
@@ -61,7 +62,7 @@ def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
 
 @derived
 def is_circular_alias(db: Mesh, hostname: str) -> bool:
-    """Return True if an alias is part of a cycle or leads into one."""
+    """Return True if the chain of aliases that starts at a hostname contains a cycle."""
     return _follow(_targets(db), hostname) is None
 
 

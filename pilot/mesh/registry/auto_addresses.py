@@ -1,9 +1,9 @@
-"""Allocation of addresses to hosts of ServiceEntries that have none, for proxies that answer DNS themselves.
+"""Allocation of addresses to ServiceEntry hosts that have none, for proxies that answer DNS queries themselves.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
 
-Addresses in an entry's status are kept. If no controller writes a status, addresses are allocated in the order of the
-entries' age from the first free one, so that every replica allocates the same.
+Addresses in the status of an entry are kept. If no controller writes the status, the oldest entry is allocated the
+first free address, so that all replicas allocate the same addresses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _e
 
 @hub
 def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Return the allocated IPv4 and IPv6 address by entry and host."""
+    """Return the allocated IPv4 and IPv6 addresses, keyed by entry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
@@ -55,13 +55,16 @@ def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, .
 
 @derived
 def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
-    """Return the allocated addresses of one host of an entry, or () if it has none."""
+    """Return the allocated addresses of a host of an entry, or () if it has none."""
     return allocated_addresses(db).get((key, host), ())
 
 
 def needs_addresses(entry: Object[ServiceEntry]) -> bool:
-    """Return True if an entry has no addresses, can use some, can report them in its status, and has not opted out by
-    label."""
+    """Return True if addresses are allocated to an entry.
+
+    The entry must be a user's object without addresses, its resolution must not be NONE, and its label must not opt
+    out.
+    """
     return (
         entry.origin is None
         and entry.spec.resolution != "NONE"
@@ -73,7 +76,10 @@ def needs_addresses(entry: Object[ServiceEntry]) -> bool:
 def allocate(
     requests: Mapping[ObjectKey, AddressRequest], *prefixes: str
 ) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Return the addresses by entry and host: those of the statuses, else a free one of each prefix."""
+    """Return the addresses, keyed by entry and host.
+
+    They are those in the status of the entry or, if there are none, a free address from each prefix.
+    """
     allocated: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     in_use: set[str] = set()
     oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
@@ -92,7 +98,7 @@ def allocate(
 
 
 def _free(prefix: str, in_use: Iterable[str]) -> Iterator[str]:
-    """Yield the free addresses of a prefix, except its first."""
+    """Yield the free addresses in a prefix, without its first address."""
     excluded = frozenset(in_use)
     for number in range(1, ipaddress.ip_network(prefix).num_addresses):
         address = _address(prefix, number)
@@ -102,6 +108,6 @@ def _free(prefix: str, in_use: Iterable[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _address(prefix: str, number: int) -> str:
-    """Return an address of a prefix. Cached because each allocation skips all addresses in use."""
+    """Return an address in a prefix. The result is cached, because each allocation skips all addresses in use."""
     network = ipaddress.ip_network(prefix)
     return str(network.network_address + number)

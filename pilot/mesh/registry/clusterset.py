@@ -1,5 +1,5 @@
-"""Services shared between clusters by Kubernetes' multi-cluster services (MCS): exports and the visibility of
-endpoints.
+"""Services that Kubernetes' multi-cluster services (MCS) share between clusters: exports, and which endpoints are
+visible.
 
 https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
 """
@@ -19,27 +19,28 @@ DOMAIN = "clusterset.local"
 
 
 class EndpointVisibility(NamedTuple):
-    """Visibility of endpoints in other clusters.
+    """The endpoints of a service that are visible in other clusters.
 
-    None are visible if `cluster_local`; otherwise those of the `exporting` clusters, or all if that is None.
+    None are visible if `cluster_local`. Otherwise, those in the `exporting` clusters are, or all if `exporting` is
+    None.
     """
 
     cluster_local: bool = False
     exporting: frozenset[str] | None = None
 
     def is_exported_from(self, cluster: str) -> bool:
-        """Return True if the endpoints of a cluster are visible in other clusters."""
+        """Return True if the endpoints in `cluster` are visible in other clusters."""
         return not self.cluster_local and (self.exporting is None or cluster in self.exporting)
 
 
 @derived
 def exporting_clusters(db: Mesh, key: ObjectKey) -> frozenset[str]:
-    """Return the clusters that export the Services with a name."""
+    """Return the clusters that export the Service with this namespace and name."""
     return frozenset(export.cluster for export in SERVICE_EXPORT.keys(db, "named", (key.namespace, key.name)))
 
 
 def endpoint_visibility(db: Mesh, service: Service) -> EndpointVisibility:
-    """Return the visibility of a service's endpoints. Not memoised."""
+    """Return which endpoints of a service are visible in other clusters. Not memoised."""
     registry = db.settings.registry
     if is_cluster_local(db, service.hostname):
         return EndpointVisibility(cluster_local=True)
@@ -51,5 +52,5 @@ def endpoint_visibility(db: Mesh, service: Service) -> EndpointVisibility:
 
 
 def has_hosts(db: Mesh) -> bool:
-    """Return True if shared services have hostnames of their own. Not memoised."""
+    """Return True if shared services have additional hostnames in the clusterset domain. Not memoised."""
     return db.settings.registry.mcs_discovery and db.settings.registry.mcs_hosts

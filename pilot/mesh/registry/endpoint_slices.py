@@ -19,9 +19,9 @@ MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
 
 
 def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
-    """Yield the endpoints of a port in every cluster, one for each address in a cluster.
+    """Yield the endpoints of a port in all clusters. Addresses are unique within a cluster.
 
-    Endpoints whose Pod has not arrived yet are skipped.
+    An endpoint is skipped while its Pod is unknown.
     """
     places: set[tuple[str, str]] = set()
     for key in ENDPOINT_SLICE.keys(db, "service", service.source):
@@ -38,8 +38,10 @@ def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint
 
 
 def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
-    """Yield the service accounts of slices that match none of the service's ports. istiod's clients
-    expect these too."""
+    """Yield the service accounts in EndpointSlices that match none of the service's ports.
+
+    As in istiod, clients accept these accounts too.
+    """
     names = {port.name for port in service.ports}
     for key in ENDPOINT_SLICE.keys(db, "service", service.source):
         row = ENDPOINT_SLICE.get(db, key)
@@ -90,8 +92,10 @@ def _pod_of(endpoint: SliceEndpoint, cluster: str, namespace: str) -> RegistryKe
 
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
-    """Return the workload at an address without a Pod reference: a Pod that has the address, else
-    an unnamed workload."""
+    """Return the workload at an address that has no reference to a Pod.
+
+    It is a Pod that has the address or, if there is none, an unnamed workload.
+    """
     for key in POD.keys(db, "ip", address):
         of_pod = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
         if of_pod is not None and of_pod.ready and of_pod.addresses[0] == address:

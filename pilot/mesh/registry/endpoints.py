@@ -1,4 +1,4 @@
-"""Endpoints of service ports, from EndpointSlices, selected WorkloadEntries and ServiceEntries."""
+"""Endpoints of service ports. EndpointSlices, selected WorkloadEntries and ServiceEntries declare them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 @derived
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
-    """Return the endpoints of a service's port, healthy or not; () if there is no such port.
+    """Return the endpoints of a port of a service, whether healthy or not, or () if there is no such port.
 
-    Those of an InferencePool are the endpoints of all its ports.
+    For an InferencePool, they are the endpoints of all its ports.
     """
     row = service(db, ref)
     ports = [candidate for candidate in row.ports if candidate.number == port_number] if row is not None else []
@@ -45,7 +45,7 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """Return the sorted identities that may run a service: those of its endpoints, and those that it declares.
+    """Return the identities that may run a service, sorted: those of its endpoints, and those that it declares.
 
     Each is repeated for every alias of the trust domain.
     """
@@ -69,9 +69,10 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 
 
 def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
-    """Yield the WorkloadEntries that a Service with virtual IPs selects in its own clusters.
+    """Yield the WorkloadEntries that a Service with virtual IPs selects, as endpoints. They are in the Service's
+    clusters.
 
-    A named target port must be a port of the entry.
+    If the target port is a name, the entry must have a port with that name.
     """
     if (
         not db.settings.registry.services_select_entries
@@ -92,7 +93,7 @@ def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoi
 
 
 def target_port(workload: Workload, port: Port) -> int:
-    """Return the workload's port for a service port, or 0 if it has no port with that name."""
+    """Return the workload's port for a service port. Return 0 if it has no port with the name of the target port."""
     if isinstance(port.target, str):
         return workload.named_port(port.target)
     return workload.named_port(port.name) or port.target
@@ -102,10 +103,10 @@ def target_port(workload: Workload, port: Port) -> int:
 
 
 def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoint, ...]:
-    """Return the endpoints from every ServiceEntry that declares the service, oldest first.
+    """Return the endpoints from every ServiceEntry that declares the service. The oldest entry is first.
 
-    EDS matches ports by name, DNS clusters by number. As in Istio, each endpoint appears once for every address of its
-    entry; Envoy merges them.
+    Ports are matched by number for DNS clusters, and by name for EDS. As in Istio, each endpoint is repeated for every
+    address of its entry. Envoy merges them.
     """
     by_number = service.resolution in _DNS
     endpoint_list: list[Endpoint] = []
@@ -120,7 +121,8 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
-    """Yield the endpoints of a port of an entry. An entry resolved by DNS without endpoints is its own endpoint."""
+    """Yield the endpoints of a port of an entry. If DNS resolves an entry without endpoints, its hostname is the
+    endpoint."""
     spec = row.spec
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     if is_dns and not spec.endpoints and spec.workload_selector is None:
@@ -136,7 +138,8 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
-    """Yield the workloads of an entry: its inline endpoints, or those that it selects in its namespace, Pods first."""
+    """Yield the workloads of an entry: its inline endpoints, or the workloads in its namespace that it selects, Pods
+    first."""
     spec = row.spec
     if spec.workload_selector is None:
         for position, entry in enumerate(spec.endpoints):
@@ -151,7 +154,10 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
 
 
 def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
-    """Return the endpoint of an entry's port at a workload: the workload's port of that name, else the target port."""
+    """Return the endpoint of an entry's port at a workload.
+
+    Its port is the workload's port with the same name or, if there is none, the target port.
+    """
     health = EndpointHealth.HEALTHY if workload.is_pod else EndpointHealth.UNKNOWN
     if workload.addresses[0].startswith(UNIX):
         return workload.at_socket(port.name, health)

@@ -1,4 +1,4 @@
-"""Addresses under which Kubernetes Services are reachable from outside their cluster."""
+"""Addresses at which Kubernetes Services are reachable from outside their cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE_SELECTOR = "traffic.istio.io/nodeSelector"
 
 
 class ExternalAddress(NamedTuple):
-    """An IP address or hostname, and the port."""
+    """An IP address or hostname, and a port."""
 
     address: str
     port: int
@@ -24,8 +24,11 @@ class ExternalAddress(NamedTuple):
 
 @derived
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalAddress, ...]:
-    """Return the addresses of a Service port: its load balancer's and external IPs, else those of the nodes selected by
-    annotation."""
+    """Return the external addresses of a Service port.
+
+    They are those of the load balancer and the external IPs or, if there are none, those of the nodes that an
+    annotation selects.
+    """
     row = SERVICE.get(db, key)
     if row is None:
         return ()
@@ -41,14 +44,16 @@ def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalA
 
 
 def declared_external_addresses(spec: Service) -> tuple[str, ...]:
-    """Return the external addresses of the Service itself."""
+    """Return the external addresses in the Service itself: those of its load balancer, and its external IPs."""
     ingress = spec.status.load_balancer.ingress if spec.type == "LoadBalancer" else ()
     return (*(address for item in ingress if (address := item.ip or item.hostname)), *spec.external_ips)
 
 
 def node_selector(service: Object[Service]) -> Mapping[str, str] | None:
-    """Return the labels of the nodes through which a NodePort Service is reachable, or None if it
-    has no such annotation."""
+    """Return the labels of the nodes through which a NodePort Service is reachable.
+
+    Return None if the Service has another type, or no annotation that selects nodes.
+    """
     text = service.annotations.get(NODE_SELECTOR)
     if text is None or service.spec.type != "NodePort":
         return None
@@ -61,7 +66,7 @@ def node_selector(service: Object[Service]) -> Mapping[str, str] | None:
 
 @hub
 def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
-    """Return the labels and external IP of each node of a cluster that has one."""
+    """Return the labels and external IP of each node in a cluster, without the nodes that have no external IP."""
     nodes = []
     for key in NODE.keys(db, "cluster", cluster):
         row = NODE.get(db, key)

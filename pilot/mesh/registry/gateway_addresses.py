@@ -1,4 +1,4 @@
-"""Addresses of Gateways: those of the Services in front of them, if these have the listeners' ports."""
+"""Addresses of Gateways, which are those of the Services in front of them that have the ports of their listeners."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ MANAGED = "gateway.istio.io/managed"
 
 
 class GatewayAddresses(NamedTuple):
-    """The external addresses of a Gateway, its virtual IPs, and `host:port` of the Services that serve its ports.
+    """The addresses of a Gateway.
 
-    `warnings` describe missing addresses. `usable` is False if the cause is a user's mistake rather than a delay.
+    `external` are those outside the cluster, `virtual` the virtual IPs, and `internal` the `host:port` of the Services
+    that serve its ports. `warnings` describe missing addresses. `usable` is False if an address is missing because of a
+    user's mistake, and not because of a delay.
     """
 
     external: tuple[str, ...] = ()
@@ -29,7 +31,10 @@ class GatewayAddresses(NamedTuple):
     usable: bool = True
 
     def status_addresses(self, type_: str) -> tuple[str, ...]:
-        """Return the addresses for a status: external ones, else internal ones of a type ("" for both types)."""
+        """Return the addresses for a status: the external addresses or, if there are none, the internal ones.
+
+        Internal addresses are limited to those of a type, which is "" for both types.
+        """
         if self.external:
             return self.external
         names = tuple(dict.fromkeys(address.rpartition(":")[0] for address in self.internal))
@@ -42,7 +47,7 @@ class _Warning(NamedTuple):
 
 
 def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tuple[int, ...]) -> GatewayAddresses:
-    """Return the addresses of ports of Services with these hostnames in a namespace. Not memoised."""
+    """Return the addresses of the ports of Services with these hostnames in a namespace. Not memoised."""
     external: set[str] = set()
     virtual: set[str] = set()
     internal: list[str] = []
@@ -84,14 +89,14 @@ def _outside(db: Mesh, ref: ServiceRef, port: int) -> tuple[str, ...]:
 
 
 def _awaits_external_address(db: Mesh, ref: ServiceRef) -> bool:
-    """Return True if a Service is waiting for an external address."""
+    """Return True if a Service without an external address will receive one, because its type is LoadBalancer."""
     key = _key(db, ref)
     row = SERVICE.get(db, key) if key is not None else None
     return row is not None and row.spec.type == "LoadBalancer"
 
 
 def _missing(db: Mesh, row: Service, ref: ServiceRef, port: int) -> Iterator[_Warning]:
-    """Yield a warning for each reason why nothing serves a port."""
+    """Yield a warning if no endpoint serves a port of a Service."""
     by_port = {service_port.number: endpoints(db, ref, service_port.number) for service_port in row.ports}
     if not any(by_port.values()):
         yield _Warning(f'no instances found for hostname "{ref.hostname}"', usable=True)

@@ -1,4 +1,4 @@
-"""Services declared by Kubernetes Services."""
+"""Services that Kubernetes Services declare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
 def build_kubernetes_service(
     row: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
 ) -> Service:
-    """Return the service that an object of a cluster declares."""
+    """Return the service that a Kubernetes Service in a cluster declares."""
     spec = row.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
     if spec.cluster_ip == HEADLESS:
@@ -71,9 +71,9 @@ def build_kubernetes_service(
 
 
 def merge_clusters(services: Sequence[Service]) -> Service:
-    """Return one service for those that several clusters declare under the same name.
+    """Return the service that results from merging the declarations of a service in several clusters.
 
-    It is the first cluster's service with the addresses and service accounts of all.
+    It is the service in the first cluster, with the addresses and service accounts of all clusters.
     """
     first, *others = services
     if not others:
@@ -86,8 +86,10 @@ def merge_clusters(services: Sequence[Service]) -> Service:
 
 
 def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_annotations: Mapping[str, str]) -> str:
-    """Return "", PreferSameZone or PreferSameNode from the field, else the object's annotation,
-    else its namespace's."""
+    """Return "", PreferSameZone or PreferSameNode.
+
+    The field takes precedence over the annotation of the object, and the latter over that of the namespace.
+    """
     if field in _DISTRIBUTIONS:
         return _DISTRIBUTIONS[field]
     annotation = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""

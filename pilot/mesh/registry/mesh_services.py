@@ -1,4 +1,4 @@
-"""Services named by the mesh config."""
+"""Services that the mesh config names."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _WITH_SERVICE = (
 
 
 class ProviderPort(NamedTuple):
-    """A service port named by an extension provider."""
+    """The service port that an extension provider names."""
 
     hostname: str
     port: int
 
 
 def find_service(db: Mesh, name: str) -> ServiceRef | None:
-    """Return the service for `host` or `namespace/host` in the mesh config.
+    """Return the service that the mesh config names as `host` or `namespace/host`, or None if there is none.
 
-    A bare host must be unique among namespaces.
+    A `host` without a namespace must be declared in only one namespace.
     """
     namespace, slash, host = name.rpartition("/")
     candidates = refs_by_hostname(db, host)
@@ -46,7 +46,8 @@ def find_service(db: Mesh, name: str) -> ServiceRef | None:
 
 @derived
 def secret_provider(db: Mesh) -> ProviderPort | None:
-    """Return the mesh's SDS server: the first extension provider that is one, or None if its service does not exist."""
+    """Return the mesh's SDS server, which the first extension provider of this kind names. Return None if its service
+    does not exist."""
     provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
     ref = find_service(db, provider.service) if provider is not None else None
     return ProviderPort(ref.hostname, provider.port) if ref is not None and provider is not None else None
@@ -54,24 +55,24 @@ def secret_provider(db: Mesh) -> ProviderPort | None:
 
 @derived
 def provider_services(db: Mesh) -> frozenset[str]:
-    """Return the services named by extension providers, as written: `host` or `namespace/host`."""
+    """Return the services that extension providers name, as written: `host` or `namespace/host`."""
     return frozenset(filter(None, map(provider_service, mesh_config(db).extension_providers)))
 
 
 def provider_service(provider: ExtensionProvider) -> str:
-    """Return the service named by an extension provider, as written, or ""."""
+    """Return the service that an extension provider names, as written, or "" if it names none."""
     kinds = (getattr(provider, kind) for kind in _WITH_SERVICE)
     return next((kind.service for kind in kinds if kind is not None and kind.service), "")
 
 
 def named_port(provider: ExtensionProvider) -> int:
-    """Return the service port named by an extension provider, or 0."""
+    """Return the service port that an extension provider names, or 0 if it names none."""
     kinds = (getattr(provider, kind) for kind in _WITH_SERVICE)
     return next((kind.port for kind in kinds if kind is not None and kind.service), 0)
 
 
 def provider_variables(provider: ExtensionProvider) -> tuple[str, ...]:
-    """Return the environment variables of the control plane from which a tracing provider takes header values."""
+    """Return the environment variables of the control plane that contain header values for a tracing provider."""
     zipkin, telemetry = provider.zipkin, provider.opentelemetry
     headers = [*(zipkin.headers if zipkin is not None else ())]
     if telemetry is not None:

@@ -1,4 +1,4 @@
-"""Networks of workloads, and the gateways through which other networks are reached.
+"""The networks of workloads, and the gateways through which clients in other networks reach them.
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#network-models
 """
@@ -36,7 +36,7 @@ GATEWAY_PORT, HBONE_PORT = 15443, 15008
 
 @derived
 def cluster_network(db: Mesh, cluster: str) -> str:
-    """Return the network of a cluster, from the label of the control plane's namespace there, or ""."""
+    """Return the network in the label of the control plane's namespace in a cluster, or "" if it has no such label."""
     return namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
 
 
@@ -46,9 +46,10 @@ class Cidr(NamedTuple):
 
 
 class DefaultNetwork(NamedTuple):
-    """The network of workloads without a network label.
+    """The network of workloads that have no network label.
 
-    It is `name` if set, else the network with the shortest prefix that contains the workload's address.
+    It is `name` if it is set. Otherwise, it is the network with the shortest prefix that contains the workload's
+    address.
     """
 
     name: str
@@ -59,8 +60,8 @@ class DefaultNetwork(NamedTuple):
 def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
     """Return the default network of a cluster.
 
-    It is set by the label of the control plane's namespace there, else by the mesh network that names the cluster as
-    registry, else by address.
+    It is the network in the label of the control plane's namespace, or else the mesh network that has the cluster as a
+    registry. If there is neither, the address of a workload determines its network.
     """
     name = cluster_network(db, cluster)
     if name:
@@ -73,7 +74,10 @@ def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
 
 
 def find_network(db: Mesh, cluster: str, address: str, labels: Mapping[str, str]) -> str:
-    """Return the network of a workload by label, default or address, or "" if it has none. Not memoised."""
+    """Return the network of a workload, or "" if it has none. Not memoised.
+
+    The label takes precedence over the default network of the cluster.
+    """
     if network := labels.get(NETWORK):
         return network
     default = default_network(db, cluster)
@@ -88,7 +92,8 @@ def _has_registry(network: Network, cluster: str) -> bool:
 
 
 def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
-    """Return the prefixes of all networks, shortest first, in the reference's order."""
+    """Return the prefixes of all networks, shortest first. Prefixes of equal length are sorted by network, as in
+    istiod."""
     cidrs = []
     for name, network in networks.networks.items():
         for text in (endpoint.from_cidr for endpoint in network.endpoints if endpoint.from_cidr):
@@ -105,7 +110,7 @@ def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
 class NetworkGateway(NamedTuple):
     """A gateway into a network.
 
-    `port` is 0 if it does not accept mesh mTLS by SNI. `cluster` is "" if it leads to every cluster.
+    `port` is 0 if the gateway does not accept mesh mTLS by SNI. `cluster` is "" if it accepts traffic to all clusters.
     """
 
     address: str
@@ -116,23 +121,23 @@ class NetworkGateway(NamedTuple):
 
 
 class NetworkGateways(msgspec.Struct, frozen=True):
-    """All gateways by address and port.
+    """All network gateways, in sorted order.
 
-    Weights are multiplied by `scale`, so that they divide evenly among gateways.
+    Endpoint weights are multiplied by `scale`, so that they can be divided evenly among gateways.
     """
 
     gateways: tuple[NetworkGateway, ...] = ()
     scale: int = 1
 
     def into(self, network: str, cluster: str) -> tuple[NetworkGateway, ...]:
-        """Return the gateways of a cluster in a network, else all of the network."""
+        """Return the gateways of a cluster in a network or, if it has none, all gateways of the network."""
         candidates = tuple(gateway for gateway in self.gateways if gateway.network == network)
         return tuple(gateway for gateway in candidates if gateway.cluster == cluster) or candidates
 
 
 @hub
 def all_network_gateways(db: Mesh) -> NetworkGateways:
-    """Return the gateways of every network, including those that have only a hostname."""
+    """Return the gateways into all networks, including gateways that have only a hostname."""
     gateways: set[NetworkGateway] = set()
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
@@ -157,8 +162,10 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def network_gateways(db: Mesh) -> NetworkGateways:
-    """Return the gateways that can replace endpoints: those with an IP address, and one for each resolved address of a
-    hostname."""
+    """Return the gateways that can replace endpoints, which must have an IP address.
+
+    A gateway with a hostname is repeated for each address that the hostname resolves to.
+    """
     gateways: list[NetworkGateway] = []
     for gateway in all_network_gateways(db).gateways:
         addresses = (gateway.address,) if is_ip(gateway.address) else db.resolved_hosts.get(gateway.address) or ()
@@ -168,13 +175,13 @@ def network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def gateway_hosts(db: Mesh) -> frozenset[str]:
-    """Return the hostnames of gateways, which need to be resolved."""
+    """Return the hostnames of gateways. They have to be resolved."""
     return frozenset(gateway.address for gateway in all_network_gateways(db).gateways if not is_ip(gateway.address))
 
 
 @hub
 def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
-    """Return the gateways whose hostname is unresolved or has no addresses."""
+    """Return the gateways whose hostname has not been resolved, or resolves to no address."""
     return tuple(
         gateway
         for gateway in all_network_gateways(db).gateways
@@ -183,8 +190,10 @@ def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
 
 
 def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:
-    """Return the sorted gateways and their scale: the least common multiple of the group sizes by
-    network and by cluster."""
+    """Return the sorted gateways and their scale.
+
+    The scale is the least common multiple of the number of gateways in each network, and in each cluster of a network.
+    """
     ordered = tuple(sorted(set(gateways)))
     counts: dict[object, int] = {}
     for gateway in ordered:
@@ -194,7 +203,8 @@ def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateway
 
 
 def _labelled_gateway(row: Object[Service]) -> tuple[NetworkGateway, ...]:
-    """Return the gateway of a Service with a network label, without its address, if it has a gateway port."""
+    """Return the gateway that a Service with a network label declares, without its address. Return () if it has no
+    gateway port."""
     text = row.labels.get(GATEWAY_PORT_LABEL, "")
     requested = int(text) if text.isdecimal() else GATEWAY_PORT
     ports = {port.port for port in row.spec.ports}
@@ -203,8 +213,11 @@ def _labelled_gateway(row: Object[Service]) -> tuple[NetworkGateway, ...]:
 
 
 def _registry_gateways(networks: MeshNetworks, domain: str) -> dict[RegistryKey, tuple[NetworkGateway, ...]]:
-    """Return the gateways that the mesh networks name by Service, without addresses, in each
-    registry of their network."""
+    """Return the gateways for which the mesh networks name a Service, keyed by the Service in each registry of the
+    network.
+
+    Their addresses are not set.
+    """
     gateways: dict[RegistryKey, tuple[NetworkGateway, ...]] = {}
     for name, network in networks.networks.items():
         clusters = {endpoint.from_registry: None for endpoint in network.endpoints if endpoint.from_registry}

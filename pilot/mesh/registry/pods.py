@@ -1,4 +1,4 @@
-"""Workloads of Pods."""
+"""Workloads that are Pods."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 
 @derived
 def locality_of_node(db: Mesh, key: RegistryKey) -> str:
-    """Return the locality of a node as "region/zone/subzone", or "" if unknown."""
+    """Return the locality of a node as "region/zone/subzone", or "" if it is unknown."""
     row = NODE.get(db, key)
     return label.node_locality(row.labels) if row is not None else ""
 
@@ -62,7 +62,7 @@ selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods"
 def build_pod_workload(
     row: Object[Pod], locality: str, network: str, cluster: str, trust_domain: str, dual_stack: bool
 ) -> Workload:
-    """Return the workload of a Pod in a cluster, locality ("region/zone/subzone") and network."""
+    """Return the workload of a Pod. `locality` is a "region/zone/subzone"."""
     pod, status = row.spec, row.spec.status
     ips = tuple(item.ip for item in status.pod_ips)
     labels = label.with_topology(row.labels, cluster, locality, pod.node_name, network)
@@ -87,7 +87,8 @@ def build_pod_workload(
 
 
 def is_ready(pod: Pod) -> bool:
-    """Return True if selectors of services match a Pod: it runs, has an address, is ready and is not being deleted."""
+    """Return True if service selectors may match a Pod. It must have an address, be ready, and not be terminated or
+    deleted."""
     status = pod.status
     if status.phase in ("Failed", "Succeeded") or not status.pod_ip or pod.deletion_timestamp:
         return False
@@ -95,9 +96,9 @@ def is_ready(pod: Pod) -> bool:
 
 
 def named_ports(pod: Pod, protocol: str = "TCP") -> Iterable[tuple[str, int]]:
-    """Return the named ports of a Pod's containers and sidecars (init containers that keep running).
+    """Return the named ports of a Pod's containers and sidecar containers (init containers that keep running).
 
-    The first port wins if several have the same name.
+    If several ports have the same name, the first takes precedence.
     """
     sidecars = (container for container in pod.init_containers if container.restart_policy == "Always")
     containers: Iterable[Container] = (*pod.containers, *sidecars)
@@ -109,9 +110,10 @@ def named_ports(pod: Pod, protocol: str = "TCP") -> Iterable[tuple[str, int]]:
 
 
 def workload_name(row: Object[Pod]) -> str:
-    """Return the workload's name in telemetry: its label, else the Pod's controller, else the Pod's name.
+    """Return the name of a Pod's workload in telemetry.
 
-    The Deployment of a ReplicaSet and the CronJob of a Job are derived from their naming patterns.
+    It is the name in the Pod's label, or else that of the Pod's controller, or else that of the Pod. For a ReplicaSet
+    or Job, the name of its Deployment or CronJob is derived from the naming pattern.
     """
     if name := row.labels.get(label.WORKLOAD_NAME):
         return name

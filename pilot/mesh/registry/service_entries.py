@@ -1,4 +1,4 @@
-"""Services declared by ServiceEntries, one for each host."""
+"""Services that ServiceEntries declare. There is one for each host."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def build_entry_service(
 
 
 def parse_address(text: str) -> str:
-    """Return an address of an entry: an IP, a CIDR of more than one address, or "" if the text is neither."""
+    """Return an address of an entry: an IP, or a CIDR with more than one address. Return "" if it is neither."""
     try:
         if "/" not in text:
             ipaddress.ip_address(text)

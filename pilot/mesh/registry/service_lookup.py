@@ -1,4 +1,4 @@
-"""Resolution of hostnames to services, for gateways and waypoints, if several namespaces declare the same hostname."""
+"""Resolves hostnames to services for gateways and waypoints. Several namespaces may declare the same hostname."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def destination_ref(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef | None:
-    """Return the service for a destination of a VirtualService in namespace `owner`, as seen by a router in `viewer`.
+    """Return the service for a destination host in a VirtualService, or None if there is none.
 
-    The service of the owner's namespace wins if the router sees it.
+    The VirtualService is in the namespace `owner`, and the router in the namespace `viewer`. The service in `owner`
+    takes precedence if it is visible to the router.
     """
     candidate = ServiceRef(host, owner)
     return candidate if is_visible(db, candidate, viewer) else visible_service(db, host, viewer)
@@ -20,9 +21,10 @@ def destination_ref(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef 
 
 @derived
 def visible_service(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
-    """Return the service that a namespace uses for a hostname: its own, else a Kubernetes Service, else the oldest.
+    """Return the service that clients in the namespace `viewer` use for a hostname, or None if none is visible to them.
 
-    Services exported to the namespace by name take precedence over public ones.
+    A service in the namespace takes precedence over a Kubernetes Service, which takes precedence over the oldest
+    service. In each case, services that are exported to the namespace by name precede public services.
     """
     visible = [ref for ref in refs_by_hostname(db, host) if is_visible(db, ref, viewer)]
     if len(visible) <= 1:

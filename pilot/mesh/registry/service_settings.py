@@ -1,4 +1,4 @@
-"""The mesh config and settings that every service depends on."""
+"""The parts of the mesh config and the settings that all services depend on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config and settings that services depend on. Edits of other parts do not affect services."""
+    """The parts of the mesh config and the settings that all services depend on. Edits to other parts do not affect
+    services."""
 
     domain: str
     trust_domain: str
@@ -25,7 +26,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def service_rules(db: Mesh) -> ServiceRules:
-    """Return the part of the mesh config and settings that services depend on."""
+    """Return the parts of the mesh config and the settings that all services depend on."""
     mesh = mesh_config(db)
     settings = db.settings.registry
     return ServiceRules(

@@ -1,4 +1,4 @@
-"""Services that a proxy's own workload serves, and the endpoints that are its siblings."""
+"""The services that a proxy's own workload serves, and the endpoints that are replicas of the proxy."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ SELF_DISCOVERY = "ENABLE_SELF_DISCOVERY"  # node metadata: the proxy requests th
 
 @derived
 def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
-    """Return the service ports that lead to a proxy's workload, by the services' age.
+    """Return the service ports that target a proxy's workload, ordered by the age of the service, oldest first.
 
-    If several ports of a service lead to the same port with the same protocol, only the first is returned.
+    If several ports of a Kubernetes Service have the same target port and protocol, only the first is returned.
     """
     proxy = find_proxy(db, node_id)
     targets = [*_kubernetes_targets(db, proxy, node_id), *_entry_targets(db, proxy)]
@@ -68,7 +68,7 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[AgedTa
 
 
 def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[str, str]) -> list[RegistryKey]:
-    """Return the Kubernetes Services in a namespace of a cluster that select these labels."""
+    """Return the Kubernetes Services in a cluster and namespace whose selectors match the labels."""
     keys = []
     for name, value in labels.items():
         for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
@@ -80,7 +80,7 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
-    """Return the ports and numeric target ports of the Kubernetes Services that select workloads with these labels."""
+    """Return the ports and numeric target ports of the Kubernetes Services that select workloads with the labels."""
     rows = (
         SERVICE.get(db, key)
         for cluster in service_clusters(db)
@@ -95,9 +95,10 @@ def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]
 def _targets(
     db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False
 ) -> list[AgedTarget] | None:
-    """Return the targets of a Service, with the ports declared in its own cluster.
+    """Return the targets of a Service, with the ports that it declares in its own cluster.
 
-    `find` maps a Service port to the workload's port. With `strict`, return None if it does not resolve one.
+    `find` returns the workload's port for a Service port, or None if there is none. A port without a result is omitted
+    or, if `strict`, the result for the whole Service is None.
     """
     row = SERVICE.get(db, key)
     listed_service = cluster_service(db, key) if row is not None else None
@@ -121,9 +122,9 @@ def _pod_port(pod: Pod, port: ServicePort) -> int | None:
 
 
 def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
-    """Return the target port, resolved with the container ports in the proxy's node metadata.
+    """Return the target port of a Service port. Named ports are resolved with the container ports in the node metadata.
 
-    A named port is 0 if the node lists no ports, and None if it lists others.
+    For a named port, return 0 if the metadata lists no ports, or None if it does not list this one.
     """
     if not isinstance(port.target_port, str):
         return port.target_port or port.port
@@ -139,7 +140,7 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
 
 
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
-    """Return the targets of a Pod that is in EndpointSlices of its namespace but selected by no Service."""
+    """Return the targets of a Pod that no Service selects, but that EndpointSlices in its namespace list."""
     targets: dict[ServiceTarget, AgedTarget] = {}
     for key in ENDPOINT_SLICE.keys(db, "address", proxy.ips[0]):
         row: Object[Any] | None = ENDPOINT_SLICE.get(db, key)
@@ -164,9 +165,9 @@ def _aged_target(target_service: Service, port: Port, number: int) -> AgedTarget
 
 
 def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
-    """Return the endpoints that are siblings of a proxy, or None unless its node requests them (ENABLE_SELF_DISCOVERY).
+    """Return the key of the endpoints that are replicas of a proxy. Not memoised.
 
-    Not memoised.
+    Return None if the proxy's node does not request them (ENABLE_SELF_DISCOVERY).
     """
     proxy = find_proxy(db, node_id)
     if not proxy.flag(SELF_DISCOVERY):
@@ -191,9 +192,9 @@ def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
 
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
-    """Return the WorkloadEntry of a proxy's cluster at its address.
+    """Return the WorkloadEntry with a proxy's address in the proxy's cluster, or None if there is none.
 
-    If there are several, the one with the proxy's name wins, then one of its namespace, then the first.
+    If there are several, one with the proxy's name takes precedence, followed by one in its namespace.
     """
     keys = (key for key in WORKLOAD_ENTRY.keys(db, "address", proxy.ips[0]) if key.cluster == cluster_of(db, proxy))
     workloads = [workload for key in keys if (workload := entry_workload(db, key)) is not None]
@@ -227,7 +228,7 @@ def _targets_of_entry(db: Mesh, workload: Workload) -> list[AgedTarget]:
 
 
 def _entry_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
-    """Return the ports of ServiceEntries in the proxy's namespace that include its workload."""
+    """Return the targets for ServiceEntries in the proxy's namespace that include its workload."""
     targets = []
     for key, workload in entries_at(db, proxy):
         row = SERVICE_ENTRY.get(db, key)

@@ -1,8 +1,8 @@
-"""Services of the mesh, from Kubernetes Services and ServiceEntries, and their visibility.
+"""Services of the mesh and their visibility. Kubernetes Services and ServiceEntries declare them.
 
-A service is identified by hostname and namespace. Kubernetes Services with the same name in several clusters are one
-service. A Kubernetes Service takes precedence over ServiceEntries that claim the same name. Among entries the oldest
-wins, and matching ones add their ports and addresses.
+A service is identified by its hostname and namespace. Kubernetes Services with the same name in several clusters are
+one service. A Kubernetes Service takes precedence over ServiceEntries that claim its hostname. Otherwise, the oldest
+ServiceEntry takes precedence, and those with equal settings add their ports and addresses to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 
 class ServiceSummary(NamedTuple):
-    """The part of a service that lists of services need. `age` (created, name, namespace) sorts the oldest first."""
+    """The properties of a service that lists of services depend on. `age` (created, name, namespace) is the sort key."""
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
@@ -47,7 +47,7 @@ class ServiceSummary(NamedTuple):
 
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
-    """Return the service with this hostname and namespace, merged over clusters, or None if nothing declares it."""
+    """Return the service with a hostname and namespace, merged over clusters, or None if nothing declares it."""
     if has_hosts(db) and (key := kubernetes_key(ref, clusterset.DOMAIN)) is not None:
         per_cluster_imports = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
         if services := [service for service in per_cluster_imports if service is not None]:
@@ -61,9 +61,9 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
 
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
-    """Return the service as declared by an existing Service of one cluster. Not memoised.
+    """Return the service that an existing Service in one cluster declares. Not memoised.
 
-    If no other cluster has Services, this is the service of that name, which is already built.
+    If no other cluster has Services, this is the result of `service`, which has already been computed.
     """
     if service_clusters(db) != (key.cluster,):
         return _kubernetes_service(db, key)
@@ -84,9 +84,9 @@ def _kubernetes_service(db: Mesh, key: RegistryKey) -> Service | None:
 
 
 def _imported(db: Mesh, key: RegistryKey) -> Service | None:
-    """Return the service that a cluster imports under its clusterset hostname.
+    """Return the service that a cluster imports under a clusterset hostname.
 
-    Return None if the cluster does not import it or has no such Service itself.
+    Return None if the cluster does not import it, or does not have the Service itself.
     """
     row, local_service = SERVICE_IMPORT.get(db, key), _kubernetes_service(db, key)
     if row is None or local_service is None or not row.spec.ips:
@@ -99,7 +99,7 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 
 @derived
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
-    """Return the service that each ServiceEntry declares for this hostname and namespace, by age."""
+    """Return the services that ServiceEntries declare for a hostname and namespace, oldest first."""
     services = []
     for key in SERVICE_ENTRY.keys(db, "ref", ref):
         row = SERVICE_ENTRY.get(db, key)
@@ -122,19 +122,23 @@ def service_summary(db: Mesh, ref: ServiceRef) -> ServiceSummary | None:
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
-    """Return True if the service is visible in a namespace. Not memoised: it is evaluated once for each pair."""
+    """Return True if the service is visible in a namespace. Not memoised, because each pair is evaluated only once."""
     summary = service_summary(db, ref)
     return summary is not None and summary.is_visible_from(namespace)
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
-    """Return the key, without the cluster, of the Kubernetes Services that would have this name."""
+    """Return the key, without the cluster, of the Kubernetes Services with this hostname. Return None if they cannot
+    have it."""
     name = ref.hostname.partition(".")[0]
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 
 
 def merge_services(services: tuple[Service, ...]) -> Service | None:
-    """Return the first service with the ports and addresses of all that match it, or None if there are none."""
+    """Return the first service with the ports and addresses of all services that have the same settings.
+
+    Return None if there are no services.
+    """
     if len(services) < 2:
         return services[0] if services else None
     first = services[0]
@@ -148,7 +152,7 @@ def merge_services(services: tuple[Service, ...]) -> Service | None:
 
 @derived
 def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
-    """Return the ServiceEntries that do not contribute to the service that they claim, because they differ from the
+    """Return the ServiceEntries that claim a service but are not merged into it, because their settings differ from the
     oldest."""
     first, *others = entry_services(db, ref) or (None,)
     return tuple(
@@ -167,7 +171,7 @@ def _merge_identity(s: Service) -> tuple[object, ...]:
 
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
-    """Return the hostnames that ServiceEntries of a namespace claim."""
+    """Return the hostnames that ServiceEntries in a namespace claim."""
     rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "namespace", namespace))
     return frozenset(host for row in rows if row is not None for host in row.spec.hosts)
 
@@ -211,13 +215,14 @@ def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
 
 @hub
 def traffic_distributions(db: Mesh) -> frozenset[str]:
-    """Return the ways in which endpoints of any service depend on the client's location."""
+    """Return the traffic distributions of all services that make endpoints depend on the client's location."""
     return frozenset(summary.distribution for summary in _summaries(db).values()) - {""}
 
 
 @hub
 def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """Return the services exported to each namespace by name, and under "*" the public ones; oldest first."""
+    """Return the services that are exported to each namespace by name, oldest first. The key "*" has the public
+    services."""
     summaries = _summaries(db)
     audiences: dict[str, list[ServiceRef]] = defaultdict(list)
     for ref in service_refs(db):
@@ -239,15 +244,17 @@ def _private_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 
 @hub
 def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """Return the services visible in a namespace: those exported to it by name, then the public
-    ones; each oldest first."""
+    """Return the services that are visible in a namespace.
+
+    Those that are exported to it by name precede the public ones. Each group is ordered oldest first.
+    """
     private = _private_refs(db, namespace)
     return private + public_refs(db) if private else public_refs(db)
 
 
 @hub
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """Return the services declared in a namespace, oldest first. It reads nothing from other namespaces."""
+    """Return the services that are declared in a namespace, oldest first. Inputs from other namespaces are not read."""
     domain = db.settings.registry.domain
     refs = {
         ServiceRef(kubernetes_hostname(key.name, namespace, domain), namespace)
@@ -264,7 +271,7 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 
 @derived
 def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
-    """Return the services with a hostname, at most one for each namespace, oldest first."""
+    """Return the services with a hostname, oldest first. There is at most one in each namespace."""
     refs = {ServiceRef(hostname, key.namespace) for key in SERVICE_ENTRY.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Workloads of WorkloadEntries, from objects or inline in ServiceEntries."""
+"""Workloads of WorkloadEntries. They are objects of their own, or inline endpoints of ServiceEntries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
 
 @derived
 def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
-    """Return the workload of a WorkloadEntry object, or None if its health checks fail.
+    """Return the workload of a WorkloadEntry object, or None if it does not exist or its health checks fail.
 
-    Labels in its metadata override those of its spec.
+    Labels in the object's metadata override those in its spec.
     """
     row = WORKLOAD_ENTRY.get(db, key)
     if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
@@ -35,7 +35,7 @@ def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 
 
 def is_healthy(entry: Object[WorkloadEntryObject]) -> bool:
-    """Return True if health checks pass or are disabled."""
+    """Return True if an entry's health checks pass or are disabled."""
     if entry.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
         return True
     return any(condition.type == "Healthy" and condition.status == "True" for condition in entry.spec.status.conditions)
@@ -55,7 +55,7 @@ selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_en
 
 
 def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
-    """Return the workload of an entry with these labels. It reads only inputs that all entries share."""
+    """Return the workload of an entry with these labels. Not memoised. It reads only inputs that all entries share."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
     workload = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
     return (
@@ -68,7 +68,10 @@ def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapp
 def build_entry_workload(
     key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
 ) -> Workload:
-    """Return the workload of an entry. Only an explicit network sets its network; a derived one is merely a label."""
+    """Return the workload of an entry.
+
+    Its network is set only if the entry sets it. `network` may also be derived, and is only used for the label.
+    """
     locality = entry.locality or label.locality_label(labels)
     return Workload(
         name=key.name,

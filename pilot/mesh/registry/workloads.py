@@ -1,4 +1,4 @@
-"""A proxy's own workload: its Pod, labels, locality and network, and the ServiceEntries that include it."""
+"""The workload of a proxy: its Pod, labels, locality and network, and the ServiceEntries that include it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ TEST_VM_LABEL = "istio.io/test-vm"  # marks a Pod that simulates a virtual machi
 
 @derived
 def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
-    """Return the Pod of a proxy in its cluster: the Pod of its id (`<pod>.<namespace>`), else by address if that is
-    enabled."""
+    """Return the Pod of a proxy in its cluster, or None if it has none.
+
+    The proxy's id (`<pod>.<namespace>`) identifies the Pod. If there is no such Pod and the setting allows it, the Pod
+    is found by its address.
+    """
     proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")
     cluster = cluster_of(db, proxy)
@@ -45,7 +48,8 @@ def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
 
 @derived
 def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
-    """Return the labels and topology labels of a proxy's workload, from its node metadata if no registry has it."""
+    """Return the labels and topology labels of a proxy's workload. If no registry has the workload, use the node
+    metadata."""
     proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
@@ -56,14 +60,14 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 
 @derived
 def proxy_locality(db: Mesh, node_id: str) -> Locality:
-    """Return the locality of a proxy: from the registry, else from its node."""
+    """Return the locality of a proxy. The registry takes precedence over the proxy's node."""
     return _locality(_own_labels(db, node_id), find_proxy(db, node_id))
 
 
 def proxy_network(db: Mesh, node_id: str) -> str:
-    """Return the network in a proxy's node metadata, or "".
+    """Return the network in a proxy's node metadata, or "" if it is not set. Not memoised.
 
-    Only this network makes endpoints unreachable. Not memoised.
+    Whether endpoints are reachable depends on this network only.
     """
     return find_proxy(db, node_id).text("NETWORK")
 
@@ -108,7 +112,8 @@ def is_test_vm(proxy: Proxy) -> bool:
 
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
-    """Yield the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, and its workload."""
+    """Yield the ServiceEntries in the proxy's namespace that have an endpoint at one of its addresses, and its
+    workload."""
     for ip in proxy.ips:
         keys = SERVICE_ENTRY.keys(db, "address", ip)
         for key in (
@@ -122,7 +127,7 @@ def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
 
 
 def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
-    """Yield the ServiceEntries of a namespace that select a workload at an address."""
+    """Yield the ServiceEntries in a namespace that select a workload with this address."""
     pods = (pod_workload(db, key) for key in POD.keys(db, "ip", ip) if key.namespace == namespace)
     entries = (entry_workload(db, key) for key in WORKLOAD_ENTRY.keys(db, "address", ip) if key.namespace == namespace)
     workloads = [workload for workload in (*pods, *entries) if workload is not None and workload.ready]

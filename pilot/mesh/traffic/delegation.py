@@ -1,7 +1,6 @@
-"""Delegation of VirtualServices: the routes of the delegate replace the route that refers to it.
+"""Delegation of VirtualServices, which replaces a route that refers to a delegate with the routes of the delegate.
 
-The matches of a delegated route must be a subset of the root's, otherwise the route is left out.
-
+The matches of a delegated route must be subsets of the root's matches. Otherwise, the route is omitted.
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate
 """
 
@@ -18,12 +17,12 @@ T = TypeVar("T")
 
 
 def merge_routes(root: HTTPRoute, delegated: Iterable[HTTPRoute]) -> tuple[HTTPRoute, ...]:
-    """Return the delegate's routes restricted to the root's matches. Unset fields are inherited from the root."""
+    """Return the delegate's routes, restricted to the root's matches. Unset fields are inherited from the root."""
     return tuple(merged for route in delegated if (merged := merge_route(root, route)) is not None)
 
 
 def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
-    """Return one delegated route restricted to the root's matches, or None if its matches contradict them."""
+    """Return one delegated route, restricted to the root's matches, or None if its matches contradict them."""
     match = merge_matches(root.match, route.match)
     if match is None:
         return None
@@ -48,8 +47,10 @@ def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
 def merge_matches(
     root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]
 ) -> tuple[HTTPMatchRequest, ...] | None:
-    """Return all pairs of compatible matches in the leaf's order, or None if one of the leaf's is compatible with
-    none."""
+    """Return the combinations of compatible matches in the leaf's order.
+
+    Return None if a match of the leaf is not compatible with any match of the root.
+    """
     if not root or not leaf:
         return root or leaf
     merged: list[HTTPMatchRequest] = []
@@ -62,7 +63,8 @@ def merge_matches(
 
 
 def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
-    """Return the conditions of both. If both have a condition, the leaf's narrower one applies."""
+    """Return a match with the conditions of both. If both have the same condition, the leaf's applies, because it is
+    narrower."""
     return replace(
         leaf,
         name=_joined(root.name, leaf.name),
@@ -82,7 +84,7 @@ def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequ
 
 
 def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
-    """Return whether some condition of the leaf is not a subset of the root's."""
+    """Return whether a condition of the leaf is not a subset of the root's condition."""
     texts = (
         (root.uri, leaf.uri),
         (root.scheme, leaf.scheme),

@@ -1,12 +1,12 @@
 """The DestinationRule that applies to a client's traffic to a service.
 
-The rule is looked up in the client's namespace, then the service's, then the root namespace. In each, the most specific
-host wins, and rules for one host are merged.
+The rule is looked up in the client's namespace, then in the service's namespace, and then in the root namespace. In
+each namespace, the most specific host takes precedence, and rules for the same host are merged.
 https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration
 
-A rule is identified by the tuple of the objects that it is merged from, oldest first, or () for none. This small
-hashable value (`merged_rule_key`) lets clusters of many namespaces be shared, and `merged_rule` builds the rule from
-it.
+A merged rule is identified by the tuple of the objects that it is merged from, oldest first, or () if there are none.
+With this small hashable value (`merged_rule_key`), clients in many namespaces can share clusters. `merged_rule` builds
+the rule from it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Policy = TypeVar("Policy", TrafficPolicy, PortTrafficPolicy)
 MergedRuleKey = tuple[ObjectKey, ...]
 NO_RULES: tuple[RuleEntry, ...] = ()
 EVERYBODY: tuple[str, Labels] = ("", frozenset())
-"""Namespace and labels that represent the clients in all namespaces without their own rules for a host."""
+"""Namespace and labels that represent the clients in all namespaces that have no rules of their own for a host."""
 
 
 class MergedRule(msgspec.Struct, frozen=True):
-    """The rules of one host merged into one, with the name of the first."""
+    """The result of merging the rules for a host. It has the name of the first rule."""
 
     spec: DestinationRule
     sources: MergedRuleKey
@@ -45,13 +45,13 @@ class MergedRule(msgspec.Struct, frozen=True):
         return self.sources[0]
 
     def subset(self, name: str) -> Subset | None:
-        """Return the subset with a name."""
+        """Return the subset with a name, or None if there is none."""
         return next((s for s in self.spec.subsets if s.name == name), None)
 
 
 @hub
 def rule_defaults(db: Mesh) -> RuleDefaults:
-    """Return the settings that affect the reach of rules."""
+    """Return the settings that determine the reach of rules."""
     mesh = mesh_config(db)
     return RuleDefaults(
         mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export
@@ -60,7 +60,7 @@ def rule_defaults(db: Mesh) -> RuleDefaults:
 
 @derived
 def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
-    """Return the rules for exactly this host, by namespace."""
+    """Return the rules for exactly this host, keyed by namespace."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
     for key in DESTINATION_RULE.keys(db, "host", host.lower()):
         row = DESTINATION_RULE.get(db, key)
@@ -71,7 +71,7 @@ def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
 
 @derived
 def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
-    """Return the rules in a namespace for wildcard hosts, by host."""
+    """Return the rules for wildcard hosts in a namespace, keyed by host."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
     for key in DESTINATION_RULE.keys(db, "wildcard", namespace):
         row = DESTINATION_RULE.get(db, key)
@@ -86,7 +86,7 @@ def _pools(db: Mesh, namespace: str, rows: Iterable[Object[DestinationRule]]) ->
 
 
 def _precedence(o: Object[DestinationRule]) -> Any:
-    """Return the sort key of rules: those with a selector first, then by age."""
+    """Return the key by which rules are sorted. Those with a selector are first, and older rules precede newer ones."""
     return o.spec.workload_selector is None, age(o)
 
 
@@ -95,7 +95,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 
 
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
-    """Return the entries of the most specific host in one pool of a namespace."""
+    """Return the entries for the most specific host in one pool of a namespace."""
     # Most hosts have no rule, and a node for each of them would only cost memory.
     exact = host_pools(db, host).get(namespace) if DESTINATION_RULE.keys(db, "host", host.lower()) else None
     if exact is not None and (entries := exact.pool(pool)):
@@ -109,7 +109,7 @@ def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ..
 
 
 def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]:
-    """Return the entries for a service that a proxy in a namespace chooses from."""
+    """Return the entries for a service from which a proxy in a namespace chooses."""
     root = rule_defaults(db).root_namespace
     # Rules in the root namespace are usually meant for other namespaces, so its own proxies use them last, except
     # private ones.
@@ -125,14 +125,14 @@ def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]
 
 @derived
 def defined_subsets(db: Mesh, namespace: str, ref: ServiceRef) -> frozenset[str]:
-    """Return the names of a service's subsets that are visible to a proxy in a namespace, regardless of its labels."""
+    """Return the names of a service's subsets that are visible in a namespace, regardless of the labels of proxies."""
     merged = (merged_rule(db, entry.sources) for entry in _choices(db, namespace, ref))
     return frozenset(subset.name for rule in merged if rule is not None for subset in rule.spec.subsets)
 
 
 @derived
 def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
-    """Return the rules that precede a rule when it is merged with others of its host and namespace."""
+    """Return the rules for the same host and namespace that precede a rule when they are merged."""
     pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(
         host if is_wildcard(host) else key.namespace
     )
@@ -141,13 +141,13 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
 
 
 class RuledHosts(NamedTuple):
-    """Hosts of rules in lower case."""
+    """Hosts of rules, in lower case."""
 
     exact: frozenset[str]
     wildcards: tuple[str, ...]
 
     def has(self, host: str) -> bool:
-        """Return whether a rule covers a host."""
+        """Return whether the host of a rule matches the given host."""
         lower = host.lower()
         return lower in self.exact or any(matches(wildcard, lower) for wildcard in self.wildcards)
 
@@ -175,9 +175,9 @@ _hosts_of_rules: Gather[ObjectKey, [str], str] = Gather(
 
 @derived
 def ruled_hosts(db: Mesh, namespace: str) -> RuledHosts:
-    """Return the hosts for which clients in a namespace may use other rules than clients elsewhere.
+    """Return the hosts for which clients in a namespace may have different rules from clients in other namespaces.
 
-    These are the hosts of the rules in the namespace and of the rules that are exported to it by name.
+    These are the hosts of the rules in the namespace, and of the rules that are exported to it by name.
     """
     hosts = set(_hosts_of_rules(db, namespace).values())
     return RuledHosts(
@@ -186,7 +186,8 @@ def ruled_hosts(db: Mesh, namespace: str) -> RuledHosts:
 
 
 def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> MergedRuleKey:
-    """Return the rules that apply to a service for a proxy with this namespace and labels, or (). Not memoised."""
+    """Return the rules for a service that apply to a proxy with this namespace and labels, or () if there are none. Not
+    memoised."""
     return visible_rule_key(
         db, *((namespace, labels) if ruled_hosts(db, namespace).has(ref.hostname) else EVERYBODY), ref
     )
@@ -196,8 +197,8 @@ def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -
 def visible_rule_key(db: Mesh, namespace: str, labels: Labels, ref: ServiceRef) -> MergedRuleKey:
     """Return the result of `merged_rule_key`.
 
-    `namespace` and `labels` are EVERYBODY unless `ruled_hosts` of the namespace cover the service, so that proxies in
-    many namespaces share it.
+    If no rule in `ruled_hosts` of the namespace matches the service, `namespace` and `labels` are EVERYBODY, so that
+    proxies in many namespaces share the result.
     """
     catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
@@ -210,7 +211,7 @@ def visible_rule_key(db: Mesh, namespace: str, labels: Labels, ref: ServiceRef) 
 
 @derived
 def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> MergedRuleKey:
-    """Return the rules that apply to inbound traffic of a service. Rules with a workload selector are ignored."""
+    """Return the rules that apply to a service's inbound traffic. Rules with a workload selector are ignored."""
     catch_all: MergedRuleKey = ()
     for entry in _choices(db, namespace, ref):
         if entry.selector is None:
@@ -220,7 +221,8 @@ def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> Merged
 
 @derived
 def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
-    """Return the rules merged into one: the subsets of all, and the oldest traffic policy."""
+    """Return the result of merging rules: all their subsets, and the oldest traffic policy. Return None if a rule does
+    not exist."""
     rows = [row for key in sources if (row := DESTINATION_RULE.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
         return None
@@ -238,7 +240,10 @@ def merge_policies(policies: Iterable[TrafficPolicy | None]) -> TrafficPolicy | 
 
 
 def overlay(configured: TrafficPolicy, converted: TrafficPolicy) -> TrafficPolicy:
-    """Return a user's policy whose unset fields, also per port, are taken from a policy converted from other kinds."""
+    """Return a user's policy, with its unset fields taken from a policy that was converted from another kind.
+
+    The same applies to the settings for each port.
+    """
     ports = {p.port.number if p.port is not None else 0: p for p in converted.port_level_settings}
     for one in configured.port_level_settings:
         number = one.port.number if one.port is not None else 0
@@ -249,13 +254,13 @@ def overlay(configured: TrafficPolicy, converted: TrafficPolicy) -> TrafficPolic
 
 
 def _fill(policy: Policy, defaults: Policy) -> Policy:
-    """Return a policy with unset fields taken from another one."""
+    """Return a policy whose unset fields are taken from `defaults`."""
     unset = (name for name in policy.__struct_fields__ if getattr(policy, name) is None)
     return msgspec.structs.replace(policy, **{name: getattr(defaults, name) for name in unset})
 
 
 def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
-    """Return the rules merged into one. The first subset with a name and the first traffic policy take precedence."""
+    """Return the result of merging rules. The first subset with a name and the first traffic policy take precedence."""
     first, *others = specs
     if not others:
         return first
@@ -268,6 +273,6 @@ def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
 
 
 def destination_rule(db: Mesh, scope: ScopeFacet, ref: ServiceRef, labels: Labels) -> MergedRule | None:
-    """Return the rule that applies to a proxy's traffic to a service."""
+    """Return the rule that applies to a proxy's traffic to a service, or None if there is none. Not memoised."""
     sources = merged_rule_key(db, scope.namespace, ref, labels)
     return merged_rule(db, sources) if sources else None

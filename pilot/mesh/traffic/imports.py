@@ -1,6 +1,6 @@
 """The services that a scope imports: those of its egress listeners, and the destinations of their VirtualServices.
 
-Only namespaces that the Sidecar names are read, so services outside of them cost its proxies nothing.
+Only the namespaces that the Sidecar names are read, so services in other namespaces do not affect its proxies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pilot.mesh.traffic.virtual_services import egress_virtual_services, virtual
 
 
 class ImportKey(NamedTuple):
-    """An imported service. `ports` are the imported port numbers, or None for all."""
+    """An imported service. `ports` are the imported port numbers, or None for all ports."""
 
     ref: ServiceRef
     ports: tuple[int, ...] | None = None
@@ -42,7 +42,7 @@ class ImportKey(NamedTuple):
 
 @derived
 def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """Return the services that egress listener `index` imports, by age, with one namespace per host name."""
+    """Return the services that the egress listener at `index` imports, ordered by age. Host names are unique."""
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
         refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
@@ -64,16 +64,18 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
 
 @hub
 def _public_imports(db: Mesh) -> tuple[ImportKey, ...] | None:
-    """Return the imports of scopes that see only public services, or None if host names repeat, because then scopes
-    differ."""
+    """Return the imports of scopes to which only public services are visible.
+
+    Return None if several services have the same host name, because the imports then depend on the scope.
+    """
     refs = public_refs(db)
     return tuple(map(ImportKey, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
 
 
 def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[ServiceRef]:
-    """Return the visible services that the hosts may import, by age.
+    """Return the visible services that may match the hosts, ordered by age.
 
-    With wildcards, services that are exported to the namespace by name precede public ones.
+    If the hosts contain wildcards, services that are exported to the namespace by name precede public ones.
     """
     everywhere = hosts.everywhere
     if everywhere is not None and everywhere.wildcards:
@@ -98,7 +100,7 @@ def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[Service
 
 @derived
 def _at_port(db: Mesh, ref: ServiceRef, number: int) -> ImportKey | None:
-    """Return the import of one port of a service, or None if it has no such port."""
+    """Return the import of one port of a service, or None if the service does not have the port."""
     target = service(db, ref)
     if target is None or target.port(number) is None:
         return None
@@ -111,8 +113,11 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 
 
 def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> tuple[ImportKey, ...]:
-    """Return the imports with one namespace per host name: the scope's own, else a Kubernetes Service's, else the
-    oldest."""
+    """Return the imports with one service for each host name.
+
+    A service in the scope's namespace takes precedence over a Kubernetes Service, which takes precedence over the
+    oldest service.
+    """
     chosen: dict[str, str] = {}
     repeated = False
     for ref, _ in imports:
@@ -129,9 +134,9 @@ def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> t
 
 @derived
 def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
-    """Return every service that the scope needs clusters for, by host name.
+    """Return the services for which a scope needs clusters, keyed by host name.
 
-    These are the imports of its egress listeners and the destinations of their VirtualServices.
+    These are the imports of its egress listeners, and the destinations of their VirtualServices.
     """
     imports: dict[str, ImportKey] = {}
     for index in range(len(egress_listeners(db, scope))):
@@ -145,15 +150,15 @@ def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
 
 @derived
 def imported(db: Mesh, scope: ScopeFacet, hostname: str) -> ImportKey | None:
-    """Return the service with a host name in a scope."""
+    """Return the service with a host name in a scope, or None if the scope does not import it."""
     return scope_services(db, scope).get(hostname)
 
 
 def _add(db: Mesh, imports: dict[str, ImportKey], item: ImportKey) -> None:
     """Add an import.
 
-    The first import of a host name wins, except that Kubernetes Services precede others. Ports of one service that
-    several listeners import are united.
+    The first import of a host name takes precedence, except that Kubernetes Services precede other services. If several
+    listeners import ports of the same service, all these ports are imported.
     """
     before = imports.get(item.ref.hostname)
     if before is None:
@@ -171,9 +176,10 @@ def _add(db: Mesh, imports: dict[str, ImportKey], item: ImportKey) -> None:
 
 
 class RouteTarget(NamedTuple):
-    """A host name that a VirtualService routes to, with the ports that its routes name, or () for all.
+    """A host name that a VirtualService routes to.
 
-    `namespaces` are the client namespaces that the routes are limited to, or () for all.
+    `ports` are those that its routes name, or () for all. `namespaces` are the client namespaces that the routes are
+    limited to, or () for all.
     """
 
     host: str
@@ -183,8 +189,10 @@ class RouteTarget(NamedTuple):
 
 @derived
 def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """Return the services that the VirtualServices of an egress listener route to, except those that it imports
-    anyway."""
+    """Return the services that the VirtualServices of an egress listener route to.
+
+    If the listener imports everything, the services that it already imports are omitted.
+    """
     listener = egress_listeners(db, scope)[index]
     keys = egress_virtual_services(db, scope, index)
     targets = {namespace: _route_targets(db, namespace) for namespace in {key.namespace for key in keys}}
@@ -203,8 +211,8 @@ def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKe
 def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> ImportKey | None:
     """Return the service that routes to a host name refer to, with the ports that the routes name, or () for all.
 
-    A service in the scope's namespace wins, then a Kubernetes Service, then the oldest. A setting instead chooses the
-    first by namespace.
+    A service in the scope's namespace takes precedence over a Kubernetes Service, which takes precedence over the
+    oldest service. With a setting, the service in the first namespace by name is used in place of the latter two.
     """
     refs = refs_by_hostname(db, hostname)
     chosen = next((r for r in refs if r.namespace == namespace), None)
@@ -237,8 +245,7 @@ _route_targets: Gather[ObjectKey, [str], tuple[RouteTarget, ...]] = Gather(
 
 
 def find_route_targets(spec: VirtualService) -> tuple[RouteTarget, ...]:
-    """Return the targets of a VirtualService's routes. A destination without a port stands for all ports of the
-    service."""
+    """Return the targets of a VirtualService's routes. A destination without a port targets all ports of a service."""
     ports_by_target: dict[tuple[str, tuple[str, ...]], set[int]] = {}
 
     def add(to: Destination | None, namespaces: tuple[str, ...]) -> None:

@@ -1,4 +1,5 @@
-"""Locality load balancing settings: those of the DestinationRule, else of the service, else of the mesh.
+"""Locality load balancing settings. The DestinationRule takes precedence over the service, and the service over the
+mesh.
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
@@ -17,9 +18,9 @@ from pilot.mesh.model.service import Service
 
 
 class EffectiveLocality(NamedTuple):
-    """The effective setting; without one, localities are ignored.
+    """The effective setting. If it is None, localities are ignored.
 
-    `forced` says that endpoints get priorities even without outlier detection.
+    `forced` says that endpoints have priorities even without outlier detection.
     """
 
     setting: LocalityLoadBalancerSetting | ZoneAwareLoadBalancerSetting | None = None
@@ -41,10 +42,10 @@ def effective_locality(
     mesh: LocalityLoadBalancerSetting | None,
     mesh_zones: ZoneAwareLoadBalancerSetting | None,
 ) -> EffectiveLocality:
-    """Return the rule's setting, else the service's traffic distribution, else the mesh's setting.
+    """Return the setting of the rule, or else the service's traffic distribution, or else the setting of the mesh.
 
-    In rule and mesh, the zone-aware setting takes precedence. It applies even if disabled, because it then prevents
-    Envoy from preferring its own zone.
+    In the rule and in the mesh config, the zone-aware setting takes precedence. It applies even if it is disabled,
+    because it then prevents Envoy from preferring its own zone.
     """
     if rule is not None and rule.zone_aware_lb_setting is not None:
         return _zone_aware(rule.zone_aware_lb_setting)

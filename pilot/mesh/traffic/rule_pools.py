@@ -1,4 +1,4 @@
-"""The DestinationRules of one host and namespace, merged into entries that proxies choose from."""
+"""The DestinationRules for one host in one namespace, merged into entries from which proxies choose."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PUBLIC, OWN = "*", "."
 class RuleDefaults(NamedTuple):
     """Settings that affect rules.
 
-    private: rules without exportTo apply only to their own namespace.
-    by_export: only rules with equal exportTo are merged.
+    - `private`: rules without exportTo apply only in their own namespace.
+    - `by_export`: only rules with equal exportTo are merged.
     """
 
     root_namespace: str
@@ -26,7 +26,7 @@ class RuleDefaults(NamedTuple):
 
 
 class PooledRule(NamedTuple):
-    """A rule as configured. Without `selector` it applies to all workloads."""
+    """A rule as configured. If `selector` is None, it applies to all workloads."""
 
     key: ObjectKey
     export_to: frozenset[str]
@@ -39,7 +39,7 @@ class PooledRule(NamedTuple):
 
 
 class RuleEntry(NamedTuple):
-    """Rules merged into one, with the exportTo and selector of the first."""
+    """The result of merging rules. It has the exportTo and selector of the first rule."""
 
     sources: tuple[ObjectKey, ...]
     reach: frozenset[str]
@@ -51,11 +51,11 @@ class RuleEntry(NamedTuple):
 
 
 class Pools(msgspec.Struct, frozen=True):
-    """The entries of one host and namespace.
+    """The entries for one host in one namespace.
 
-    local: entries for clients in the same namespace.
-    exported: entries that other namespaces may see.
-    private: the other entries, if the namespace is the root namespace.
+    - `local`: entries for clients in the same namespace.
+    - `exported`: entries that may be visible in other namespaces.
+    - `private`: the other entries, if the namespace is the root namespace.
     """
 
     local: tuple[RuleEntry, ...] = ()
@@ -63,13 +63,13 @@ class Pools(msgspec.Struct, frozen=True):
     private: tuple[RuleEntry, ...] = ()
 
     def pool(self, name: str) -> tuple[RuleEntry, ...]:
-        """Return the entries of a pool by its field name."""
+        """Return the entries of the pool with a field name."""
         entries: tuple[RuleEntry, ...] = getattr(self, name)
         return entries
 
 
 def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults) -> Pools:
-    """Return the pools of the rules of one host and namespace, which are given in order of precedence."""
+    """Return the pools for one host in one namespace. The rules are in order of precedence."""
 
     def is_local(rule: PooledRule) -> bool:
         return not rule.reach or not rule.reach.isdisjoint((PUBLIC, OWN, namespace))
@@ -84,10 +84,10 @@ def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults)
 
 
 def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEntry, ...]:
-    """Return the entries of one pool, those with a selector first. The rules are given in order of precedence.
+    """Return the entries of one pool. Those with a selector are first. The rules are in order of precedence.
 
-    Rules with equal selectors form one entry. Rules without a selector are appended to these entries too; with
-    `by_export`, only if they are exported at least as far.
+    Rules with equal selectors form one entry, to which the rules without a selector are appended. With `by_export`, a
+    rule is only appended if its reach includes that of the entry.
     """
     by_selector: dict[Labels, list[PooledRule]] = {}
     for rule in rules:
@@ -104,9 +104,9 @@ def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEnt
 
 
 def _by_reach(general: Iterable[PooledRule], selected: bool) -> list[list[PooledRule]]:
-    """Return rules without a selector in groups, of which the first rule has the smallest reach.
+    """Return groups of the rules without a selector. The first rule of a group has the smallest reach.
 
-    A rule joins every group whose reach it covers, and starts its own group unless it joined the latest one. As in
+    A rule joins every group whose reach it covers. It starts a new group unless it joined the latest group. As in
     istiod, if there are rules with selectors, a rule that is exported only to its own namespace does not start the
     first group.
     """
@@ -122,5 +122,5 @@ def _by_reach(general: Iterable[PooledRule], selected: bool) -> list[list[Pooled
 
 
 def _reaches(rule: PooledRule, reach: frozenset[str]) -> bool:
-    """Return whether a rule is exported at least to these namespaces. An empty exportTo covers only an empty one."""
+    """Return whether the reach of a rule includes `reach`. An empty reach is included only in an empty one."""
     return rule.reach == reach or (bool(reach) and rule.reach >= reach)

@@ -1,4 +1,4 @@
-"""Qualification of names in a VirtualService: full host names, and gateways as `namespace/name` or `mesh`."""
+"""Qualifies names in a VirtualService: hosts become full names, and gateways become `namespace/name` or `mesh`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MESH = "mesh"
 
 
 def qualify_gateway(name: str, namespace: str) -> str:
-    """Return `namespace/name` for a gateway name in a VirtualService.
+    """Return the qualified name of a gateway in a VirtualService: `namespace/name` or `mesh`.
 
-    The forms are `name`, `namespace/name`, `./name` and, in old configurations, the host name `name.namespace.svc.…`.
+    The name may be written as `name`, `namespace/name`, `./name` or, in old configurations, `name.namespace.svc.…`.
     """
     if name == MESH:
         return name
@@ -46,7 +46,7 @@ def gateway_key(name: str) -> ObjectKey:
 
 
 def qualify_names(spec: VirtualService, namespace: str, domain: str) -> VirtualService:
-    """Return the VirtualService with all names qualified for the namespace of its object."""
+    """Return the VirtualService with all names qualified. `namespace` is that of its object."""
     return _Qualifier(namespace, domain).virtual_service(spec)
 
 

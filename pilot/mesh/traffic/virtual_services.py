@@ -1,8 +1,8 @@
 """VirtualServices with qualified names and merged delegates, and their visibility.
 
-The bindings of a VirtualService (`Binding`) are separate from its rules, so an edit of the rules affects only its
-hosts. Lists are in order of precedence: those exported only to the viewer's namespace, those exported to it from
-others, those exported to all; by age in each group.
+The binding of a VirtualService (`Binding`) is separate from its rules, so an edit to the rules affects only its hosts.
+Lists are in order of precedence. VirtualServices that are exported only to the viewer's namespace and are in it are
+first, followed by those exported to it from other namespaces, and then by public ones. Each group is ordered by age.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ K = TypeVar("K")
 class Binding(msgspec.Struct, frozen=True, cache_hash=True):
     """The hosts, gateways and namespaces that a VirtualService is bound to.
 
-    export_to: the namespaces that see it, {"*"} for all, {} for none.
-    by_route: it was converted from routes of the Gateway API. Clients in the mesh use such routes in their own
-    namespace,
-        which come first, and in the service's namespace.
+    - `export_to`: the namespaces in which it is visible, {"*"} for all, or {} for none.
+    - `by_route`: it was converted from routes of the Gateway API. Clients in the mesh use such routes if they are in
+      their own namespace, where they are first, or in the service's namespace.
     """
 
     key: ObjectKey
@@ -53,7 +52,8 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return self.created, self.key.name, self.key.namespace
 
     def rank(self, viewer: str) -> int | None:
-        """Return its rank among the bindings that a namespace sees, or None if it is not visible there."""
+        """Return the rank of the binding among those that are visible in a namespace, or None if it is not visible
+        there."""
         if PUBLIC in self.export_to:
             return 2
         if viewer in self.export_to:
@@ -61,11 +61,12 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return None
 
     def is_own_route(self, viewer: str) -> bool:
-        """Return whether it was converted from routes in a namespace."""
+        """Return whether the binding was converted from routes in the namespace `viewer`."""
         return self.by_route and self.key.namespace == viewer
 
     def applies(self, viewer: str, owner: str) -> bool:
-        """Return whether it applies to clients in one namespace and a service in the namespace `owner`."""
+        """Return whether the binding applies to clients in the namespace `viewer` that request a service in the
+        namespace `owner`."""
         return not self.by_route or self.key.namespace in (viewer, owner)
 
 
@@ -74,7 +75,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """Return the object with qualified names."""
+    """Return a VirtualService with qualified names, or None if it does not exist."""
     row: Object[VirtualService] | None = VIRTUAL_SERVICE.get(db, key)
     if row is None or is_made_of_routes(row):
         return row
@@ -88,7 +89,7 @@ def is_made_of_routes(o: Object[VirtualService]) -> bool:
 
 @derived
 def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """Return the object with qualified names and merged delegates, or None if it is a delegate itself."""
+    """Return a VirtualService with qualified names and merged delegates, or None if it is missing or a delegate."""
     row = qualified(db, key)
     if row is None or not row.spec.hosts:
         return None
@@ -99,7 +100,7 @@ def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
 
 
 class Delegated(NamedTuple):
-    """The rules that replace a rule with a delegate, and the reason if some or all are left out."""
+    """The rules that replace a rule that has a delegate. `reason` explains why some or all rules are omitted."""
 
     rules: tuple[HTTPRoute, ...] = ()
     reason: str = ""
@@ -123,8 +124,7 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Yield a problem for each rule of a qualified VirtualService whose delegate is missing, invisible or
-    contradictory."""
+    """Yield a problem for each rule of a VirtualService whose delegate is missing, not visible or contradictory."""
     for index, rule in enumerate(o.spec.http):
         reason = _delegated(db, o.key, rule).reason if rule.delegate and o.spec.hosts else ""
         if reason:
@@ -133,7 +133,7 @@ def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 @derived
 def binding(db: Mesh, key: ObjectKey) -> Binding | None:
-    """Return the binding of a VirtualService, or None for a delegate."""
+    """Return the binding of a VirtualService, or None if it is a delegate or does not exist."""
     row = qualified(db, key)
     if row is None or not row.spec.hosts:
         return None
@@ -143,18 +143,22 @@ def binding(db: Mesh, key: ObjectKey) -> Binding | None:
 
 
 def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozenset[str]:
-    """Return the namespaces that see an object with this exportTo. The mesh's default applies if it is empty."""
+    """Return the namespaces in which an object with this exportTo is visible. If it is empty, the mesh's default
+    applies."""
     return visible_to(export_to or default_export(db), namespace)
 
 
 @derived
 def default_export(db: Mesh) -> tuple[str, ...]:
-    """Return `defaultVirtualServiceExportTo` of the mesh config."""
+    """Return `defaultVirtualServiceExportTo` in the mesh config."""
     return mesh_config(db).default_virtual_service_export_to or (PUBLIC,)
 
 
 def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
-    """Return exportTo with `.` replaced by the namespace. `*` takes precedence over all others, then `~`."""
+    """Return the namespaces in `export_to`, with `.` replaced with `namespace`.
+
+    If it contains `*`, return only `*`. Otherwise, if it contains `~`, return no namespaces.
+    """
     names = {namespace if e == OWN else e for e in export_to}
     if PUBLIC in names:
         return frozenset((PUBLIC,))
@@ -177,7 +181,7 @@ _bindings: Gather[ObjectKey, [str], Binding] = Gather(
 
 @derived
 def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
-    """Return the bindings of a namespace's VirtualServices, by age."""
+    """Return the bindings of a namespace's VirtualServices, ordered by age."""
     return tuple(sorted(_bindings(db, namespace).values(), key=lambda b: b.age))
 
 
@@ -187,9 +191,10 @@ def _namespaces(db: Mesh) -> tuple[str, ...]:
 
 
 class BindingsByViewer(NamedTuple):
-    """All bindings by age: public ones by gateway, others by viewer and gateway.
+    """All bindings, ordered by age.
 
-    `private` has those in the viewer's namespace, `exported` those from other namespaces.
+    Public bindings are keyed by gateway, and other bindings by the viewer's namespace and the gateway. `private` has
+    the bindings in the viewer's namespace, and `exported` those in other namespaces.
     """
 
     public: Mapping[str, tuple[Binding, ...]]
@@ -199,7 +204,7 @@ class BindingsByViewer(NamedTuple):
 
 @hub
 def bindings_by_viewer(db: Mesh) -> BindingsByViewer:
-    """Return all bindings in the mesh by viewer."""
+    """Return all bindings in the mesh, grouped by viewer and gateway."""
     public: dict[str, list[Binding]] = {}
     private: dict[tuple[str, str], list[Binding]] = {}
     exported: dict[tuple[str, str], list[Binding]] = {}
@@ -221,7 +226,8 @@ def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
 
 @derived
 def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
-    """Return the bindings to a gateway (`mesh` or `namespace/name`) that a namespace sees."""
+    """Return the bindings to a gateway (`mesh` or `namespace/name`) that are visible in a namespace, in order of
+    precedence."""
     everything = bindings_by_viewer(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
     public = everything.public.get(gateway, ())
@@ -232,7 +238,7 @@ def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
 
 @derived
 def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[ObjectKey, ...]:
-    """Return the keys of the VirtualServices of a gateway that a namespace sees, in order of precedence."""
+    """Return the VirtualServices of a gateway that are visible in a namespace, in order of precedence."""
     return _keys(db, bindings_for(db, namespace, gateway), gateway)
 
 
@@ -252,9 +258,9 @@ def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def viewers(db: Mesh) -> frozenset[str]:
-    """Return the namespaces whose view of the mesh's VirtualServices differs from that of all others.
+    """Return the namespaces that do not have the default view of the mesh's VirtualServices.
 
-    They see VirtualServices that are not public, or have their own routes, which come first.
+    Either VirtualServices that are not public are visible in them, or their own routes take precedence.
     """
     everything = bindings_by_viewer(db)
     own = frozenset(b.key.namespace for b in everything.public.get(MESH, ()) if b.by_route)
@@ -265,7 +271,7 @@ def viewers(db: Mesh) -> frozenset[str]:
 
 @derived
 def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ObjectKey, ...]:
-    """Return the keys of the VirtualServices that egress listener `index` imports, in order of precedence."""
+    """Return the VirtualServices that the egress listener at `index` imports, in order of precedence."""
     hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
     bindings = egress_bindings(db, scope.namespace, hosts)
     return _keys(db, bindings, MESH) if hosts is None or hosts.everything else tuple(b.key for b in bindings)
@@ -273,7 +279,10 @@ def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[Ob
 
 @derived
 def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Binding, ...]:
-    """Return the bindings to the mesh that a namespace sees through an egress listener's hosts, or all for None."""
+    """Return the bindings to the mesh that are visible in a namespace and match the hosts of an egress listener.
+
+    If `hosts` is None, they match all bindings.
+    """
     if hosts is None or hosts.everything:
         return bindings_for(db, namespace, MESH)
     if hosts.everywhere is not None and hosts.everywhere.hosts:
@@ -286,8 +295,10 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
 
 
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
-    """Return whether a VirtualService is imported: one of its hosts overlaps with a host imported from its
-    namespace."""
+    """Return whether a VirtualService is imported.
+
+    One of its hosts must overlap with a host that is imported from its namespace, and must not be excluded.
+    """
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
@@ -297,7 +308,7 @@ def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
 
 
 def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
-    """Return whether a host is imported. Unless `whole` is set, a partial overlap with a wildcard is enough."""
+    """Return whether a host is imported. A partial overlap with a wildcard is sufficient, unless `whole` is set."""
     wild, overlap = is_wildcard(host), subset_of if whole else matches
     return any(host == h or ((wild or is_wildcard(h)) and overlap(host, h)) for h in imported.hosts)
 
@@ -306,13 +317,16 @@ def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
 
 
 class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """A view of the mesh's VirtualServices: by namespace ("" sees only public ones), limited to `hosts` (None: all)."""
+    """A view of the mesh's VirtualServices: those that are visible in a namespace and match `hosts`.
+
+    If the namespace is "", only public ones are visible. If `hosts` is None, all match.
+    """
 
     namespace: str
     hosts: EgressHostsKey | None = None
 
     def sort(self, bindings: Iterable[Binding]) -> list[Binding]:
-        """Return the bindings that the viewer sees, in order of precedence."""
+        """Return the bindings in the view, in order of precedence."""
         ranked = [
             (rank, not b.is_own_route(self.namespace), b.age, b)
             for b in bindings
@@ -323,10 +337,10 @@ class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Return the keys of the VirtualServices that may route a service, by its host and namespace, in order of
-    precedence.
+    """Return the VirtualServices that may route requests to a service, in order of precedence.
 
-    These are the VirtualServices with exactly this host, else the one with the longest wildcard that covers it.
+    These are the VirtualServices with exactly the service's host. If there are none, it is the one with the longest
+    wildcard that matches the host. `owner` is the service's namespace.
     """
     name = host.lower()
     if not is_wildcard(name):
@@ -340,9 +354,10 @@ def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> t
 
 @derived
 def virtual_services_at_waypoint(db: Mesh, host: str, owner: str, namespace: str) -> tuple[ObjectKey, ...]:
-    """Return the keys of the VirtualServices that a waypoint applies to a service, in order of precedence.
+    """Return the VirtualServices that a waypoint applies to requests to a service, in order of precedence.
 
-    They are in the namespace of the waypoint or of the service, and all that cover the host apply, including wildcards.
+    They are in the namespace of the waypoint or of the service. All VirtualServices that match the host apply,
+    including those with wildcards.
     """
     name = host.lower()
     exact = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", name))
@@ -359,7 +374,7 @@ def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
 
 @derived
 def _wildcards(db: Mesh, viewer: ViewerKey) -> Mapping[str, ObjectKey]:
-    """Return wildcard hosts, each with the first VirtualService that has it."""
+    """Return the wildcard hosts in a view. Each is mapped to the first VirtualService that has it."""
     first: dict[str, ObjectKey] = {}
     for bound in viewer.sort(_wildcard_bindings(db)):
         for host in bound.hosts:

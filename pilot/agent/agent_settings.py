@@ -157,7 +157,7 @@ class CertificateSettings:
         "", "ECDSA for an elliptic-curve key. If empty, an RSA key is used.", env="ECC_SIGNATURE_ALGORITHM"
     )
     curve: str = setting("P256", "Curve of elliptic-curve keys: P256 or P384.", env="ECC_CURVE")
-    signer: str = setting("", "Signer to request from the certificate authority.", env="ISTIO_META_CERT_SIGNER")
+    signer: str = setting("", "Signer that the certificate authority is asked to use.", env="ISTIO_META_CERT_SIGNER")
     socket: str = setting(
         "socket",
         "Name of the SDS socket in ./var/run/secrets/workload-spiffe-uds.",
@@ -235,7 +235,9 @@ class ModuleSettings:
         env="WASM_MODULE_MAX_BYTES",
     )
     extra_roots: str = setting(
-        "", "File with additional root certificates for the servers of modules.", env="WASM_EXTRA_ROOTS"
+        "",
+        "File with additional root certificates for the servers that modules are fetched from.",
+        env="WASM_EXTRA_ROOTS",
     )
     docker_config_directory: str = setting(
         "",

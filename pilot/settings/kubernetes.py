@@ -72,8 +72,8 @@ class KubernetesSettings:
     external: bool = setting(
         False,
         "Run outside the clusters that this control plane manages. The control plane writes to a remote "
-        "cluster only if, in that cluster, the annotation topology.istio.io/controlPlaneClusters on the control plane's "
-        "namespace lists the control plane's own cluster ID or *.",
+        "cluster only if, in that cluster, the annotation topology.istio.io/controlPlaneClusters on the control "
+        "plane's namespace lists the control plane's own cluster ID or *.",
         env="EXTERNAL_ISTIOD",
     )
     secrets_of_this_cluster: bool = setting(

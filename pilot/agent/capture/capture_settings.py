@@ -43,8 +43,8 @@ class ProxySettings:
     )
     groups: tuple[str, ...] = setting(
         (),
-        "Groups of the proxy, by number or name, whose traffic is not captured. If empty, the numbers of "
-        "--proxy-uid are used.",
+        "Groups of the proxy, by number or name, whose traffic is not captured. If empty, the numeric "
+        "user IDs from --proxy-uid are used.",
         flag="proxy-gid",
         short="g",
         env="PROXY_GID",
@@ -127,12 +127,12 @@ class OutboundSettings:
     )
     groups: tuple[str, ...] = setting(
         ("*",),
-        "Groups of applications to capture, by number or name; * for all.",
+        "Unix groups, by number or name, whose traffic is captured; * for all.",
         env="ISTIO_OUTBOUND_OWNER_GROUPS",
     )
     excluded_groups: tuple[str, ...] = setting(
         (),
-        "Groups of applications, by number or name, to exclude if ISTIO_OUTBOUND_OWNER_GROUPS is *.",
+        "Unix groups, by number or name, whose traffic is not captured if ISTIO_OUTBOUND_OWNER_GROUPS is *.",
         env="ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE",
     )
     loopback: str = setting(

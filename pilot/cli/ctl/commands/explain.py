@@ -23,7 +23,8 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     default="",
     type=click.Choice(["", *BY_SHORT_NAME]),
     metavar="TYPE",
-    help=", ".join(BY_SHORT_NAME),
+    help="resource type: cds, eds, lds, rds, sds, ecds, wds (workloads and services of ztunnels), wads (policies of "
+    "ztunnels), nds (DNS names), pcds (proxy config), bds (bootstrap)",
 )
 @with_output
 @with_client

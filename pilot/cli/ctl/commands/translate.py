@@ -25,8 +25,8 @@ from pilot.cli.ctl.output import write
 def translate(folder: str | None, force: bool, **where: Any) -> None:
     """Convert an IstioOperator to Helm values.
 
-    Helm values cannot express k8s settings and overlays, which patch rendered objects. They are reported, and require a
-    post-renderer.
+    Most k8s settings of an IstioOperator, including overlays, patch rendered objects, so Helm values cannot express
+    them. Such settings are reported, and require a post-renderer.
     """
     try:
         releases = helm_releases(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)

@@ -28,8 +28,7 @@ _CEL = extension_pb2.TypedExtensionConfig(name="envoy.formatter.cel", typed_conf
 
 
 def hashable(istio: bool) -> str:
-    """Return the type name of hashable strings. Istio's build of Envoy, for which `istio` is set, uses a different
-    name."""
+    """Return the type name of hashable strings. Istio's build of Envoy (`istio`) uses a different name."""
     return "istio.hashable_string" if istio else "envoy.hashable_string"
 
 

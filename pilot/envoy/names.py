@@ -123,8 +123,7 @@ def parse_extension_config(text: str) -> tuple[str, str] | None:
 
 
 def dns_cache(host: str) -> str:
-    """Return the name of the DNS cache for a wildcard host with dynamic DNS. The host's clusters and filters share the
-    cache."""
+    """Return the name of the DNS cache that the clusters and filters of a wildcard host share."""
     return f"{host}_dfp_dns_cache"
 
 
@@ -162,16 +161,17 @@ def config_path(kind: str, namespace: str, name: str) -> str:
 
 
 def gateway_routes(port: int, bind: str = "") -> str:
-    """Return the route configuration name for a plaintext HTTP port: `http.8080`, or `http.8080.10.0.0.1` if it is
-    bound."""
+    """Return the route configuration name for a plaintext HTTP port, such as `http.8080`.
+
+    If the server sets a bind address, it is appended.
+    """
     return f"http.{port}.{bind}" if bind else f"http.{port}"
 
 
 def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, bind: str = "") -> str:
-    """Return the route configuration name for a server that terminates TLS, such as
-    `https.443.https-443.bookinfo.prod`.
+    """Return the route configuration name for a server that terminates TLS.
 
-    If the server sets a bind address, it is appended.
+    An example is `https.443.https-443.bookinfo.prod`. If the server sets a bind address, it is appended.
     """
     name = f"https.{port}.{port_name}.{gateway}.{namespace}"
     return f"{name}.{bind}" if bind else name

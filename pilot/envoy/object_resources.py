@@ -59,8 +59,10 @@ def _resource(row: Object[Any], spec: dict[str, Any]) -> Resource:
 
 @derived
 def _services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Return the services that are visible in the root namespace, which is assumed to be the namespace of these
-    clients."""
+    """Return the services that are visible in the root namespace.
+
+    Clients are assumed to be in this namespace.
+    """
     return visible_refs(db, root_namespace(db))
 
 

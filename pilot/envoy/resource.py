@@ -68,8 +68,10 @@ class Resource:
         version: str = "",
         aliases: tuple[str, ...] = (),
     ) -> None:
-        """Serialize the resource. `extra_pieces` are serialized fields of the same message and are placed after
-        `value`."""
+        """Serialize the resource.
+
+        `extra_pieces` are serialized fields of the same message and are placed after `value`.
+        """
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())

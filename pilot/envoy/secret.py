@@ -43,8 +43,10 @@ secrets: Lookup[str, [frozenset[str], CredentialReaderFacet], Resource] = Lookup
 def build_secret(
     name: str, credential: KeyPair | Roots, provider: PrivateKeyProvider | None = None
 ) -> secret_pb2.Secret:
-    """Return the secret for a valid credential. If `provider` sets a private key provider, that handles the private
-    key."""
+    """Return the secret for a valid credential.
+
+    If `provider` sets a private key provider, the secret refers to it instead of containing the key directly.
+    """
     if isinstance(credential, Roots):
         context = common_pb2.CertificateValidationContext(
             trusted_ca=_inline(credential.certificates), crl=_inline(credential.revoked)
@@ -70,7 +72,8 @@ def build_key_provider(provider: PrivateKeyProvider, key: base_pb2.DataSource) -
     """Return the message for the private key provider, CryptoMB or QAT, or None if the mesh config sets neither.
 
     The messages belong to Envoy's contrib API, which xds-protos lacks. In both, field 1 is the key and field 2 is the
-    poll delay. https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
+    poll delay.
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
     """
     for name, settings in (("cryptomb", provider.cryptomb), ("qat", provider.qat)):
         if settings is not None:

@@ -90,7 +90,7 @@ def list_key(outbound: OutboundFacet) -> ClusterListKey:
 
 
 def cluster_port(service: Service, number: int) -> Port | None:
-    """Return the service's port with this number, or None if there is none. UDP ports with the same number are ignored."""
+    """Return the service's port with this number, or None if there is none. UDP ports are ignored."""
     return next((p for p in service.ports if p.number == number and p.protocol is not Protocol.UDP), None)
 
 
@@ -168,7 +168,7 @@ def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, 
 
 
 def find_destination(db: Mesh, key: ResolvedClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
-    """Return the destination for a key, or None if the service, the port or the subset no longer exists."""
+    """Return the destination for a key, or None if the service, port or subset no longer exists."""
     cluster_key, rule_key = key
     row = service(db, cluster_key.ref)
     port = cluster_port(row, cluster_key.port) if row is not None else None

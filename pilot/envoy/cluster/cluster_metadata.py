@@ -48,10 +48,13 @@ def mark_external(cluster: cluster_pb2.Cluster) -> None:
 
 
 def disable_metadata_exchange(cluster: cluster_pb2.Cluster) -> None:
-    """Disable metadata exchange for a cluster. All its endpoints are reached through tunnels, which do not need it."""
+    """Disable metadata exchange for a cluster.
+
+    All its endpoints are reached through tunnels, where peers do not exchange metadata.
+    """
     istio_fields(cluster).fields["disable_mx"].bool_value = True
 
 
 def disable_alpn_override(cluster: cluster_pb2.Cluster) -> None:
-    """Disable the `istio.alpn` filter for a cluster, so that it leaves the ALPN of the application's own TLS intact."""
+    """Prevent the filter `istio.alpn` from overriding the ALPN of a cluster, whose TLS is not mesh TLS."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

@@ -38,7 +38,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.tables.trust import trust_domains
 
 _Cluster = cluster_pb2.Cluster
-WAYPOINT = "waypoint"  # endpoint metadata: address of the waypoint where the tunnel ends, unless at the destination
+WAYPOINT = "waypoint"  # endpoint metadata: address of the waypoint where the tunnel ends, or none for the destination
 _HOUR = Duration.of(3600)
 _CLEANUP = duration_pb2.Duration(seconds=60)
 

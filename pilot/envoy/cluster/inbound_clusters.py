@@ -1,4 +1,4 @@
-"""Builds a sidecar's inbound clusters. There is one for each port of the workload, and it forwards to the application."""
+"""Builds a sidecar's inbound clusters. There is one for each port of the workload. It forwards to the application."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ class InboundClusterKey(NamedTuple):
     """The key of an inbound cluster: its port, and the services and rules that configure it.
 
     The first of `services` determines the settings. `services` is empty if only a Sidecar declares the port. `endpoint`
-    is None for the original destination. The connection pool of `sidecar` takes precedence over that of a
-    DestinationRule.
+    is None for the original destination. The connection pool of `sidecar` takes precedence over that of rules.
     """
 
     number: int
@@ -101,7 +100,10 @@ def build_inbound(
 
 
 def inbound_bind_addresses(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
-    """Return the source addresses of connections to the application. Iptables does not redirect connections from them."""
+    """Return the source addresses of connections to the application.
+
+    Iptables does not redirect connections from these addresses.
+    """
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
     return (BIND_IPV4,) if traits.ipv4 else (BIND_IPV6,)
@@ -181,7 +183,7 @@ def _inbound_cluster(db: Mesh, key: InboundClusterKey, traits: ClusterTraitsKey)
 
 @derived
 def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Return a mapping from name to inbound cluster, with one cluster for each port of a sidecar that accepts traffic."""
+    """Return a sidecar's inbound clusters, keyed by name. There is one for each port that accepts traffic."""
     traits = inbound_traits(inbound)
     keys = [_cluster_key(db, port, inbound, traits) for port in inbound_ports(db, inbound)]
     clusters = (_inbound_cluster(db, key, traits) for key in keys)

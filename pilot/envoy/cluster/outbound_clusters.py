@@ -51,8 +51,7 @@ def peer_mtls_mode(db: Mesh, service: Service, port: int, client_chooses: bool) 
 
 
 def _passes_through(destination: ClusterDestination) -> bool:
-    """Return whether the client chooses the endpoint, because of the service's resolution or because of a
-    DestinationRule."""
+    """Return whether the client chooses the endpoint, because of the service's resolution or a DestinationRule."""
     policy = (
         destination.subset
         if destination.subset is not None

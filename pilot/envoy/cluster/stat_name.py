@@ -9,7 +9,7 @@ from pilot.mesh.model.service import Port, Registry, Service
 
 
 def with_stat_delimiter(name: str) -> str:
-    """Return a name with the delimiter that ends it in a metric name."""
+    """Return a name followed by the delimiter that separates it from the rest of a metric's name."""
     return name + STAT_DELIMITER
 
 

@@ -106,7 +106,7 @@ def vip_ports(service: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
 
 
 def find_vip_destination(db: Mesh, key: ResolvedVipKey) -> ClusterDestination | None:
-    """Return the destination for a key, or None if the service, the port or the subset no longer exists. Not memoised."""
+    """Return the destination for a key, or None if the service, port or subset no longer exists. Not memoised."""
     vip_key, rule_key = key
     row = service(db, vip_key.ref)
     port = cluster_port(row, vip_key.port) if row is not None else None

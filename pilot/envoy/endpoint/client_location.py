@@ -37,7 +37,10 @@ class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
     cross_network: CrossNetwork = "sni"
 
     def can_view(self, network: str) -> bool:
-        """Return whether the client's requested network view includes a network. An unnamed network is always included."""
+        """Return whether the client's requested network view includes a network.
+
+        An unnamed network is always included.
+        """
         return not self.networks or not network or network in self.networks
 
     def in_network(self, network: str) -> bool:

@@ -41,8 +41,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _keys(db: Mesh, _: OutboundFacet) -> tuple[VipKey, ...]:
-    """Return a cluster key for each port of the exposed services. The protocol is TCP, because the traffic is in a
-    tunnel."""
+    """Return a cluster key for each port of the exposed services.
+
+    The protocol is TCP, because the traffic is inside a tunnel.
+    """
     rows = (service(db, ref) for ref in admitted_services(db))
     return tuple(VipKey(row.ref, port.number, TCP) for row in rows if row is not None for port, _ in vip_ports(row))
 

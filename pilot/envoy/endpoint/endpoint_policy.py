@@ -61,8 +61,7 @@ def build_endpoint_policy(
 ) -> EndpointPolicy:
     """Return the policy for a cluster's endpoints.
 
-    `inline` is set if the cluster contains them. Otherwise, with EDS, the mesh's default outlier detection does not
-    apply.
+    `inline` is set if the cluster contains them. With EDS, the mesh's default outlier detection does not apply.
     """
     service, port = destination.service, destination.port.number
     spec = destination.rule.spec if destination.rule is not None else None

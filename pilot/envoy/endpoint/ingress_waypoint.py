@@ -28,8 +28,10 @@ class IngressWaypoint(msgspec.Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
 
     def address(self, waypoint_endpoint: Endpoint) -> str:
-        """Return the "host:port" to request from a waypoint. The host is the service's address in the waypoint's
-        cluster."""
+        """Return the "host:port" to request from a waypoint.
+
+        The host is the service's address in the waypoint's Kubernetes cluster.
+        """
         return joined(_addresses(self.service, waypoint_endpoint.cluster_id)[0], self.port)
 
 

@@ -104,8 +104,10 @@ def fill_lb_endpoint(
 
 
 def _fill_internal(message: address_pb2.Address, tunnel: EndpointTunnel) -> None:
-    """Fill an empty message with the address of the tunnel's internal listener. The tunnel's end serves as the endpoint
-    ID."""
+    """Fill an empty message with the address of the tunnel's internal listener.
+
+    The endpoint ID is the address where the tunnel ends.
+    """
     internal = message.envoy_internal_address
     internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.inner_destination else tunnel.listener
     internal.endpoint_id = tunnel.waypoint or tunnel.destination

@@ -92,8 +92,8 @@ def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tup
 def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
     """Return the rank of a locality for a client.
 
-    The rank is 0 in the same subzone, 1 in the same zone, 2 in the same region, and 3 in another region. It is 4 if a
-    failover rule for the client's region prefers a different region.
+    The rank is 0 in the same subzone, 1 in the same zone, 2 in the same region, and 3 in another region. It is 4 in
+    another region if a failover rule for the client's region prefers a different one.
     """
     if locality.region == client.region:
         if locality.zone != client.zone:

@@ -1,5 +1,7 @@
-"""Derives the clusters and endpoints of the services behind a waypoint. Endpoints that accept tunnels are reached by
-them."""
+"""Derives the clusters and endpoints of the services behind a waypoint.
+
+Endpoints that accept tunnels are reached through tunnels.
+"""
 
 from __future__ import annotations
 

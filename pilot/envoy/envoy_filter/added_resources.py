@@ -1,5 +1,7 @@
-"""Resources that patches add (clusters, listeners and extension configs), and a lookup of the patches behind a
-resource."""
+"""Resources that patches add (clusters, listeners and extension configs).
+
+Also finds the patches that changed or added a resource.
+"""
 
 from __future__ import annotations
 

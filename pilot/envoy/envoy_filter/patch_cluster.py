@@ -59,7 +59,7 @@ def _merge_socket(cluster: Any, socket: Any, patch: ParsedPatch, effects: Effect
             None,
         )
         if matching_socket is None:
-            text = f"the cluster selects transport sockets by endpoint, and none of them is named {socket.name}"
+            text = f"the cluster selects a transport socket for each endpoint, and none is named {socket.name}"
             effects.record_misfit(patch, Violation("no-such-socket", (_SOCKET, "name"), text))
             return False
         return merge_socket(matching_socket, socket, patch, effects, (_SOCKET,))

@@ -35,8 +35,7 @@ _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
 
 
 def _end(filters: Any) -> int:
-    """Return the position at which filters can be appended. If there is a terminal filter, it is the position before
-    it."""
+    """Return the position at which filters can be appended. If there is a terminal filter, they precede it."""
     last = len(filters)
     return last - 1 if last and name_in(filters[-1].typed_config.type_url) in _TERMINAL_FILTERS else last
 

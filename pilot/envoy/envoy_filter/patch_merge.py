@@ -81,8 +81,7 @@ def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pl
 
 
 def merge_socket(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place) -> bool:
-    """Merge a transport socket into another with the same name, by merging their configurations. Return whether it
-    fits."""
+    """Merge a transport socket into another with the same name, including the configuration. Return whether it fits."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)
     return merge_packed(into.typed_config, value.typed_config, patch, effects, (*place, "typed_config"))

@@ -103,8 +103,10 @@ def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | 
 
 @derived
 def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -> PatchResult | None:
-    """Return the result of applying all patches of a target. `items` is the resource's group, with the items'
-    arguments."""
+    """Return the result of applying all patches of a target.
+
+    `items` is the group of the resource, with the arguments of its items.
+    """
     original = _original(db, target.key, items)
     if original is None:
         return None

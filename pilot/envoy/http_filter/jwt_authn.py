@@ -20,7 +20,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.tokens.envoy_jwks import has_keys
 from pilot.mesh.security.jwt import JwksServer, TokenRule
 
-# The private key was discarded. An issuer with unknown keys gets this public key, so that all its tokens are invalid.
+# The private key was discarded. An issuer with unknown keys has this public key, so that all its tokens are invalid.
 UNUSABLE_KEYS = (
     '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
     '"n": "pQlXtdxxORs-nqibVMC6QSvD3qB7fSmMQ35z0XAQQYml-9TH5LbXqk72gkwTS8Ye6Up8BlADDD7V7pvdQ1zHdN9bsfj_qeNvhBg4'

@@ -1,7 +1,7 @@
-"""Filters for users' extensions (Wasm modules and Lua scripts) on one side of a proxy. Extensions may be limited to
-ports.
+"""Filters for users' extensions on one side of a proxy: Wasm modules and Lua scripts.
 
-The configuration of a Wasm module arrives separately, by extension config discovery.
+An extension may be limited to some ports. The configuration of a Wasm module arrives separately, by extension config
+discovery.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[
 def network_extensions(
     db: Mesh, listening: ListeningFacet
 ) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
-    """Return a mapping from port to network filters. `OTHER_PORTS` has the filters for ports without an entry. Not
-    memoised."""
+    """Return a mapping from port to network filters. Not memoised.
+
+    The filters of `OTHER_PORTS` apply to ports without an entry.
+    """
     modules = [extension for extension in _extensions(db, listening) if extension.form == "network module"]
     ports = (OTHER_PORTS, *sorted(named_ports(modules))) if modules else ()
     return {port: tuple(_network_filters(listening, modules, port)) for port in ports}

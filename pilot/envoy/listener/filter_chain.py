@@ -28,8 +28,7 @@ MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
 
 
 def plaintext_alpns(http10: bool) -> tuple[str, ...]:
-    """Return the protocols that the HTTP inspector reports for plaintext HTTP. HTTP/1.0 is included if it is
-    accepted."""
+    """Return the protocols that the HTTP inspector reports for plaintext HTTP. `http10` adds HTTP/1.0."""
     return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
 
 
@@ -81,8 +80,10 @@ def _set_match(chain: listener_components_pb2.FilterChain, match: ChainMatch) ->
 
 
 def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inbound: bool = False) -> ChainParts:
-    """Return the chain that drops connections to the capture port itself. Otherwise, they would be captured in a
-    loop."""
+    """Return the chain that drops connections to the capture port itself.
+
+    Otherwise, they would be captured in a loop.
+    """
     filters = build_tcp_filters(
         single_cluster_route(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
     )

@@ -70,7 +70,7 @@ _l4_in_namespace: Gather[ObjectKey, [str], L4VirtualService] = Gather(
 
 @hub
 def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[L4VirtualService, ...]:
-    """Return the VirtualServices that an egress listener imports and that have TCP or TLS rules, in order of
+    """Return the VirtualServices with TCP or TLS rules that are visible to an egress listener, in order of
     precedence."""
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
     by_namespace = {name: _l4_in_namespace(db, name) for name in {k.namespace for k in keys}}

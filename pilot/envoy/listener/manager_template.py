@@ -140,7 +140,9 @@ def inline_route_fields(stat_prefix: str, routes: route_pb2.RouteConfiguration) 
 
 @derived
 def tracing_fields(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
-    """Return the tracing fields that are appended to the templates of a workload's managers. Return b"" without
-    tracing."""
+    """Return the tracing fields that are appended to the templates of a workload's managers.
+
+    Return b"" if tracing is disabled.
+    """
     settings = request_tracing(db, listening, scope)
     return serialize_fields(build_request_tracing(settings, tags)) if settings is not None else b""

@@ -45,8 +45,10 @@ def _stats_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
 
 
 def _identity_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filter that identifies the client to workloads behind a waypoint, if they are configured to trust
-    it."""
+    """Yield the filter that identifies the client to the workloads behind a waypoint.
+
+    It is only used if the workloads are configured to trust the waypoint.
+    """
     if listening.forwards_client:
         yield Phase.PEER_METADATA, CLIENT_IDENTITY
 

@@ -50,10 +50,9 @@ def build_redis_proxy(stat_prefix: str, cluster: str) -> listener_components_pb2
 
 
 def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConfig) -> listener_components_pb2.Filter:
-    """Return the filter that resolves the SNI of a TLS connection and selects `port` at this host. A TCP proxy must
-    follow it.
+    """Return the filter that resolves the SNI of a TLS connection, with `port` as the destination port.
 
-    The TCP proxy's cluster has a DNS cache with the same name and settings.
+    A TCP proxy must follow it. The TCP proxy's cluster has a DNS cache with the same name and settings.
     """
     config = sni_dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache, port_value=port)
     return listener_components_pb2.Filter(

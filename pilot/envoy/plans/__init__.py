@@ -1,2 +1,4 @@
-"""Plans, which select the resources that a proxy receives. There is a plan for each kind of proxy. Plans share
-builders."""
+"""Plans, which select the resources that a proxy receives.
+
+Each kind of proxy has its own plan. The plans share builders.
+"""

@@ -64,7 +64,10 @@ def gateway_plan(db: Mesh, node_id: str) -> ProxyPlan:
 
 @derived
 def _auto_passthrough(db: Mesh, selection: GatewaySelectionKey) -> bool:
-    """Return whether any Gateway server is in mode AUTO_PASSTHROUGH, which forwards mesh TLS to the service in the SNI."""
+    """Return whether any Gateway server is in mode AUTO_PASSTHROUGH.
+
+    Such a server forwards mesh TLS to the service that the SNI names.
+    """
     return merged_gateway(db, selection).auto_passthrough
 
 

@@ -39,7 +39,7 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
             GATEWAY.id,
             key.gateway,
             f"spec.servers[{key.position}]",
-            "an older server on the same port already receives its connections",
+            "an older server on the same port already receives this server's connections",
         )
         for key in shadowed_servers(db, selection, gateway_listeners_facet(db, node_id))
     )

@@ -1,5 +1,4 @@
-"""Problems of EnvoyFilter patches that have no effect on any connected proxy or do not fit the resources that they
-match."""
+"""Problems of EnvoyFilter patches that affect no connected proxy, or do not fit the resources that they match."""
 
 from __future__ import annotations
 

@@ -19,8 +19,10 @@ EMPTY_PLAN = ProxyPlan({})
 
 @derived
 def proxy_plan(db: Mesh, node_id: str) -> ProxyPlan:
-    """Return the plan of a proxy. The plan is empty if the proxy is not connected, or if its kind receives no
-    resources."""
+    """Return the plan of a proxy.
+
+    The plan is empty if the proxy is not connected, or if its kind receives no resources.
+    """
     proxy = connected_proxy(db, node_id)
     if proxy is None:
         return EMPTY_PLAN

@@ -150,8 +150,7 @@ def apply_upstream_tls(
 def _tunnel_matches(
     settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
 ) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
-    """Return the matches that select the socket of an endpoint: the tunnel comes first, then the sockets without a
-    tunnel.
+    """Return the matches that select the socket of an endpoint. The match for the tunnel comes first.
 
     TLS that the user configures runs inside the tunnel. Mesh TLS is replaced by the tunnel.
     """

@@ -44,8 +44,10 @@ def apply_outlier_detection(draft: ClusterDraft, settings: OutlierDetection, for
 
 
 def build_outlier_detection(settings: OutlierDetection) -> outlier_detection_pb2.OutlierDetection:
-    """Return the message. Ejection by success rate is disabled, because it ejects endpoints that receive little
-    traffic."""
+    """Return the message.
+
+    Ejection by success rate is disabled, because it ejects endpoints that receive little traffic.
+    """
     out = outlier_detection_pb2.OutlierDetection(enforcing_success_rate=_uint32(0))
     if settings.consecutive_5xx_errors is not None:
         out.consecutive_5xx.CopyFrom(_uint32(settings.consecutive_5xx_errors))

@@ -89,8 +89,10 @@ class AutoPassthroughServer(NamedTuple):
 
 
 class DuplicateMatch(NamedTuple):
-    """A match of a TLS rule that has no chain, because an older match or a terminating server already has some of its
-    names."""
+    """A match of a TLS rule that has no chain.
+
+    An older match or a terminating server already has some of its names.
+    """
 
     virtual_service: ObjectKey
     rule: int
@@ -262,8 +264,10 @@ def can_reach(match: L4MatchAttributes | TLSMatchAttributes, server: Server, gat
 
 
 def shares_host(server_hosts: Iterable[str], namespace: str, service_hosts: Sequence[str]) -> bool:
-    """Return whether a VirtualService in the namespace may use the server. At least one pair of their hosts must
-    overlap."""
+    """Return whether a VirtualService in the namespace may use the server.
+
+    It may do so if at least one of its hosts overlaps with a host of the server.
+    """
     for server_host in server_hosts:
         server_namespace, _, host = server_host.rpartition("/")
         if server_namespace in ("", namespace) and any(hosts.matches(host, h) for h in service_hosts):

@@ -38,8 +38,7 @@ def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:
-    """Return the serialized fields of a manager that determine which proxies in front of the gateway may identify the
-    client.
+    """Return the serialized manager fields that determine which hops are trusted to identify the client.
 
     Details of the client certificate are only set if the gateway itself adds them to the header.
     """

@@ -1,5 +1,7 @@
-"""The internal listener of a sidecar for the payload of tunnels. It has the same chains for ports, but without mesh
-TLS."""
+"""The internal listener of a sidecar for the payload of tunnels.
+
+It repeats the chains of the sidecar's ports, but without mesh TLS.
+"""
 
 from __future__ import annotations
 

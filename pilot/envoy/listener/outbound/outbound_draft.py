@@ -154,10 +154,9 @@ class ListenerDraft:
                 self.matched.update(_matched_cells(unmatched, unmatched.names, unmatched.networks))
 
     def _without_overlap(self, chain: OutboundChainKey) -> OutboundChainKey | None:
-        """Return the chain without the names that are already matched, or else without the networks that are already
-        matched.
+        """Return the chain without the names that are already matched. If no names remain, omit networks instead.
 
-        Return None if all names and networks are already matched.
+        Return None if neither is possible.
         """
         chain = chain._replace(sni=_distinct(chain.sni, str.lower), cidrs=_distinct(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))

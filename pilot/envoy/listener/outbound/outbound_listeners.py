@@ -1,9 +1,8 @@
-"""The outbound listeners of sidecars: one per port for HTTP, and one per address for TCP. Services may share a
-listener.
+"""The outbound listeners of sidecars: one per port for HTTP, and one per address for TCP.
 
-The claims of an egress listener's services (`claims`) are grouped by address (`listener_addresses`). The claims to an
-address are merged into an `OutboundListenerKey`, which only contains names. Each distinct key is built once for all
-scopes.
+Services may share a listener. The claims of an egress listener's services (`claims`) are grouped by address
+(`listener_addresses`). The claims to an address are merged into an `OutboundListenerKey`, which only contains names.
+Each distinct key is built once for all scopes.
 """
 
 from __future__ import annotations
@@ -165,8 +164,7 @@ def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAd
 def outbound_listener_key(
     db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet
 ) -> OutboundListenerKey | None:
-    """Return the key of the listener at an address, merged from the claims of all services, or None if it has no
-    chains."""
+    """Return the key of the listener at an address, merged from all claims. Return None if it has no chains."""
     draft = ListenerDraft()
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in address.claims:
@@ -282,8 +280,10 @@ def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
 
 
 def has_own_pod_listener(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Return whether there is a listener at the pod's own address. The pod's proxy must not have this listener. Not
-    memoised."""
+    """Return whether there is a listener at the pod's own address. Not memoised.
+
+    The pod's own proxy must not have this listener.
+    """
     return address in _pod_addresses(db, addressing_facet(facet))
 
 

@@ -1,5 +1,4 @@
-"""The sidecar listeners that do not belong to a service: the capture listener for outbound traffic, and the HTTP
-proxy."""
+"""The sidecar listeners that belong to no service: the capture listener for outbound traffic and the HTTP proxy."""
 
 from __future__ import annotations
 
@@ -56,8 +55,10 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 
 @derived
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
-    """Return the capture listener of a workload if its traffic is captured, and its HTTP proxy listener if it has
-    one."""
+    """Return the capture listener of a workload if its traffic is captured.
+
+    Also return its HTTP proxy listener if it has one.
+    """
     resources: dict[str, Resource] = {}
     tracing = tracing_fields(db, facet.listening, tags, facet.scope)
     if facet.listening.interception != "NONE":

@@ -52,8 +52,10 @@ _east_west_services: Gather[ServiceRef, [AddressFamiliesFacet], AdmittedService]
 
 
 def build_service_match(target: AdmittedService) -> ServiceMatch:
-    """Return the match for a service. Connections that have not passed a waypoint are forwarded to the service's
-    waypoint."""
+    """Return the match for a service.
+
+    Connections that have not passed a waypoint are forwarded to the service's waypoint.
+    """
     ports: dict[int, matcher_pb2.Matcher.OnMatch] = {}
     for port, _ in vip_ports(target.service):
         chain = chain_action(VipKey(target.service.ref, port.number, TCP).name)

@@ -81,8 +81,7 @@ def map_matcher(
 
 
 def protocol_matcher(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
-    """Return the match that selects a chain by protocol. The protocol is only inspected if both HTTP and TCP have a
-    chain."""
+    """Return the match that selects a chain by protocol. Without a choice of protocols, nothing is inspected."""
     if len(chains) == 1:
         return chain_action(next(iter(chains.values())))
     alpns = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))

@@ -1,8 +1,7 @@
-"""The filter chains of a waypoint, for each port of the services behind it and for workloads that are addressed
-directly.
+"""The filter chains of a waypoint.
 
-A service's chains depend on the service, on the objects attached to it, and on settings that all waypoints of the same
-kind share.
+There are chains for each port of the services behind it, and for workloads that are addressed directly. A service's
+chains depend on the service, on the objects attached to it, and on settings that all waypoints of the same kind share.
 """
 
 from __future__ import annotations
@@ -166,10 +165,10 @@ _ANY_CLIENT = L4Client("", frozenset())
 
 
 def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
-    """Return the destinations that VirtualServices specify for connections to a service port, or the service's own
-    cluster.
+    """Return the destinations of connections to a service port. Not memoised.
 
-    The settings are those of the first destination. Not memoised.
+    VirtualServices specify them. Otherwise, the destination is the service's own cluster. The settings are those of the
+    first destination.
     """
     owner, destinations = _find_route(db, service.ref, port.number, key.scope.namespace)
     first = destinations[0].destination if destinations else None

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Run the tasks of this repository. It needs only Python, git and a package index, and makes .venv on first use.
+"""Run the tasks of this repository. Requires Python, git and a package index. The first use creates .venv.
 
-python3 dev.py sample          the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C stops it)
-python3 dev.py sample secure   two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
-python3 dev.py test [ARGS]     all tests, on all cores; ARGS go to pytest (paths, -k NAME, -n0 for one process, …)
-python3 dev.py test fast       the tests that start no processes and take no seconds: tests/unit, protocol, simulate and
-                               golden without those marked `slow`. Left out: end-to-end, incremental and property tests
+python3 dev.py sample          run the sample shop: apps, control plane and a stock Envoy, until Ctrl-C
+python3 dev.py sample secure   run two of its services behind sidecars, with mutual TLS and an AuthorizationPolicy
+python3 dev.py test [ARGS]     run all tests on all cores; ARGS are passed to pytest (paths, -k NAME, -n0 …)
+python3 dev.py test fast       run the fast tests: tests/unit, protocol, simulate and golden, except those marked `slow`
+                               and without end-to-end, incremental and property tests
 python3 dev.py conformance     compare with recordings of istiod; see tests/conformance/README.md
-python3 dev.py lint            ruff, mypy, layer contracts, generated files, documentation, secrets
-python3 dev.py secrets [PATHS] search the repository for private keys and tokens; part of lint
-python3 dev.py version         print the project's version, from pyproject.toml
-python3 dev.py run COMMAND     run a command of the environment (pilotctl, pilot-discovery, python …)
+python3 dev.py lint            run ruff and mypy, and check imports between layers, generated files, documentation and secrets
+python3 dev.py secrets [PATHS] search the repository for private keys and tokens (part of lint)
+python3 dev.py version         print the project's version from pyproject.toml
+python3 dev.py run COMMAND     run a command in the environment (pilotctl, pilot-discovery, python …)
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ LINT = [
     ["python", "-m", "deploy", "--check"],
     ["python", "-m", "sphinx", "-W", "-q", "--keep-going", "-b", "html", "docs", "build/site"],
 ]
-# Hashes and base64 are everywhere in a mesh, so that entropy says nothing. --no-verify: nothing is sent anywhere.
+# Entropy plugins are disabled because hashes and base64 are everywhere in a mesh. --no-verify: secrets are not sent to
+# their providers.
 SECRETS = [
     "detect-secrets-hook",
     "--no-verify",
     "--disable-plugin=Base64HighEntropyString",
     "--disable-plugin=HexHighEntropyString",
     "--disable-plugin=KeywordDetector",
-    "--exclude-files=/template_table/",  # expressions that make keys
+    "--exclude-files=/template_table/",  # expressions that generate keys
 ]
 FAST = ["bench/tests", "tests/unit", "tests/protocol", "tests/simulate", "tests/golden", "-m", "not slow"]
-# A file stays on one worker, because its tests share fixtures. conftest.py decides the order of the files.
+# Each file stays on one worker, because its tests share fixtures. conftest.py determines the order of the files.
 PARALLEL = ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
 GENERATED = [
     "tests/conformance/meshes",
@@ -57,32 +58,32 @@ GENERATED = [
 
 
 def ensure(extra: str) -> None:
-    """Make the environment with that extra of pyproject.toml, unless it is there and pyproject.toml is the same."""
-    stamp, want = VENV / f".{extra}", hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == want:
+    """Create or update the environment with an extra of pyproject.toml, unless it is up to date."""
+    stamp, digest = VENV / f".{extra}", hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == digest:
         return
     if not (BIN / "python").exists():
-        print("making .venv", flush=True)
+        print("creating .venv", flush=True)
         venv.create(VENV, with_pip=True)
     print(f"installing into .venv ({extra})", flush=True)
-    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", **os.environ}
+    environ = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", **os.environ}
     subprocess.run(
         [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--editable", f".[{extra}]"],
         cwd=ROOT,
         check=True,
-        env=quiet,
+        env=environ,
     )
-    stamp.write_text(want)
+    stamp.write_text(digest)
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of the environment. Bytecode is cached, because tests start hundreds of processes."""
+    """Return the environment variables. Bytecode is cached, because tests start hundreds of processes."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**variables, "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", "")]), "VIRTUAL_ENV": str(VENV)}
 
 
-def become(command: list[str]) -> int:
-    """Run a command of the environment; Ctrl-C is for the command."""
+def run_command(command: list[str]) -> int:
+    """Run a command in the environment. Ctrl-C is handled by the command."""
     process = subprocess.Popen(
         [str(BIN / command[0]) if (BIN / command[0]).exists() else command[0], *command[1:]],
         cwd=ROOT,
@@ -104,7 +105,7 @@ def pytest_command(arguments: list[str]) -> list[str]:
 
 
 def search_secrets(paths: list[str]) -> int:
-    """Search files of the repository for private keys and tokens, on all cores."""
+    """Search files of the repository for private keys and tokens, on all cores. Return the exit status."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths]
     output = subprocess.run([*listing, *(f":!{path}" for path in GENERATED)], cwd=ROOT, check=True, capture_output=True)
     files = [name for name in output.stdout.decode().split("\0") if (ROOT / name).is_file()]
@@ -117,36 +118,36 @@ def search_secrets(paths: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if sys.version_info < (3, 11):  # noqa: UP036 -- this file runs before anything could check it
-        print("Python 3.11 or newer is needed", file=sys.stderr)
+    if sys.version_info < (3, 11):  # noqa: UP036 -- nothing has checked the version yet
+        print("Python 3.11 or newer is required", file=sys.stderr)
         return 1
     task, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
     if task == "sample":
         ensure("sample")
         secure = rest[:1] == ["secure"]
-        return become(
+        return run_command(
             ["python", "samples/shop/secure.py", *rest[1:]] if secure else ["python", "samples/shop/run.py", *rest]
         )
     if task == "test":
         ensure("dev")
-        return become(pytest_command(rest))
+        return run_command(pytest_command(rest))
     if task == "conformance":
         ensure("dev")
-        return become(["python", "-m", "tests.conformance", *rest])
+        return run_command(["python", "-m", "tests.conformance", *rest])
     if task == "lint":
         ensure("dev")
-        return max(*(become(command) for command in LINT), search_secrets([]))
+        return max(*(run_command(command) for command in LINT), search_secrets([]))
     if task == "secrets":
         ensure("dev")
         return search_secrets(rest)
     if task == "version":
-        import tomllib  # not in the versions of Python that are refused above
+        import tomllib  # not available in the versions rejected above
 
         print(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"])
         return 0
     if task == "run" and rest:
         ensure("dev")
-        return become(rest)
+        return run_command(rest)
     print(__doc__)
     return 0 if task in ("help", "-h", "--help") else 2
 

@@ -162,7 +162,7 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     (folder / "limit.yaml").write_text(OBJECT.format(kind="DestinationRule", name="r", namespace="ns-1", spec=LIMIT))
     await asyncio.sleep(6)
     spent = await page.evaluate("window.spent")
-    used = {name: 1000 * (spent_now - before[name]) for name, spent_now in (await cpu_of(session)).items()}
+    cpu_times = {name: 1000 * (spent_now - before[name]) for name, spent_now in (await cpu_of(session)).items()}
     (folder / "wrong.yaml").unlink()
     (folder / "limit.yaml").unlink()
     milliseconds, longest = (
@@ -172,7 +172,7 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     print(
         f"problem shown after {delay:.2f} s; script time per update: mean {sum(milliseconds) / len(spent):.1f} ms, longest {longest}"
     )
-    details = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in used.items())
+    details = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in cpu_times.items())
     print(f"CPU time of the page's thread for {len(spent)} updates, in ms: {details}")
 
 

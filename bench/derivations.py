@@ -77,7 +77,7 @@ def read_shape(load: pathlib.Path, name: str) -> tuple[Rows, list[tuple[str, Pro
 def filter_rows(count: int, timeout: str = "3s") -> Rows:
     """Return EnvoyFilters of the root namespace.
 
-    The first is for with_marks proxies, the others for a version that no proxy has.
+    The first is for marked proxies, the others for a version that no proxy has.
     """
     rows: Rows = {}
     for number in range(count):

@@ -194,12 +194,12 @@ class WatchedFolder:
         (self.folder / ".next").rename(self.folder / name)
         while self.batch.puts == reads:
             await asyncio.sleep(0.005)
-        seconds, used = time.monotonic() - started, time.process_time() - cpu
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu
         await asyncio.sleep(0.5)
         while len(self.batch):
             await asyncio.sleep(0.005)
         beat.cancel()
-        return seconds, used, heart.silence * 1000, heart.used * 1000, self.longest_commit * 1000
+        return seconds, cpu_seconds, heart.silence * 1000, heart.used * 1000, self.longest_commit * 1000
 
 
 async def measure() -> None:
@@ -208,21 +208,21 @@ async def measure() -> None:
     for name, content_of in FILES.items():
         text = content_of()
         with tempfile.TemporaryDirectory() as folder:
-            watched = WatchedFolder(pathlib.Path(folder))
-            await watched.source.start()
+            watched_folder = WatchedFolder(pathlib.Path(folder))
+            await watched_folder.source.start()
             await asyncio.sleep(0.5)
             for step, content in (
                 ("read", text),
                 ("append an object", text + "---\n" + ENTRY.format("last", "NONE", "")),
             ):
                 if step == "read" or ("kind: List" not in text and text[0] != "{"):
-                    seconds, used, silence, cpu, commit = await watched.write(
+                    seconds, cpu_seconds, silence, cpu, commit = await watched_folder.write(
                         content, "large.json" if text[0] == "{" else "large.yaml"
                     )
-                    figures = f"{seconds:.2f} | {used:.2f} | {silence:.0f} | {cpu:.0f} | {commit:.0f}"
-                    print(f"| {name} | {step} | {figures} | {len(watched.problems)} |", flush=True)
-            await watched.source.stop()
-            del watched
+                    figures = f"{seconds:.2f} | {cpu_seconds:.2f} | {silence:.0f} | {cpu:.0f} | {commit:.0f}"
+                    print(f"| {name} | {step} | {figures} | {len(watched_folder.problems)} |", flush=True)
+            await watched_folder.source.stop()
+            del watched_folder
             gc.collect()
 
 

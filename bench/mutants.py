@@ -243,11 +243,11 @@ def try_package(
     selection = TestSelection(coverage_map)
     jobs = [selection.job(mutant) for mutant in package.mutants]
     longest = max(jobs, key=lambda job: job.seconds)
-    jobs.insert(0, longest._replace(mutant=longest.mutant._replace(what=UNCHANGED)))
+    jobs.insert(0, longest._replace(mutant=longest.mutant._replace(change=UNCHANGED)))
     tried, caught = 0, 0
     for number, exit_code in run_jobs(jobs, folder, deadline).items():
         job = jobs[number]
-        if job.mutant.what == UNCHANGED:
+        if job.mutant.change == UNCHANGED:
             if exit_code != SURVIVED:
                 sys.exit("tests fail without a mutation, so the results would be meaningless")
             continue

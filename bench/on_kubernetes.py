@@ -1,4 +1,4 @@
-"""Check the control plane with a real API server: three_replicas replicas with the permissions of deploy/, webhooks, leader
+"""Check the control plane with a real API server: three replicas with the permissions of deploy/, webhooks, leader
 election, and token reviews.
 
     KUBECONFIG=… python bench/on_kubernetes.py

@@ -5,7 +5,7 @@
 
 A server with a generated mesh is started. Streams subscribe to clusters and never read, each from a different loopback
 address (many) or all from the address of the healthy proxies (one). The output has the time in seconds until healthy
-proxies have all clusters: those that connect while the slow ones arrive, those that connect afterwards, and connection_times
+proxies have all clusters: those that connect while the slow ones arrive, those that connect afterwards, and connected
 ones after a change. Memory is the resident set of the server.
 """
 

@@ -136,8 +136,8 @@ def levels(rounds: list[Round], warm_minutes: float) -> tuple[float, float]:
     A single sample is not enough, because memory varies by 7 % within a round.
     """
     warm = [r.megabytes for r in rounds if r.minute >= warm_minutes]
-    few = min(LEVEL, len(warm) // 2 or 1)
-    return (statistics.median(warm[:few]), statistics.median(warm[-few:])) if warm else (0.0, 0.0)
+    count = min(LEVEL, len(warm) // 2 or 1)
+    return (statistics.median(warm[:count]), statistics.median(warm[-count:])) if warm else (0.0, 0.0)
 
 
 async def soak(work: pathlib.Path, rng: random.Random, minutes: float, edits: int) -> list[str]:

@@ -14,7 +14,7 @@ ROOT = "istio-system"
 Plain = dict[str, Any]
 _TYPE = "type.googleapis.com/envoy"
 _HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
-_LUA = "function envoy_on_request(handle)\n  handle:headers():add('x-typical_objects', 'yes')\nend\n"
+_LUA = "function envoy_on_request(handle)\n  handle:headers():add('x-typical', 'yes')\nend\n"
 
 
 def typical_objects(namespaces: list[str], apps: list[str]) -> list[Plain]:

@@ -1,7 +1,6 @@
 """Reports docstrings that begin with a relative clause, and variables named with a bare participle.
 
-Run by `python3 dev.py lint`. Both make code hard to read: a docstring says what the thing is or returns, and a name is
-a noun.
+Run by `python3 dev.py lint`. A docstring should say what the thing is or returns, and a variable name should be a noun.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("pilot", "webhook", "gotemplate", "ca", "deploy", "tools")
+PACKAGES = ("pilot", "webhook", "gotemplate", "ca", "deploy", "tools", "bench", "testing", "samples")
 FIRST_WORDS = frozenset({"What", "Which", "Whose", "Where", "Who", "How", "Whether", "When"})
 NAMES = frozenset({"found", "known", "said", "asked", "made", "told", "wanted", "kept"})
 
@@ -33,7 +32,7 @@ def violations(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
-    """Print every violation in product code, and return the exit status."""
+    """Print every violation in the packages, and return the exit status."""
     count = 0
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -37,10 +37,10 @@ class Mutant(NamedTuple):
     node: int
     first: int
     last: int
-    what: str
+    change: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.first} {self.what}"
+        return f"{self.path}:{self.first} {self.change}"
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -72,9 +72,9 @@ def mutants_of(path: pathlib.Path, root: pathlib.Path) -> Iterator[Mutant]:
     fixed = {id(inner) for node in ast.walk(tree) for part in _excluded_parts(node) for inner in ast.walk(part)}
     for number, node in enumerate(ast.walk(tree)):
         if id(node) not in fixed:
-            for what, _ in changes(node):
+            for change, _ in changes(node):
                 part: ast.AST = node.test if isinstance(node, ast.If) else node
-                yield Mutant(path, number, getattr(part, "lineno", 0), getattr(part, "end_lineno", 0), what)
+                yield Mutant(path, number, getattr(part, "lineno", 0), getattr(part, "end_lineno", 0), change)
 
 
 def _excluded_parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -90,10 +90,10 @@ def mutated(mutant: Mutant, root: pathlib.Path) -> ast.Module:
     """Return the tree of the file with the mutant's change. Nodes keep their lines."""
     tree = ast.parse((root / mutant.path).read_text())
     target = next(node for number, node in enumerate(ast.walk(tree)) if number == mutant.node)
-    if mutant.what == DROPPED:
+    if mutant.change == DROPPED:
         _Without(target).visit(tree)
     else:
-        next(change for what, change in changes(copy.copy(target)) if what == mutant.what)(target)
+        next(apply for change, apply in changes(copy.copy(target)) if change == mutant.change)(target)
     return ast.fix_missing_locations(tree)
 
 

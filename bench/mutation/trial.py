@@ -111,8 +111,8 @@ class Trials:
         gc.freeze()
         with self._results.open("a") as results:
             for number, job in enumerate(self._jobs):
-                chosen = [items[test] for test in job.tests if test in items]
-                exit_code = self._fork(functions, job, chosen)
+                selected = [items[test] for test in job.tests if test in items]
+                exit_code = self._fork(functions, job, selected)
                 results.write(f"{number} {exit_code}\n")
                 results.flush()
         return True
@@ -147,7 +147,7 @@ class Trials:
             os.setsid()
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-            if job.mutant.what != UNCHANGED and not functions.change(job.mutant):
+            if job.mutant.change != UNCHANGED and not functions.change(job.mutant):
                 return IMPORT_TIME
         except Exception:
             return BROKEN

@@ -39,7 +39,7 @@ def test_every_mutant_is_a_different_valid_program(module: pathlib.Path) -> None
 
 
 def test_dropped_statement_becomes_pass(module: pathlib.Path) -> None:
-    dropped = next(m for m in mutants_of(pathlib.Path("m.py"), module) if m.what == DROPPED)
+    dropped = next(m for m in mutants_of(pathlib.Path("m.py"), module) if m.change == DROPPED)
     assert "print" not in ast.unparse(mutated(dropped, module))
 
 
@@ -71,7 +71,7 @@ def test_existing_functions_get_the_changed_code(module: pathlib.Path, monkeypat
     factory = namespace["f"]
     assert callable(factory)
     assert not factory(2)()
-    mutants_by_change = {m.what: m for m in mutants_of(pathlib.Path("m.py"), module)}
+    mutants_by_change = {m.change: m for m in mutants_of(pathlib.Path("m.py"), module)}
     assert not trial.Functions().change(mutants_by_change["2 → 3"])  # defaults are evaluated at import
     assert trial.Functions().change(mutants_by_change["Lt → LtE"])
     assert factory(2)()

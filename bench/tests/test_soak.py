@@ -7,9 +7,9 @@ from bench.soak import Round, verdict
 
 def test_unmet_requirements_are_reported() -> None:
     def make_round(
-        minute: float, wrong: list[str], nodes: int = 100, megabytes: float = 100.0, failures: int = 0
+        minute: float, differences: list[str], nodes: int = 100, megabytes: float = 100.0, failures: int = 0
     ) -> Round:
-        return Round(minute, 40, 2, wrong, nodes, failures, megabytes, 1)
+        return Round(minute, 40, 2, differences, nodes, failures, megabytes, 1)
 
     assert (
         verdict([make_round(1, []), make_round(11, [], megabytes=200), make_round(20, [], megabytes=219)], 100, 10)

@@ -40,8 +40,8 @@ class Arguments(NamedTuple):
 
 def read_arguments(words: list[str]) -> Arguments:
     """Return the command to start and its folder."""
-    at = words.index("--configDir")
-    return Arguments(words[:at] + words[at + 2 :], pathlib.Path(words[at + 1]))
+    index = words.index("--configDir")
+    return Arguments(words[:index] + words[index + 2 :], pathlib.Path(words[index + 1]))
 
 
 class Folder:

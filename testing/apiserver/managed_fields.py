@@ -58,9 +58,9 @@ def _list_leaves(field: str, items: list[Any], path: Path, built_in: bool) -> It
     names = item_keys(field, items, built_in)
     if names:
         for item in items:
-            here = (*path, ("k", key_of(item, names)))
-            yield here
-            yield from _leaves(item, here, built_in)
+            item_path = (*path, ("k", key_of(item, names)))
+            yield item_path
+            yield from _leaves(item, item_path, built_in)
     elif is_set(field):
         yield from ((*path, ("v", item)) for item in items)
     else:

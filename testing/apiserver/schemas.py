@@ -39,10 +39,10 @@ async def enforce(info: RequestInfo, old: Plain | None, new: Plain | None) -> Pl
     }
     pruned = _prune(rest, inner, "", unknown)
     if unknown and info.query.get("fieldValidation") == "Strict":
-        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        description = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise StatusError(
             400,
-            f"{info.resource.kind} in version {info.version!r} cannot be handled: strict decoding error: {listed}",
+            f"{info.resource.kind} in version {info.version!r} cannot be handled: strict decoding error: {description}",
         )
     violations = list(
         _check(
@@ -56,10 +56,10 @@ async def enforce(info: RequestInfo, old: Plain | None, new: Plain | None) -> Pl
     )
     if violations:
         causes = [{"reason": "FieldValueInvalid", "message": message, "field": path} for path, message in violations]
-        listed = ", ".join(f"{path}: {message}" for path, message in violations)
+        description = ", ".join(f"{path}: {message}" for path, message in violations)
         raise StatusError(
             422,
-            f'{info.resource.kind}.{info.resource.group} "{info.name}" is invalid: {listed}',
+            f'{info.resource.kind}.{info.resource.group} "{info.name}" is invalid: {description}',
             details={"causes": causes},
         )
     return {"apiVersion": new["apiVersion"], "kind": new["kind"], "metadata": new["metadata"], **pruned}
@@ -79,13 +79,13 @@ def _prune(value: Any, schema: Mapping[str, Any], path: str, unknown: list[str])
             name: inner["default"] for name, inner in properties.items() if "default" in inner and name not in value
         }
         for name, item in value.items():
-            here = f"{path}.{name}".lstrip(".")
+            field_path = f"{path}.{name}".lstrip(".")
             if name in properties:
-                out[name] = _prune(item, properties[name], here, unknown)
+                out[name] = _prune(item, properties[name], field_path, unknown)
             elif more or schema.get(_OPEN):
-                out[name] = _prune(item, more, here, unknown) if isinstance(more, dict) else item
+                out[name] = _prune(item, more, field_path, unknown) if isinstance(more, dict) else item
             else:
-                unknown.append(here)
+                unknown.append(field_path)
         return out
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [_prune(item, schema["items"], f"{path}[{index}]", unknown) for index, item in enumerate(value)]

@@ -90,10 +90,10 @@ class Tokens:
             "subresource": info.subresource,
         }
         if "system:masters" not in user.groups and not self.authorizer(user.name, user.groups, attributes):
-            where = f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
+            scope = f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
             resource_name = f"{resource.plural}.{resource.group}".rstrip(".")
             message = f'{resource_name} is forbidden: User "{user.name}" cannot {info.verb} resource "{resource.plural}" in API group "{resource.group}"'
-            raise StatusError(403, message + where)
+            raise StatusError(403, message + scope)
 
     def review(self, info: RequestInfo, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a TokenReview or SubjectAccessReview."""
@@ -122,4 +122,4 @@ class Tokens:
 
     def _allowed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         allowed = self.authorizer(spec.get("user", ""), spec.get("groups") or (), spec.get("resourceAttributes") or {})
-        return {"allowed": allowed, **({} if allowed else {"reason": "nobody allows it"})}
+        return {"allowed": allowed, **({} if allowed else {"reason": "no RBAC policy matched"})}

@@ -198,9 +198,12 @@ KUBERNETES = [
     one_of(
         *(
             endpoint_slice(
-                "listed", at("10.1.0.8", named, namespace="c"), namespace="c", ports=f"[{{name: http, port: {port}}}]"
+                "listed",
+                at("10.1.0.8", pod_name, namespace="c"),
+                namespace="c",
+                ports=f"[{{name: http, port: {port}}}]",
             )
-            for named, port in (("stray-0", 8080), ("stray-0", 8081), ("other-0", 8080))
+            for pod_name, port in (("stray-0", 8080), ("stray-0", 8081), ("other-0", 8080))
         )
     ),
     slices("web", "a", WEB_AT),

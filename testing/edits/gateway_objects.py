@@ -309,8 +309,8 @@ GATEWAYS = [
         "chat",
         "b",
         *(
-            f"parentRefs: [{{{FRONT_REF}}}], rules: [{{matches: [{{path: {{value: {at}}}}}], backendRefs: [{{group: inference.networking.k8s.io, kind: InferencePool, name: llm}}]}}]"
-            for at in ("/chat", "/talk")
+            f"parentRefs: [{{{FRONT_REF}}}], rules: [{{matches: [{{path: {{value: {prefix}}}}}], backendRefs: [{{group: inference.networking.k8s.io, kind: InferencePool, name: llm}}]}}]"
+            for prefix in ("/chat", "/talk")
         ),
     ),
     cluster_wide(

@@ -103,17 +103,17 @@ class ReviewFuzzer:
 
     def _change(self, plain: Any) -> None:
         """Change a random value or key of the object."""
-        at = plain["request"].get("object") or plain["request"] if isinstance(plain.get("request"), dict) else plain
-        while isinstance(at, dict | list) and at and self._rng.random() < 0.8:
-            inner = at[self._rng.choice(list(at))] if isinstance(at, dict) else self._rng.choice(at)
+        node = plain["request"].get("object") or plain["request"] if isinstance(plain.get("request"), dict) else plain
+        while isinstance(node, dict | list) and node and self._rng.random() < 0.8:
+            inner = node[self._rng.choice(list(node))] if isinstance(node, dict) else self._rng.choice(node)
             if not isinstance(inner, dict | list):
                 break
-            at = inner
-        if isinstance(at, dict):
-            key = self._rng.choice([*at, self._rng.choice(_KEYS)])
-            at[key] = self._value()
-        elif isinstance(at, list):
-            at.insert(self._rng.randint(0, len(at)), self._value())
+            node = inner
+        if isinstance(node, dict):
+            key = self._rng.choice([*node, self._rng.choice(_KEYS)])
+            node[key] = self._value()
+        elif isinstance(node, list):
+            node.insert(self._rng.randint(0, len(node)), self._value())
 
     def _value(self) -> Any:
         return copy.deepcopy(self._rng.choice(_VALUES))

@@ -20,11 +20,11 @@ def _pod(name: str, ip: str, namespace: str, spec: str, labels: str, captured: b
 
 def _pods(number: int, namespace: str) -> tuple[Plain, ...]:
     name, ip, other = f"p{number}", f"10.1.{'ab'.index(namespace)}.{number}", f"10.1.9.{number}"
-    named = "{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: c, ports: [{name: web, containerPort: 9090}]}]}"
+    named_port = "{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: c, ports: [{name: web, containerPort: 9090}]}]}"
     return (
         _pod(name, ip, namespace, "{nodeName: n1}", "{app: web}", captured=True),
         _pod(name, ip, namespace, "{nodeName: n1}", "{app: web}", ready=False),
-        _pod(name, ip, namespace, named, "{app: web, version: v2}", captured=True),
+        _pod(name, ip, namespace, named_port, "{app: web, version: v2}", captured=True),
         _pod(name, ip, namespace, "{nodeName: n2}", "{app: db, istio.io/use-waypoint: w}"),
         _pod(name, other, namespace, "{nodeName: n2}", "{app: web}"),
         _pod(name, ip, namespace, "{nodeName: n2}", "{gateway.networking.k8s.io/gateway-name: w}"),

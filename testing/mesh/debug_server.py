@@ -80,8 +80,8 @@ def sources(mesh: Mesh, *connections: FakeConnection, problems: Sequence[Problem
     return Sources(mesh, Metrics(build), fleet, lambda: problems, build=build, **options)
 
 
-async def with_health(shown: Sources) -> Sources:
-    """Return sources whose health was looked at."""
-    health = HealthChecker(shown.db, shown.fleet, list(shown.problems()))
+async def with_health(pages: Sources) -> Sources:
+    """Return sources with the findings of the health checks."""
+    health = HealthChecker(pages.db, pages.fleet, list(pages.problems()))
     await health.run_checks()
-    return dataclasses.replace(shown, health=lambda: health.findings)
+    return dataclasses.replace(pages, health=lambda: health.findings)

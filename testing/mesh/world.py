@@ -108,8 +108,10 @@ class World:
         """Return all resources of a proxy, by type URL and name."""
         by_type: dict[str, dict[str, Resource]] = {}
         plan = proxy_plan(self.mesh, node_id)
-        named = {url: groups for url, names in self.subscriptions.items() if (groups := plan.groups_of(url, names))}
-        planned = {**plan.groups, **named}
+        named_groups = {
+            url: groups for url, names in self.subscriptions.items() if (groups := plan.groups_of(url, names))
+        }
+        planned = {**plan.groups, **named_groups}
         self._planned[node_id] = {group for groups in planned.values() for group in groups}
         for url, groups in planned.items():
             by_name = by_type.setdefault(url, {})

@@ -329,10 +329,10 @@ async def folder_chaos(mesh: RealMesh, scale: float) -> list[str]:
     huge.unlink()
     for name in odd:
         os.unlink(name)
-    moved = mesh.folder.with_name("moved")
-    os.replace(mesh.folder, moved)
+    renamed = mesh.folder.with_name("moved")
+    os.replace(mesh.folder, renamed)
     await asyncio.sleep(0.3)
-    os.replace(moved, mesh.folder)
+    os.replace(renamed, mesh.folder)
     return []
 
 

@@ -129,8 +129,9 @@ class Pod:
         )
 
     def destination(self, caller: str, target: str, port: int, protocol: str = "tcp") -> str:
-        """Return the answer that a caller gets: a listener's name, for TCP with port and caller address, or "nobody"
-        after a timeout.
+        """Return the answer that a caller gets, or "no answer" after a timeout.
+
+        The answer is the listener's name and, for TCP, the original port and the caller's address.
         """
         origin = CALLERS[caller]
         host = self.host if origin.in_pod else self.network.node
@@ -157,7 +158,7 @@ def _connect_as(origin: Caller, address: str, port: int, protocol: str) -> str:
                 stream.send(b"?")
             return stream.recv(100).decode()
     except OSError:
-        return "nobody"
+        return "no answer"
 
 
 @contextlib.contextmanager

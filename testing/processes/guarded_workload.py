@@ -131,12 +131,12 @@ class GuardedWorkload:
             )
         ]
         objects = [make("Sidecar", "books", json.dumps({"ingress": ingress, "egress": [{"hosts": ["*/*"]}]}), "shop")]
-        for name, port, at, protocol in (
+        for name, port, backend_port, protocol in (
             ("judge", self.authorizer_port, self.authorizer.port, "GRPC"),
             ("refusing", self.http_authorizer_port, self.refusing.port, "HTTP"),
         ):
             ports = [{"number": port, "name": "p", "protocol": protocol}]
-            endpoints = [{"address": "127.0.0.1", "ports": {"p": at}}]
+            endpoints = [{"address": "127.0.0.1", "ports": {"p": backend_port}}]
             spec = {
                 "hosts": [f"{name}.test"],
                 "resolution": "STATIC",

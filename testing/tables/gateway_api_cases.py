@@ -254,14 +254,14 @@ def objects(targets: Mapping[int, int] | None = None) -> list[Plain]:
         for name, namespace in BACKENDS
     ]
     grant = "from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: edge}], to: [{group: '', kind: Service, name: one}]"
-    own = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], allowedListeners: {namespaces: {from: Same}}"
+    gateway_fields = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], allowedListeners: {namespaces: {from: Same}}"
     return [
         make("Namespace", "blue", labels="{team: blue}"),
         *services,
         make("Service", "front", f"{{clusterIP: 10.96.0.2, selector: {{app: front}}, ports: [{ports}]}}", "edge"),
         make("Pod", "front-0", "{}", "edge", labels="{app: front}"),
         tls_secret("cert", Authority().issue("x.com"), "edge"),
-        gateway_object("Gateway", "gw", f"{own}, listeners: {LISTENERS}"),
+        gateway_object("Gateway", "gw", f"{gateway_fields}, listeners: {LISTENERS}"),
         gateway_object(
             "ListenerSet", "more", "parentRef: {name: gw}, listeners: [{name: more, port: 8082, protocol: HTTP}]"
         ),

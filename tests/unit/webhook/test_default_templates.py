@@ -1,4 +1,4 @@
-"""The default templates: each stands alone, and those of gateways that the control plane deploys give Kubernetes objects."""
+"""The default templates: each one parses, and those for deployed gateways render Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gotemplate.go_json import floats
 from gotemplate.values import Int64, StringMap
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
+from webhook.defaults.injector_config import default_values
+from webhook.defaults.templates import NAMES, default_templates
 from webhook.inject.api_object import ApiObject
 from webhook.inject.data import StructData
 from webhook.inject.functions import FUNCTIONS
 from webhook.inject.message import TemplateMessage
 from webhook.pod.schema import TYPES
-from webhook.defaults.injector_config import default_values
-from webhook.defaults.templates import NAMES, default_templates
 
 
 def gateway(values: dict[str, Any] | None = None, **changes: Any) -> StructData:
@@ -64,15 +64,21 @@ def objects(template: str, data: StructData) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_template_stands_alone(name: str) -> None:
+def test_templates_parse(name: str) -> None:
     parse("inject", default_templates()[name], FUNCTIONS)
 
 
 @pytest.mark.parametrize("template", ["kube-gateway", "waypoint"])
-def test_a_deployed_gateway_has_all_its_objects_with_names_labels_and_owner(template: str) -> None:
-    found = objects(template, gateway())
-    assert set(found) == {"ServiceAccount", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget"}
-    for kind, document in found.items():
+def test_objects_of_a_deployed_gateway(template: str) -> None:
+    rendered = objects(template, gateway())
+    assert set(rendered) == {
+        "ServiceAccount",
+        "Deployment",
+        "Service",
+        "HorizontalPodAutoscaler",
+        "PodDisruptionBudget",
+    }
+    for kind, document in rendered.items():
         metadata = document["metadata"]
         assert metadata["name"] == ("public-account" if kind == "ServiceAccount" else "public-istio")
         assert metadata["namespace"] == "shop"
@@ -81,7 +87,7 @@ def test_a_deployed_gateway_has_all_its_objects_with_names_labels_and_owner(temp
         assert metadata["ownerReferences"][0]["uid"] == "u-1"
 
 
-def test_the_proxy_of_a_gateway_is_told_where_it_is() -> None:
+def test_proxy_settings_of_a_gateway() -> None:
     pod = objects("kube-gateway", gateway())["Deployment"]["spec"]["template"]
     (proxy,) = pod["spec"]["containers"]
     variables = {e["name"]: e.get("value") for e in proxy["env"]}
@@ -95,14 +101,14 @@ def test_the_proxy_of_a_gateway_is_told_where_it_is() -> None:
     assert pod["metadata"]["annotations"]["istio.io/rev"] == "default"
 
 
-def test_the_service_of_a_gateway_has_its_ports_and_the_address_that_is_asked_for() -> None:
+def test_service_of_a_gateway() -> None:
     spec = objects("kube-gateway", gateway())["Service"]["spec"]
     assert spec["ports"] == [{"name": "http", "port": 80, "protocol": "TCP", "appProtocol": "http"}]
     assert (spec["type"], spec["loadBalancerIP"]) == ("LoadBalancer", "1.2.3.4")
     assert "loadBalancerIP" not in objects("kube-gateway", gateway(ServiceType="ClusterIP"))["Service"]["spec"]
 
 
-def test_a_waypoint_takes_its_settings_and_an_east_west_gateway_its_networks_view() -> None:
+def test_waypoint_settings_and_network_view() -> None:
     values = {"global": {"waypoint": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}]}}}
     pod = objects("waypoint", gateway(values, ControllerLabel="istio.io-eastwest-controller"))["Deployment"]["spec"][
         "template"
@@ -119,7 +125,7 @@ def test_a_waypoint_takes_its_settings_and_an_east_west_gateway_its_networks_vie
     assert "runAsUser" not in openshift["securityContext"]
 
 
-def test_an_old_cluster_gets_a_service_account_without_an_owner() -> None:
+def test_service_account_without_owner_in_old_clusters() -> None:
     text = parse("inject", default_templates()["kube-gateway"], FUNCTIONS).execute(gateway(KubeVersion=127))
     account = next(d for d in yaml.safe_load_all(text) if d["kind"] == "ServiceAccount")
     assert "ownerReferences" not in account["metadata"]

@@ -1,4 +1,4 @@
-"""Istio's own functions of templates."""
+"""Tests of Istio's template functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROVIDER = {"service": "a.b", "port": 1, "serviceAttributeEnrichment": "OTEL_SEM
 OTEL = {"extensionProviders": [{"name": "o", "opentelemetry": PROVIDER}]}
 
 
-def data() -> dict[str, Any]:
+def template_data() -> dict[str, Any]:
     mesh, _ = decode_mesh_config([OTEL])
     assert mesh is not None
     rich = {
@@ -64,7 +64,7 @@ def data() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("{{ annotation .meta `a` `d` }} {{ annotation .meta `b` `d` }} {{ annotation .meta `b` nil }}", "1 d <nil>"),
         ("{{ isset .meta.Annotations `a` }} {{ isset .meta.Annotations `b` }}", "true false"),
@@ -166,8 +166,8 @@ def data() -> dict[str, Any]:
         ("{{ .mesh.ProxyListenPort }} {{ .mesh.GetTrustDomain }} {{ .plain.StatusPort }}", "15001 cluster.local 15020"),
     ],
 )
-def test_results(text: str, wanted: str) -> None:
-    assert parse("inject", text, FUNCTIONS).execute(data()) == wanted
+def test_functions(text: str, expected: str) -> None:
+    assert parse("inject", text, FUNCTIONS).execute(template_data()) == expected
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,13 @@ def test_results(text: str, wanted: str) -> None:
         ("{{ .plain.Concurrency.Value }}", "nil pointer evaluating *wrapperspb.Value.Value"),
     ],
 )
-def test_what_is_not_there_is_told(text: str, error: str) -> None:
-    with pytest.raises(TemplateError) as found:
-        parse("inject", text, FUNCTIONS).execute(data())
-    assert str(found.value).partition(">: ")[2] == error
+def test_missing_fields(text: str, error: str) -> None:
+    with pytest.raises(TemplateError) as raised:
+        parse("inject", text, FUNCTIONS).execute(template_data())
+    assert str(raised.value).partition(">: ")[2] == error
 
 
-def test_what_cannot_be_read_is_told_and_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_input_is_logged_and_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     assert (
         parse("inject", "{{ appendMultusNetwork `[x]` `n/c` }} {{ fromJSON `bad` }}", FUNCTIONS).execute({}) == "[x] {}"
     )

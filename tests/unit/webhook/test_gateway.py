@@ -1,4 +1,4 @@
-"""What the template of a Gateway may give: each of a few kinds once, in its namespace, under its name."""
+"""Gateway templates: allowed kinds, names and namespaces, template data, and overlays."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from webhook.gateway.render import GatewayToRender, RenderError, render_gateway
 from webhook.inject.config import decode_config
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: gw-istio, namespace: a}\n"
-ONLY = "only Deployment, DaemonSet, Service, ServiceAccount, HorizontalPodAutoscaler, PodDisruptionBudget are deployed"
+ALLOWED_KINDS = (
+    "only Deployment, DaemonSet, Service, ServiceAccount, HorizontalPodAutoscaler, PodDisruptionBudget are deployed"
+)
 ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: gw-sa, namespace: a}\n"
 
 
-NOTHING = GatewayToRender(
+GATEWAY = GatewayToRender(
     {"name": "gw", "namespace": "a"},
     "istio",
     "own",
@@ -39,8 +41,8 @@ NOTHING = GatewayToRender(
 )
 
 
-def objects(text: str, gateway: GatewayToRender = NOTHING) -> list[dict[str, Any]]:
-    """The objects that a template gives."""
+def render(text: str, gateway: GatewayToRender = GATEWAY) -> list[dict[str, Any]]:
+    """Render a template."""
     lines = "".join(f"    {line}\n" for line in text.splitlines())
     return render_gateway(
         gateway,
@@ -48,23 +50,23 @@ def objects(text: str, gateway: GatewayToRender = NOTHING) -> list[dict[str, Any
     )
 
 
-def rendered(text: str) -> list[str]:
-    """The kinds that a template gives."""
-    return [made["kind"] for made in objects(text)]
+def rendered_kinds(text: str) -> list[str]:
+    """Render a template and return the kinds of its objects."""
+    return [manifest["kind"] for manifest in render(text)]
 
 
-def test_it_gives_objects_of_a_few_kinds() -> None:
-    assert rendered(f"{SERVICE}---\n{ACCOUNT}") == ["Service", "ServiceAccount"]
+def test_allowed_kinds() -> None:
+    assert rendered_kinds(f"{SERVICE}---\n{ACCOUNT}") == ["Service", "ServiceAccount"]
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (f"{SERVICE}---\n{SERVICE}", "the template renders two objects of the same kind"),
-        (SERVICE.replace("Service", "Secret"), f"the template renders v1 Secret; {ONLY}"),
-        (SERVICE.replace("Service", "[Service]"), f"the template renders v1 ['Service']; {ONLY}"),
-        (SERVICE.replace("v1", "v2"), f"the template renders v2 Service; {ONLY}"),
-        (SERVICE.replace("apiVersion: v1\nkind: Service\n", ""), f"the template renders None None; {ONLY}"),
+        (SERVICE.replace("Service", "Secret"), f"the template renders v1 Secret; {ALLOWED_KINDS}"),
+        (SERVICE.replace("Service", "[Service]"), f"the template renders v1 ['Service']; {ALLOWED_KINDS}"),
+        (SERVICE.replace("v1", "v2"), f"the template renders v2 Service; {ALLOWED_KINDS}"),
+        (SERVICE.replace("apiVersion: v1\nkind: Service\n", ""), f"the template renders None None; {ALLOWED_KINDS}"),
         (
             SERVICE.replace("namespace: a", "namespace: b"),
             "the template renders Service gw-istio in namespace 'b', which is not the Gateway's",
@@ -82,18 +84,18 @@ def test_it_gives_objects_of_a_few_kinds() -> None:
         ("{{ fail `no` }}", 'template: inject:1:3: executing "inject" at <fail `no`>: error calling fail: no'),
     ],
 )
-def test_everything_else_is_refused(text: str, reason: str) -> None:
+def test_invalid_templates(text: str, reason: str) -> None:
     with pytest.raises(RenderError) as error:
-        rendered(text)
+        rendered_kinds(text)
     assert str(error.value) == reason
 
 
-def test_a_template_that_is_not_there_is_named() -> None:
+def test_missing_template() -> None:
     with pytest.raises(RenderError, match=r"^no 'other' template defined$"):
-        objects(SERVICE, NOTHING._replace(template="other"))
+        render(SERVICE, GATEWAY._replace(template="other"))
 
 
-SEEN = {
+TEMPLATE_DATA = {
     "Name": "gw",
     "Namespace": "a",
     "UID": "u-1",
@@ -127,20 +129,20 @@ SEEN = {
 }
 
 
-def seen(gateway: GatewayToRender) -> dict[str, str]:
-    lines = "".join(f"    {name}: {{{{ printf `%v` .{name} | quote }}}}\n" for name in SEEN)
-    (service,) = objects(
+def template_data(gateway: GatewayToRender) -> dict[str, str]:
+    lines = "".join(f"    {name}: {{{{ printf `%v` .{name} | quote }}}}\n" for name in TEMPLATE_DATA)
+    (service,) = render(
         f"{SERVICE.replace('{name: gw-istio, namespace: a}', '')}  name: gw-istio\n  namespace: a\n  annotations:\n{lines}",
         gateway,
     )
-    found: dict[str, str] = service["metadata"]["annotations"]
-    return found
+    annotations: dict[str, str] = service["metadata"]["annotations"]
+    return annotations
 
 
-def test_a_template_sees_what_the_gateway_says() -> None:
+def test_template_data() -> None:
     metadata = {"uid": "u-1", "labels": {"l": "1"}, "annotations": {"sidecar.istio.io/proxyImageType": "distroless"}}
-    gateway = NOTHING._replace(
-        metadata={**NOTHING.metadata, **metadata},
+    gateway = GATEWAY._replace(
+        metadata={**GATEWAY.metadata, **metadata},
         ports=(("http", 80, "https"),),
         addresses=(("Hostname", "a.example"),),
         labels={"il": "2"},
@@ -149,13 +151,13 @@ def test_a_template_sees_what_the_gateway_says() -> None:
         compliance_policy="fips-140-2",
         mesh=MeshConfig(trust_domain="td", inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST")),
     )
-    assert seen(gateway) == SEEN
+    assert template_data(gateway) == TEMPLATE_DATA
 
 
-def test_a_template_sees_defaults_of_what_the_gateway_does_not_say() -> None:
-    found = seen(NOTHING._replace(managed="istio.io-eastwest-controller"))
-    differs = {name: text for name, text in found.items() if text != SEEN[name]}
-    assert differs == {
+def test_default_template_data() -> None:
+    actual = template_data(GATEWAY._replace(managed="istio.io-eastwest-controller"))
+    differences = {name: text for name, text in actual.items() if text != TEMPLATE_DATA[name]}
+    assert differences == {
         "UID": "",
         "Labels": "map[]",
         "Annotations": "map[]",
@@ -173,9 +175,11 @@ def test_a_template_sees_defaults_of_what_the_gateway_does_not_say() -> None:
     }
 
 
-def test_the_image_of_the_proxy_config_comes_before_that_of_the_values() -> None:
+def test_proxy_config_image_overrides_the_values() -> None:
     assert (
-        seen(NOTHING._replace(proxy_config=ProxyConfig(image=ProxyImage(image_type="distroless"))))["ProxyImage"]
+        template_data(GATEWAY._replace(proxy_config=ProxyConfig(image=ProxyImage(image_type="distroless"))))[
+            "ProxyImage"
+        ]
         == "h/proxyv2:1-distroless"
     )
 
@@ -196,22 +200,20 @@ MANAGED = {"gateway.networking.k8s.io/gateway-name": "gw", "gateway.istio.io/man
         (({"deployment": "spec: {replicas: 5}", "service": ""},), {}, None),
     ],
 )
-def test_what_config_maps_say_is_laid_over_an_object_of_their_kind(
-    overlays: tuple[dict[str, str], ...], labels: dict[str, str], spec: dict[str, Any] | None
-) -> None:
+def test_overlays(overlays: tuple[dict[str, str], ...], labels: dict[str, str], spec: dict[str, Any] | None) -> None:
     metadata = {"name": "gw-istio", "namespace": "a", "labels": {**labels, **MANAGED}}
-    wanted = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, **({"spec": spec} if spec else {})}
-    assert objects(SERVICE, NOTHING._replace(overlays=overlays)) == [wanted]
+    expected = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, **({"spec": spec} if spec else {})}
+    assert render(SERVICE, GATEWAY._replace(overlays=overlays)) == [expected]
 
 
 SUPPORTED = "deployment, horizontalPodAutoscaler, podDisruptionBudget, service, serviceAccount"
 BUDGET = SERVICE.replace("v1", "policy/v1").replace("Service", "PodDisruptionBudget")
 
 
-def test_a_disruption_budget_is_there_only_where_something_is_laid_over_it() -> None:
-    assert objects(BUDGET) == []
-    (found,) = objects(BUDGET, NOTHING._replace(overlays=({"podDisruptionBudget": "spec: {minAvailable: 1}"},)))
-    assert found["spec"] == {"minAvailable": 1}
+def test_disruption_budget_needs_an_overlay() -> None:
+    assert render(BUDGET) == []
+    (budget,) = render(BUDGET, GATEWAY._replace(overlays=({"podDisruptionBudget": "spec: {minAvailable: 1}"},)))
+    assert budget["spec"] == {"minAvailable": 1}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_disruption_budget_is_there_only_where_something_is_laid_over_it() -> 
         ({"service": "metadata: [a]"}, "an overlay may not change metadata.name"),
     ],
 )
-def test_a_config_map_that_cannot_be_laid_over_an_object_says_why(overlay: dict[str, str], reason: str) -> None:
+def test_invalid_overlays(overlay: dict[str, str], reason: str) -> None:
     with pytest.raises(RenderError) as error:
-        objects(SERVICE, NOTHING._replace(overlays=(overlay,)))
+        render(SERVICE, GATEWAY._replace(overlays=(overlay,)))
     assert str(error.value) == reason

@@ -1,4 +1,4 @@
-"""Which image the proxy of an injected pod is, by the values of the injector and the pod's annotation."""
+"""Images of injected containers, by injector values, annotation and ProxyConfig."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def config(**values: Any) -> InjectorConfig:
 
 
 @pytest.mark.parametrize(
-    ("values", "asked", "of_proxy_config", "image"),
+    ("values", "image_type", "proxy_config_type", "image"),
     [
         (HUB, None, "", "example.com/mesh/proxyv2:1.28.0"),
         (HUB, "debug", "distroless", "example.com/mesh/proxyv2:1.28.0-debug"),
@@ -41,12 +41,12 @@ def config(**values: Any) -> InjectorConfig:
         ({"hub": "h"}, "debug", "", "h/proxyv2:-debug"),
     ],
 )
-def test_the_image_of_the_proxy(values: dict[str, Any], asked: str | None, of_proxy_config: str, image: str) -> None:
-    assert proxy_image(config(**values), asked, of_proxy_config) == image
+def test_proxy_image(values: dict[str, Any], image_type: str | None, proxy_config_type: str, image: str) -> None:
+    assert proxy_image(config(**values), image_type, proxy_config_type) == image
 
 
 @pytest.mark.parametrize(
-    ("values", "asked", "image"),
+    ("values", "image_type", "image"),
     [
         (HUB, None, "example.com/mesh/proxyv2:1.28.0"),
         (HUB, "debug", "example.com/mesh/proxyv2:1.28.0-debug"),
@@ -54,5 +54,5 @@ def test_the_image_of_the_proxy(values: dict[str, Any], asked: str | None, of_pr
         (HUB | {"proxy": {"image": "mine"}, "proxy_init": {"image": "other"}}, "", "example.com/mesh/other:1.28.0"),
     ],
 )
-def test_the_image_of_what_prepares_the_network(values: dict[str, Any], asked: str | None, image: str) -> None:
-    assert init_image(config(**values), asked) == image
+def test_init_image(values: dict[str, Any], image_type: str | None, image: str) -> None:
+    assert init_image(config(**values), image_type) == image

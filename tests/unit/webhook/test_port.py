@@ -1,4 +1,4 @@
-"""The port of the webhooks in a whole control plane: TLS, where the injector's configuration comes from, and how it changes."""
+"""The webhook port of a control plane: TLS, and sources and updates of the injector configuration."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from testing.kube.webhooks import config_texts, pod, review
 from tests.unit.bootstrap.test_control_plane import Running, running, until
 
 
-async def ask(it: Running, path: str = "/inject") -> tuple[int, Any]:
+async def post_review(env: Running, path: str = "/inject") -> tuple[int, Any]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connector = aiohttp.TCPConnector(ssl=context)
-    url = f"https://127.0.0.1:{it.plane.ports['webhooks'].number}{path}"
+    url = f"https://127.0.0.1:{env.plane.ports['webhooks'].number}{path}"
     async with aiohttp.ClientSession(connector=connector) as session, session.post(url, json=review(pod())) as response:
         text = await response.text()
         return response.status, json.loads(text) if response.status == 200 and text else text
 
 
-def images(it: Running) -> str | None:
-    assert it.plane.webhooks.injector is not None
-    config = it.plane.webhooks.injector.config
+def image_tag(env: Running) -> str | None:
+    assert env.plane.webhooks.injector is not None
+    config = env.plane.webhooks.injector.config
     return None if config is None else config.value("global", "tag")
 
 
-async def test_without_a_configuration_there_is_no_injection_but_validation(tmp_path: pathlib.Path) -> None:
-    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
-        assert (await ask(it))[0] == 404
-        status, answer = await ask(it, "/validate")
+async def test_validation_without_an_injector_configuration(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as env:
+        assert (await post_review(env))[0] == 404
+        status, body = await post_review(env, "/validate")
         assert status == 200
-        assert "response" in answer
-        assert (await ask(it, "/ready"))[0] == 200
-        assert (await it.get("/debug/inject"))[0] == 404
+        assert "response" in body
+        assert (await post_review(env, "/ready"))[0] == 200
+        assert (await env.get("/debug/inject"))[0] == 404
 
 
-async def test_a_folder_is_followed_and_what_is_wrong_changes_nothing(tmp_path: pathlib.Path) -> None:
+async def test_configuration_directory_is_watched_and_invalid_files_ignored(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "inject"
     folder.mkdir()
     config, values = config_texts()
@@ -48,18 +48,18 @@ async def test_a_folder_is_followed_and_what_is_wrong_changes_nothing(tmp_path: 
     (folder / "values").write_text(values)
     mesh = tmp_path / "mesh"
     mesh.mkdir()
-    async with running(mesh, injectionDir=str(folder)) as it:
-        assert (await ask(it))[1]["response"]["allowed"]
-        assert images(it) == "latest"
+    async with running(mesh, injectionDir=str(folder)) as env:
+        assert (await post_review(env))[1]["response"]["allowed"]
+        assert image_tag(env) == "latest"
         (folder / "config").write_text(config.replace("{{", "{{ nothing", 1))
         (folder / "values").write_text("[]")
         (folder / "values").write_text(config_texts(**{"global": {"tag": "2"}})[1])
         (folder / "config").write_text(config)
-        await until(lambda: images(it) == "2")
-        assert (await ask(it))[1]["response"]["allowed"]
+        await until(lambda: image_tag(env) == "2")
+        assert (await post_review(env))[1]["response"]["allowed"]
 
 
-async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_path: pathlib.Path) -> None:
+async def test_config_map_is_used_without_a_directory(tmp_path: pathlib.Path) -> None:
     def write(tag: str) -> None:
         config, values = config_texts(**{"global": {"tag": tag}})
         metadata = {"name": "istio-sidecar-injector", "namespace": "istio-system"}
@@ -75,20 +75,20 @@ async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_p
         )
 
     write("1")
-    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
-        assert images(it) == "1"
-        status, shown = await it.get("/debug/inject")
+    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as env:
+        assert image_tag(env) == "1"
+        status, page = await env.get("/debug/inject")
         assert status == 200
-        assert "istio-proxy" in json.loads(shown)["sidecar"]
-        assert (await ask(it))[1]["response"]["allowed"]
-        idle = it.clock.waiting
+        assert "istio-proxy" in json.loads(page)["sidecar"]
+        assert (await post_review(env))[1]["response"]["allowed"]
+        idle = env.clock.waiting
         write("3")
-        await until(lambda: it.clock.waiting > idle)
-        it.clock.advance(1.0)
-        await until(lambda: images(it) == "3")
+        await until(lambda: env.clock.waiting > idle)
+        env.clock.advance(1.0)
+        await until(lambda: image_tag(env) == "3")
 
 
-async def test_another_config_map_is_not_taken_for_the_injectors(tmp_path: pathlib.Path) -> None:
+async def test_other_config_maps_are_ignored(tmp_path: pathlib.Path) -> None:
     def write(name: str, data: dict[str, str]) -> None:
         metadata = {"name": name, "namespace": "istio-system"}
         (tmp_path / f"{name}.yaml").write_text(
@@ -101,15 +101,15 @@ async def test_another_config_map_is_not_taken_for_the_injectors(tmp_path: pathl
             dict(zip(("config", "values"), config_texts(**{"global": {"tag": tag}}), strict=True)),
         )
 
-    taken: list[str | None] = []
+    loaded_tags: list[str | None] = []
     injector("1")
-    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as it:
-        assert it.plane.webhooks.injector is not None
-        it.plane.webhooks.injector.on_load.append(lambda: taken.append(images(it)))
+    async with running(tmp_path, injectionDir=str(tmp_path / "none")) as env:
+        assert env.plane.webhooks.injector is not None
+        env.plane.webhooks.injector.on_load.append(lambda: loaded_tags.append(image_tag(env)))
         for change in (lambda: write("other", {"a": "b"}), lambda: injector("2")):
-            idle = it.clock.waiting
+            idle = env.clock.waiting
             change()
-            await until(lambda: it.clock.waiting > idle)  # noqa: B023
-            it.clock.advance(1.0)
-        await until(lambda: images(it) == "2" and bool(taken))
-        assert taken == ["2"]
+            await until(lambda: env.clock.waiting > idle)  # noqa: B023
+            env.clock.advance(1.0)
+        await until(lambda: image_tag(env) == "2" and bool(loaded_tags))
+        assert loaded_tags == ["2"]

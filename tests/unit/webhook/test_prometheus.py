@@ -1,4 +1,4 @@
-"""Where a pod's metrics are scraped after injection, and where its agent finds those of the application."""
+"""Prometheus annotations of injected pods, and the scrape settings of the agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGETS, PORT, PATH, SCRAPE = (
     "prometheus.io/path",
     "prometheus.io/scrape",
 )
-OF_THE_AGENT = {PORT: "15020", PATH: "/stats/prometheus", SCRAPE: "true"}
+AGENT_ANNOTATIONS = {PORT: "15020", PATH: "/stats/prometheus", SCRAPE: "true"}
 
 
 def pod(annotations: dict[str, str], *variables: Plain) -> Plain:
@@ -31,20 +31,20 @@ def pod(annotations: dict[str, str], *variables: Plain) -> Plain:
     }
 
 
-def merged(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
-    """The annotations afterwards, and what the agent is told."""
+def merge(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
+    """Return the merged annotations, and the scrape settings of the agent."""
     mesh = MeshConfig()
     config = InjectorConfig(WrittenConfig(), {}, {})
     request = InjectionRequest(
         pod(annotations), WorkloadOwner("Pod", "v1", "a", "b"), config, mesh, mesh.default_config, "", {}, False
     )
-    found = merge_metrics(pod(annotations), request)
-    (_, sidecar) = found["spec"]["containers"]
-    return found["metadata"]["annotations"], [json.loads(e["value"]) for e in sidecar["env"]]
+    injected = merge_metrics(pod(annotations), request)
+    (_, sidecar) = injected["spec"]["containers"]
+    return injected["metadata"]["annotations"], [json.loads(e["value"]) for e in sidecar["env"]]
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "settings"),
     [
         ({}, []),
         ({SCRAPE: "true"}, [{"scrape": "true", "path": "", "port": ""}]),
@@ -66,21 +66,21 @@ def merged(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
         ({TARGETS: "9090:/a,:/b"}, []),
     ],
 )
-def test_the_agent_is_told_where_the_application_s_metrics_are(annotations: dict[str, str], told: list[Plain]) -> None:
-    assert merged(annotations) == (OF_THE_AGENT, told)
+def test_scrape_settings_of_the_agent(annotations: dict[str, str], settings: list[Plain]) -> None:
+    assert merge(annotations) == (AGENT_ANNOTATIONS, settings)
 
 
 def test_targets_without_a_port_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    merged({TARGETS: "9090:/a,:/b"})
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["failed to parse the annotation prometheus.istio.io/scrape-targets: empty port in ':/b'"]
+    merge({TARGETS: "9090:/a,:/b"})
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["failed to parse the annotation prometheus.istio.io/scrape-targets: empty port in ':/b'"]
 
 
 @pytest.mark.parametrize(
     "annotations", [{SCRAPE: "false", PORT: "9090"}, {"prometheus.istio.io/merge-metrics": "false", PORT: "9090"}]
 )
-def test_metrics_that_are_not_scraped_or_not_merged_stay_where_they_are(annotations: dict[str, str]) -> None:
-    assert merged(annotations) == (annotations, [])
+def test_disabled_merging_keeps_the_annotations(annotations: dict[str, str]) -> None:
+    assert merge(annotations) == (annotations, [])
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_metrics_that_are_not_scraped_or_not_merged_stay_where_they_are(annotati
         ({TARGETS: "15020:/a"}, "invalid prometheus scrape targets: target port 15020 conflicts with agent port"),
     ],
 )
-def test_ports_that_cannot_be_scraped_are_refused(annotations: dict[str, str], error: str) -> None:
-    with pytest.raises(InjectionError) as found:
-        merged(annotations)
-    assert str(found.value) == error
+def test_invalid_ports(annotations: dict[str, str], error: str) -> None:
+    with pytest.raises(InjectionError) as raised:
+        merge(annotations)
+    assert str(raised.value) == error
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_ports_that_cannot_be_scraped_are_refused(annotations: dict[str, str], e
         ([], None),
     ],
 )
-def test_the_port_of_metrics_over_tls_is_the_first_that_is_one(values: list[str], port: str | None) -> None:
-    given = pod(
+def test_secure_port(values: list[str], port: str | None) -> None:
+    original = pod(
         {},
         *({"name": "ENVOY_SECURE_MERGED_METRICS_PORT", "value": value} for value in values),
         {"name": "OTHER", "value": "1"},
     )
-    found = secure_port(given)["metadata"]["annotations"]
-    assert list(found.values()) == ([port] if port else [])
+    annotations = secure_port(original)["metadata"]["annotations"]
+    assert list(annotations.values()) == ([port] if port else [])

@@ -1,4 +1,4 @@
-"""The proxy config of a pod: what counts over what, from the mesh's to that of the pod itself."""
+"""Precedence of proxy configuration, from the mesh to the annotation of the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
 from testing.kube.webhooks import config_texts
 from testing.mesh.objects import make
 from tests.unit.bootstrap.test_control_plane import running
-from tests.unit.webhook.test_port import ask
+from tests.unit.webhook.test_port import post_review
 from webhook.inject.proxy_config import ProxyConfigObject, effective
 
 MESH = ProxyConfig(concurrency=1, proxy_metadata={"A": "mesh", "M": "mesh"}, image=ProxyImage("debug"))
@@ -40,30 +40,30 @@ ANNOTATION = "concurrency: 8\nproxyMetadata: {A: annotation, P: annotation}"
         ((), "image: {imageType: distroless}", 1, "mesh", "distroless"),
     ],
 )
-def test_what_is_nearer_to_the_pod_counts(
+def test_precedence(
     objects: tuple[ProxyConfigObject, ...], override: str | None, concurrency: int, variable: str, image: str
 ) -> None:
-    found = effective(MESH, reversed(objects), "root", "a", {"app": "web"}, override)
-    assert (found.concurrency, found.proxy_metadata["A"], found.image) == (concurrency, variable, ProxyImage(image))
-    assert found.proxy_metadata["M"] == "mesh"
+    merged = effective(MESH, reversed(objects), "root", "a", {"app": "web"}, override)
+    assert (merged.concurrency, merged.proxy_metadata["A"], merged.image) == (concurrency, variable, ProxyImage(image))
+    assert merged.proxy_metadata["M"] == "mesh"
 
 
-def test_variables_of_all_levels_come_together() -> None:
-    found = effective(MESH, (ROOT, HERE, OWN), "root", "a", {"app": "web"}, ANNOTATION)
-    assert found.proxy_metadata == {"A": "own", "M": "mesh", "R": "root", "P": "annotation"}
+def test_variables_of_all_levels_are_merged() -> None:
+    merged = effective(MESH, (ROOT, HERE, OWN), "root", "a", {"app": "web"}, ANNOTATION)
+    assert merged.proxy_metadata == {"A": "own", "M": "mesh", "R": "root", "P": "annotation"}
 
 
 def test_headers_are_merged_field_by_field() -> None:
     lower = effective(MESH, (), "root", "a", {}, "proxyHeaders: {server: {value: x}, requestId: {disabled: true}}")
-    found = effective(lower, (), "root", "a", {}, "proxyHeaders: {server: {value: y}}")
-    assert found.proxy_headers is not None
-    assert found.proxy_headers.server is not None
-    assert found.proxy_headers.server.value == "y"
-    assert found.proxy_headers.request_id is not None
+    merged = effective(lower, (), "root", "a", {}, "proxyHeaders: {server: {value: y}}")
+    assert merged.proxy_headers is not None
+    assert merged.proxy_headers.server is not None
+    assert merged.proxy_headers.server.value == "y"
+    assert merged.proxy_headers.request_id is not None
 
 
-async def test_pods_are_injected_with_what_objects_of_the_mesh_say(tmp_path: pathlib.Path) -> None:
-    """Each is read when a pod comes: no proxy that is there already notices."""
+async def test_pods_are_injected_with_proxy_configs(tmp_path: pathlib.Path) -> None:
+    """ProxyConfigs are read at injection and do not affect existing proxies."""
     folder, mesh = tmp_path / "inject", tmp_path / "mesh"
     folder.mkdir()
     mesh.mkdir()
@@ -79,8 +79,8 @@ async def test_pods_are_injected_with_what_objects_of_the_mesh_say(tmp_path: pat
         )
     ]
     (mesh / "objects.yaml").write_text(yaml.safe_dump_all(objects))
-    async with running(mesh, injectionDir=str(folder)) as it:
-        response = (await ask(it))[1]["response"]
+    async with running(mesh, injectionDir=str(folder)) as env:
+        response = (await post_review(env))[1]["response"]
     patch: list[dict[str, Any]] = json.loads(base64.b64decode(response["patch"]))
     text = json.dumps(patch)
     assert '\\"LEVEL\\": \\"here\\"' in text or '"name": "LEVEL", "value": "here"' in text

@@ -1,0 +1,95 @@
+"""Normalization of pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webhook.pod.normal import ShapeError, normalize
+from webhook.pod.schema import POD
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"containers": [{"name": 1}]}, "spec.containers[0].name"),
+        ({"containers": [{"name": "a", "env": [{"name": "b", "value": True}]}]}, "spec.containers[0].env[0].value"),
+        (
+            {"containers": [{"name": "a", "resources": {"limits": {"cpu": "lots"}}}]},
+            "spec.containers[0].resources.limits[cpu]",
+        ),
+        ({"hostNetwork": "true"}, "spec.hostNetwork"),
+        ({"nodeSelector": {"a": 1}}, "spec.nodeSelector[a]"),
+    ],
+)
+def test_paths_of_type_errors(spec: dict[str, Any], path: str) -> None:
+    with pytest.raises(ShapeError) as error:
+        normalize({"spec": spec}, POD)
+    assert str(error.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"containers": {}}, "spec.containers: cannot unmarshal object into Go value of type array"),
+        ({"containers": ["a"]}, "spec.containers[0]: cannot unmarshal string into Go value of type object"),
+        ({"nodeSelector": []}, "spec.nodeSelector: cannot unmarshal array into Go value of type object"),
+        ({"hostname": True}, "spec.hostname: cannot unmarshal bool into Go value of type string"),
+        (
+            {"activeDeadlineSeconds": True},
+            "spec.activeDeadlineSeconds: cannot unmarshal bool into Go value of type int",
+        ),
+        (
+            {"activeDeadlineSeconds": 1.5},
+            "spec.activeDeadlineSeconds: cannot unmarshal number into Go value of type int",
+        ),
+        ({"containers": [None]}, "spec.containers[0]: cannot unmarshal null into Go value of type Container"),
+    ],
+)
+def test_messages_of_type_errors(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ShapeError) as error:
+        normalize({"spec": spec}, POD)
+    assert str(error.value) == message
+
+
+def test_omitted_zero_values_become_null() -> None:
+    container = {
+        "name": "",
+        "image": "",
+        "tty": False,
+        "resources": {},
+        "stdin": True,
+        "securityContext": {"runAsUser": 0},
+        "env": [],
+        "unknown": 0,
+    }
+    spec = {
+        "containers": [container],
+        "hostNetwork": False,
+        "activeDeadlineSeconds": 0,
+        "nodeSelector": {},
+        "volumes": None,
+        "$patch": "merge",
+    }
+    assert normalize({"spec": spec}, POD) == {
+        "spec": {
+            "containers": [
+                {
+                    "name": "",
+                    "image": None,
+                    "tty": None,
+                    "resources": {},
+                    "stdin": True,
+                    "securityContext": {"runAsUser": 0},
+                    "env": None,
+                    "unknown": 0,
+                }
+            ],
+            "hostNetwork": None,
+            "activeDeadlineSeconds": 0,
+            "nodeSelector": {},
+            "volumes": None,
+            "$patch": "merge",
+        }
+    }

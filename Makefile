@@ -16,7 +16,7 @@ sample:  ## a sample mesh on this machine, with a stock Envoy (Ctrl-C stops it)
 test:  ## run the tests (ARGS="-k routes -x" go to pytest)
 	$(DEV) test $(ARGS)
 
-lint:  ## ruff, mypy, layer contracts, generated files, documentation, secrets
+lint:  ## ruff, mypy, import rules between layers, generated files, documentation, secrets
 	$(DEV) lint
 
 docs:  ## write docs/settings.md and the generated files of deploy/

@@ -86,13 +86,13 @@ def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
 
 @derived
 def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> WaypointAttachment:
-    """Return the waypoint of a workload. Waypoints themselves use none."""
+    """Return the waypoint of a workload. Waypoint proxies do not use a waypoint."""
     labels = dict(subject.labels)
     if not db.settings.ambient.enabled or instance_of(db, subject) is not None:
         return NOT_ATTACHED
     key, fault = _attach(db, labels, subject.namespace, "workload")
     if fault is not None and fault.reason == "UnsupportedTrafficType" and USE_WAYPOINT not in labels:
-        return NOT_ATTACHED  # the namespace's waypoint only serves services
+        return NOT_ATTACHED  # the namespace's waypoint serves only services
     return WaypointAttachment(key, fault)
 
 

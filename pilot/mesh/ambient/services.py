@@ -165,7 +165,7 @@ def _is_canonical(db: Mesh, ref: ServiceRef) -> bool:
     return _canonical_entry(db, ref.hostname) == ref
 
 
-# -- services of several clusters --------------------------------------------------------------------------------------
+# -- services in several clusters --------------------------------------------------------------------------------------
 
 
 @hub

@@ -61,7 +61,7 @@ def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
-        if name != MESH and not servers(db, gateway_key(name)):  # every Gateway has a server
+        if name != MESH and not servers(db, gateway_key(name)):  # a Gateway has at least one server
             yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found")
 
 

@@ -48,7 +48,7 @@ class GatewayRouters(NamedTuple):
 
 @derived
 def gateway_class_of(db: Mesh, gateway: ObjectKey) -> GatewayClassInfo | None:
-    """Return the class of a Gateway, or None if it does not exist or belongs to another controller."""
+    """Return the class of a Gateway, or None if the Gateway does not exist or belongs to another controller."""
     row = KUBERNETES_GATEWAY.get(db, gateway)
     return gateway_class(db, row.spec.gateway_class_name) if row is not None else None
 

@@ -83,9 +83,9 @@ class _Merger:
         self.by_key: dict[MergeKey, list[MergedServer]] = {}
         self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plaintext HTTP servers
         self.datagram: dict[MergeKey, list[MergedServer]] = {}
-        self.plain: dict[int, MergeKey] = {}  # by port number
+        self.plain: dict[int, MergeKey] = {}  # keyed by port number
         self.routes: dict[GatewayRouteKey, list[ServerKey]] = {}
-        self.tls_hosts: dict[int, dict[str, str]] = {}  # by port number: host → bind address
+        self.tls_hosts: dict[int, dict[str, str]] = {}  # keyed by port number and then host: the bind address
         self.http3: set[GatewayRouteKey] = set()
         self.auto_passthrough = False
         self.rejected: list[Rejection] = []

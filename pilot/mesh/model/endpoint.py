@@ -48,16 +48,16 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     port_name: str
     namespace: str = ""
     labels: frozenset[tuple[str, str]] = frozenset()
-    service_account: str = ""  # SPIFFE identity, "" where unknown
+    service_account: str = ""  # SPIFFE identity, or "" if unknown
     workload: str = ""
-    hostname: str = ""  # of a pod in a headless service
-    subdomain: str = ""  # of such a pod: the DNS label after the hostname
+    hostname: str = ""  # the hostname of a Pod in a headless service
+    subdomain: str = ""  # the DNS label after the hostname of such a Pod
     network: str = ""
     cluster_id: str = ""
     locality: Locality = Locality()
     locality_text: str = ""
     node: str = ""
-    weight: int = 0  # 0 if unset, which is treated as 1
+    weight: int = 0  # 0 if it is not set, which is treated as 1
     health: EndpointHealth = EndpointHealth.HEALTHY
     tls_mode: str = "disabled"  # "istio" if the workload accepts mesh mTLS
-    hbone: bool = False  # the workload, or the ztunnel of its node, accepts HBONE
+    hbone: bool = False  # the workload, or the ztunnel on its node, accepts HBONE

@@ -105,7 +105,7 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     wasm: bool = True  # HTTP filter envoy.filters.http.wasm
     network_wasm: bool = True  # network filter envoy.filters.network.wasm
     lua: bool = True  # HTTP filter envoy.filters.http.lua
-    mysql_proxy: bool = True  # Envoy's network filter, which its stock builds lack
+    mysql_proxy: bool = True  # Envoy's network filter for MySQL, which stock builds lack
     hashable_string: bool = True  # filter state istio.hashable_string, which stock builds call envoy.hashable_string
     internal_listeners: bool = True  # internal listeners, which the bootstrap must enable
 
@@ -193,9 +193,9 @@ class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
     namespace: str = ""
     cluster_id: str = ""
     mesh_id: str = ""
-    node_cluster: str = ""  # of the proxy's node, which tracers use as its name
-    conventional_service: str = ""  # by OpenTelemetry's conventions, if a provider requests it
-    peers: bool = False  # of a waypoint: tags name the workloads at both ends, because it is neither
+    node_cluster: str = ""  # the cluster in the node, which tracers use as the name of the workload
+    conventional_service: str = ""  # service name by OpenTelemetry's conventions, if a provider uses it
+    peers: bool = False  # for waypoints: tags identify both the source and the destination workload
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
@@ -277,7 +277,7 @@ class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_on
     scope: ScopeFacet
     listening: ListeningFacet
     labels: Labels = frozenset()
-    auto_addresses: bool = False  # uses allocated addresses of services that have none
+    auto_addresses: bool = False  # uses addresses that are allocated to services without addresses
     cluster: str = ""
     own_address: str = ""
 
@@ -298,7 +298,7 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     secret_servers: SecretServersFacet = SecretServersFacet()
     preserve_case: bool = False  # proxyHeaders.preserveHttp1HeaderCase in its proxy config
     no_hbone: bool = False  # sends no HBONE (DISABLE_HBONE_SEND)
-    double_hbone: bool = False  # uses double HBONE into other networks, if the mesh is so configured
+    double_hbone: bool = False  # uses double HBONE into other networks, if the settings enable it
     dns_proxy: str = ""  # "host:port" of its agent's DNS proxy (DNS_PROXY_ADDR) if DNS_CAPTURE is on
 
 

@@ -48,7 +48,7 @@ class ApplicationTunnel(NamedTuple):
 
 
 class Waypoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A waypoint: a Gateway that has an address. `traffic` is service, workload, all or none."""
+    """A waypoint, which is a Gateway that has an address. `traffic` is "service", "workload", "all" or "none"."""
 
     key: ObjectKey
     address: WaypointAddress

@@ -63,7 +63,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return bool(selector) and selector <= self.labels
 
     def at(self, addresses: tuple[str, ...]) -> Workload:
-        """Return the workload with other addresses."""
+        """Return a copy of the workload with other addresses."""
         return self if addresses == self.addresses else msgspec.structs.replace(self, addresses=addresses)
 
     def at_socket(self, port_name: str, health: EndpointHealth) -> Endpoint:

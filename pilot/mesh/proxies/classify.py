@@ -57,7 +57,7 @@ from pilot.mesh.telemetry.telemetry import telemetry_facet
 ALL_FEATURES = FeaturesFacet()
 INTERNAL_LISTENERS = "INTERNAL_LISTENERS"
 """Node metadata that is true if the bootstrap has the extension envoy.bootstrap.internal_listener."""
-_EXTENSIONS = {  # by field of `FeaturesFacet`; names of extensions have changed over time, types have not
+_EXTENSIONS = {  # keyed by field of `FeaturesFacet`; names of extensions have changed over time, but types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),

@@ -126,7 +126,7 @@ def _has_version(pattern: str, version: str) -> bool:
     return len(pattern) <= LONGEST_VERSION and bool(version) and re2.search(pattern, version) is not None
 
 
-# -- effect ------------------------------------------------------------------------------------------------------------
+# -- the resources that patches change ---------------------------------------------------------------------------------
 
 
 class _Side(NamedTuple):

@@ -86,7 +86,7 @@ def allocate(
     for key, (_, hosts, assigned, occupied) in oldest_first:
         in_use.update(occupied)
         for host, address in assigned:
-            if host in hosts and address not in in_use:  # the older entry keeps an address that two claim
+            if host in hosts and address not in in_use:  # if two entries claim an address, the older one keeps it
                 allocated[key, host] = (*allocated.get((key, host), ()), address)
                 in_use.add(address)
     free = [_free(prefix, in_use) for prefix in prefixes]

@@ -30,7 +30,7 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 
 class ServiceSummary(NamedTuple):
-    """The properties of a service that lists of services depend on. `age` (created, name, namespace) is the sort key."""
+    """The properties of a service that lists of services depend on. `age` (created, name, namespace) is a sort key."""
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]

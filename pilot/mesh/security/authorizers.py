@@ -35,7 +35,7 @@ _CODES = (
     511,
 )
 _STATUSES = frozenset(("", *map(str, _CODES)))
-# The name becomes part of policy names, by which a proxy chooses the authorizer.
+# The name becomes part of policy names, which determine the authorizer that a proxy uses.
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -74,11 +74,11 @@ def find_fault(provider: ExtensionProvider) -> str:
     settings = http or grpc
     assert settings is not None
     if not _NAME.fullmatch(provider.name):
-        return "its name must consist of at most 63 lower-case letters, digits and hyphens"
+        return "the name must consist of at most 63 lower-case letters, digits and hyphens"
     if not 1 <= settings.port <= 65535:
-        return f"port {settings.port} is invalid"
+        return f"port {settings.port} must be between 1 and 65535"
     if settings.status_on_error not in _STATUSES:
-        return f"statusOnError {settings.status_on_error!r} is not a valid status"
+        return f"statusOnError {settings.status_on_error!r} is not a valid HTTP status"
     body = settings.include_request_body_in_check
     if body is not None and not body.max_request_bytes:
         return "includeRequestBodyInCheck.maxRequestBytes is required"
@@ -89,7 +89,7 @@ def find_fault(provider: ExtensionProvider) -> str:
 
 def _find_http_fault(http: EnvoyExternalAuthorizationHttpProvider) -> str:
     if http.path_prefix and not http.path_prefix.startswith("/"):
-        return f"pathPrefix {http.path_prefix!r} does not start with /"
+        return f"pathPrefix {http.path_prefix!r} must start with /"
     lists = (
         http.include_headers_in_check,
         http.include_request_headers_in_check,

@@ -60,5 +60,5 @@ def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
 
 @derived
 def ingress_status(db: Mesh, key: ObjectKey) -> tuple[str, ...] | None:
-    """Return the addresses of an Ingress, or None if it belongs to another controller."""
+    """Return the addresses of an Ingress, or None if the Ingress belongs to another controller."""
     return _addresses(db) if supported_ingress(db, key) is not None else None

@@ -54,14 +54,14 @@ class Mesh(Database):
         self.proxies: Table[str, Proxy] = Table(
             self, "Proxy", type=proxy_type, namespace=proxy_namespace, lacks=proxy_lacks
         )
-        # Service accounts, and whether they may list the Secrets of their namespace, once this is reviewed. If no
+        # Service accounts, and whether they may list the Secrets in their namespace, once this is reviewed. If no
         # review is possible, the only entry is EVERY_ACCOUNT.
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # Rejections by connected proxies, until the proxy accepts a response of the same type.
         self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
-        # The roots of the mesh's own authorities, a PEM bundle for each source. Empty if proxies are not sent roots.
+        # The roots of the mesh's own authorities, as a PEM bundle for each source. Empty if proxies receive no roots.
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
 
 

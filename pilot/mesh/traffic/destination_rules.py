@@ -96,7 +96,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
     """Return the entries for the most specific host in one pool of a namespace."""
-    # Most hosts have no rule, and a node for each of them would only cost memory.
+    # Most hosts have no rules, and a node for each host would waste memory.
     exact = host_pools(db, host).get(namespace) if DESTINATION_RULE.keys(db, "host", host.lower()) else None
     if exact is not None and (entries := exact.pool(pool)):
         return entries
@@ -111,8 +111,8 @@ def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ..
 def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]:
     """Return the entries for a service from which a proxy in a namespace chooses."""
     root = rule_defaults(db).root_namespace
-    # Rules in the root namespace are usually meant for other namespaces, so its own proxies use them last, except
-    # private ones.
+    # Rules in the root namespace are usually meant for other namespaces, so the proxies in it use them last, unless
+    # the rules are private.
     own = _find(db, namespace, ref.hostname, "local" if namespace != root else "private")
     if own:
         return own

@@ -46,7 +46,7 @@ class RuleEntry(NamedTuple):
     selector: Labels | None
 
     def visible_in(self, namespace: str) -> bool:
-        """Return whether the entry is exported to another namespace."""
+        """Return whether the entry is exported to `namespace`, which is not the namespace of its rules."""
         return not self.reach or PUBLIC in self.reach or namespace in self.reach
 
 

@@ -120,7 +120,9 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
         )
     merged = merge_routes(rule, row.spec.http)
     complete = len(merged) == len(row.spec.http)
-    return Delegated(merged, "" if complete else f"matches of {key.namespace}/{key.name} contradict the root's")
+    return Delegated(
+        merged, "" if complete else f"matches of VirtualService {key.namespace}/{key.name} contradict those of the root"
+    )
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
@@ -165,7 +167,7 @@ def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
     return frozenset() if NOBODY in names else frozenset(names)
 
 
-# -- visibility by namespace -------------------------------------------------------------------------------------------
+# -- visibility in namespaces ------------------------------------------------------------------------------------------
 
 
 @hub
@@ -313,7 +315,7 @@ def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
     return any(host == h or ((wild or is_wildcard(h)) and overlap(host, h)) for h in imported.hosts)
 
 
-# -- VirtualServices by host -------------------------------------------------------------------------------------------
+# -- VirtualServices for a host ----------------------------------------------------------------------------------------
 
 
 class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):

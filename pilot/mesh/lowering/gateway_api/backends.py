@@ -55,7 +55,7 @@ Backends = Mapping[BackendObjectReference, Backend]
 
 @derived
 def backend(db: Mesh, key: BackendKey) -> Backend:
-    """Return the backend that a reference of a route resolves to."""
+    """Return the backend that a route's reference resolves to."""
     to = key.to
     kind, namespace = GroupKind(to.group, to.kind), to.namespace or key.namespace
     if not key.mesh and not may_refer(db, ReferenceKey(key.route, key.namespace, kind, namespace, to.name)):
@@ -146,7 +146,9 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     if picker is None:
         return Backend(
             NO_DESTINATION,
-            Fault("InvalidDestination", "the labels of the InferencePool's service name no endpoint picker"),
+            Fault(
+                "InvalidDestination", "the labels of the InferencePool's shadow Service do not name an endpoint picker"
+            ),
         )
     return Backend(Destination(host=ref.hostname, port=PortSelector(number=shadow.ports[0].number)), picker=picker)
 

@@ -138,7 +138,7 @@ def _is_newer(annotations: Mapping[str, str]) -> bool:
 
 
 def _foreign(entries: Mapping[str, str]) -> Mapping[str, str]:
-    """Return labels or annotations without those of the Gateway API itself."""
+    """Return labels or annotations without those that the Gateway API itself defines."""
     return {name: value for name, value in entries.items() if not name.startswith(_OURS)}
 
 

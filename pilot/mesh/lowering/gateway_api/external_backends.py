@@ -112,7 +112,7 @@ def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings 
     return tls, roots.resolved, roots.accepted
 
 
-# -- the ServiceEntries ------------------------------------------------------------------------------------------------
+# -- ServiceEntries ----------------------------------------------------------------------------------------------------
 
 
 @derived

@@ -56,5 +56,5 @@ def disable_metadata_exchange(cluster: cluster_pb2.Cluster) -> None:
 
 
 def disable_alpn_override(cluster: cluster_pb2.Cluster) -> None:
-    """Prevent the filter `istio.alpn` from overriding the ALPN of a cluster, whose TLS is not mesh TLS."""
+    """Prevent the filter `istio.alpn` from overriding the ALPN of a cluster that does not use mesh TLS."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

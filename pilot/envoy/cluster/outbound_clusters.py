@@ -96,7 +96,7 @@ def cluster_resource(cluster: cluster_pb2.Cluster) -> Resource:
 
 @derived
 def location_independent_cluster(db: Mesh, key: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
-    """Return the cluster for a key whose cluster does not depend on the proxy's location."""
+    """Return the cluster for a key. The cluster must not depend on the proxy's location."""
     return resolve_cluster(db, key, traits, None)
 
 

@@ -25,7 +25,7 @@ from pilot.mesh.tables.database import Mesh
 _DESTINATION = "%DOWNSTREAM_LOCAL_ADDRESS%"
 _TARGET = f"%FILTER_STATE({HBONE_TARGET}:PLAIN)%"
 _SOURCES = {"waypoint": "waypoint", "gateway": "gateway"}
-"""The values of the header that tells another network's gateway the type of this proxy.
+"""Mapping from side to the header value that tells another network's gateway the type of this proxy.
 
 A waypoint has already applied the service's policies.
 """
@@ -34,8 +34,8 @@ A waypoint has already applied the service's policies.
 class TunnelOriginator(NamedTuple):
     """A listener that opens tunnels. Its name is also the name of the cluster that it uses.
 
-    The filters in `first` precede the TCP proxy. `redirected` is set if the client passes the destination. If `tunnel`
-    is None, connections are forwarded unchanged.
+    The filters in `first` precede the TCP proxy. `redirected` is set if the client passes the original destination to
+    the listener. If `tunnel` is None, connections are forwarded unchanged.
     """
 
     name: str

@@ -71,8 +71,8 @@ def _extensions(db: Mesh, listening: ListeningFacet) -> tuple[ListedExtension, .
 def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Yield the HTTP filters for a port.
 
-    If the proxy's build cannot run an extension, the extension is replaced by a filter that denies all requests. It is
-    omitted if it fails open.
+    If the proxy's build cannot run an extension, a filter that denies all requests replaces it. An extension that fails
+    open is omitted instead.
     """
     features = listening.features
     for extension in _extensions(db, listening):

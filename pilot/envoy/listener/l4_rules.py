@@ -70,8 +70,10 @@ _l4_in_namespace: Gather[ObjectKey, [str], L4VirtualService] = Gather(
 
 @hub
 def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[L4VirtualService, ...]:
-    """Return the VirtualServices with TCP or TLS rules that are visible to an egress listener, in order of
-    precedence."""
+    """Return the VirtualServices with TCP or TLS rules that an egress listener imports.
+
+    They are ordered by precedence.
+    """
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
     by_namespace = {name: _l4_in_namespace(db, name) for name in {k.namespace for k in keys}}
     return tuple(service for k in keys if (service := by_namespace[k.namespace].get(k)) is not None)
@@ -103,8 +105,8 @@ def find_tls_chains(
 ) -> Iterable[L4Chain]:
     """Return the chains of TLS rules. If two conditions are equal, the first takes precedence.
 
-    A condition without subnets uses the subnets of the last condition before it that has some, in any rule, as in
-    Istio. If there are none, it uses the service's own networks.
+    A condition without subnets uses those of the nearest preceding condition that has some, even in another rule, as in
+    Istio. If there is none, it uses the service's own networks.
     """
     conditions = [
         (key, rule.route, match)

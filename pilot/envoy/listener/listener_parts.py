@@ -2,7 +2,8 @@
 
 Serialized protobuf messages can be concatenated. Between workloads, a listener only differs in the tracing tags of its
 HTTP connection managers. The rest is serialized once and shared. A workload's listener consists of these shared parts,
-with the workload's tracing appended to each manager. https://protobuf.dev/programming-guides/encoding/#last-one-wins
+with the workload's tracing appended to each manager.
+https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
 from __future__ import annotations

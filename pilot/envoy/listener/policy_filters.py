@@ -39,7 +39,7 @@ def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> Netwo
 
 
 def _stats_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filters that report requests as Telemetries configure."""
+    """Yield the filters that report requests, as configured by Telemetries."""
     for stats in http_stats_filters(db, listening):
         yield Phase.STATS, stats
 

@@ -1,4 +1,4 @@
-"""The istio.stats filters of one side of a proxy. They provide metrics to Prometheus as Telemetries configure.
+"""The istio.stats filters of one side of a proxy. They report metrics to Prometheus, as configured by Telemetries.
 
 Only Istio's builds of Envoy contain this filter.
 """

@@ -44,7 +44,7 @@ def apply_outlier_detection(draft: ClusterDraft, settings: OutlierDetection, for
 
 
 def build_outlier_detection(settings: OutlierDetection) -> outlier_detection_pb2.OutlierDetection:
-    """Return the message.
+    """Return the outlier detection message.
 
     Ejection by success rate is disabled, because it ejects endpoints that receive little traffic.
     """

@@ -1,7 +1,8 @@
 """The filter chains of AUTO_PASSTHROUGH servers, which forward mesh TLS to the cluster that the SNI names.
 
 The chains only match handshakes that offer a mesh protocol, so that a service can only be reached with its own mutual
-TLS. https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
+TLS.
+https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
 
 @derived
 def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Return a mapping from name to inbound listener of a workload."""
+    """Return the inbound listeners of a workload, keyed by name."""
     identity, listening = ServerIdentityKey(inbound.tls_files, inbound.secret_servers), inbound.listening
     options = listener_options(db, listening)
     captured: list[InboundChain] = []

@@ -1,6 +1,6 @@
 """The incremental core: derived functions, whose values are recomputed only if something that they read has changed.
 
-It uses only the standard library.
+This package uses only the standard library.
 """
 
 from pilot.derive.collection import Collection

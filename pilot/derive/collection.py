@@ -1,4 +1,4 @@
-"""Collections merge the rows of a table with rows that derived functions compute."""
+"""Collections, which merge the rows of a table with rows that derived functions compute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Source = Callable[[Any], Mapping[K, R]]
 
 
 class SourceRows(NamedTuple):
-    """The rows of a source, and the revision in which they last changed."""
+    """The rows of a source, and the revision in which the rows last changed."""
 
     rows: Mapping[Any, Any]
     revision: int
@@ -27,8 +27,9 @@ class SourceRows(NamedTuple):
 class Rows:
     """The derived rows of a collection.
 
-    `every` holds their sorted keys, `buckets` the sorted keys by index and bucket, and `inputs` the rows of each
-    source. `changed` and `moved` are the keys and buckets that differ from those of `before`. Equality is identity.
+    `every` has the sorted keys of all rows. `buckets` has the sorted keys for each index and bucket. `inputs` has the
+    rows of each source. `changed` and `moved` are the keys and buckets that differ from those of `before`. Instances
+    are compared by identity.
     """
 
     __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "inputs", "moved")
@@ -48,7 +49,7 @@ class Rows:
         self._before = weakref.ref(before) if before is not None else None
 
     def follows(self, other: Rows) -> bool:
-        """Return True if these rows directly succeed `other`."""
+        """Return whether these rows are the direct successor of `other`."""
         return self._before is not None and self._before() is other
 
 
@@ -56,9 +57,10 @@ NO_ROWS = Rows({}, (), {}, ())
 
 
 class DerivedSource(NamedTuple):
-    """A source of derived rows: a derived function of the database only, or a gather, whose value maps keys to rows.
+    """A source of derived rows. Its value maps keys to rows.
 
-    `enabled` returns whether a database has rows of this source. It must always return the same for a database.
+    It is either a gather or a derived function whose only argument is the database. `enabled` tells whether a database
+    has rows from this source. It must always return the same result for the same database.
     """
 
     rows: Source[Any, Any]
@@ -66,7 +68,7 @@ class DerivedSource(NamedTuple):
 
 
 class Collection(Generic[K, R]):
-    """The rows of a table merged with rows that are derived from other tables, with the table's indexes.
+    """The rows of a table merged with rows that are derived from other tables. They share the table's indexes.
 
     `table_name` is the table's name in `Database.tables`. Sources are derived functions of the database whose value
     maps keys to rows::
@@ -77,10 +79,10 @@ class Collection(Generic[K, R]):
         virtual_services.keys(db, "host", host)
         virtual_services.all_keys(db)
 
-    Reads are tracked like those of a table: a commit that changes one derived row reruns the readers of that row, and
-    of the buckets that it entered or left. If a key has several rows, the table's row wins, then that of the first
-    source. A collection without enabled sources reads the table directly and adds no nodes. The explanation of a
-    derived row includes the rows that it was derived from.
+    Reads are tracked like those of a table. If a commit changes one derived row, the readers of that row rerun, and so
+    do the readers of the buckets that it entered or left. If several rows have the same key, the table's row wins.
+    Otherwise the first source's row wins. A collection without enabled sources reads the table directly and adds no
+    nodes. The explanation of a derived row includes the rows from which it was derived.
     """
 
     def __init__(self, name: str, table_name: str) -> None:
@@ -98,39 +100,39 @@ class Collection(Generic[K, R]):
         self._row.picks_from = self._rows
 
     def add_source(self, rows: Source[K, R], enabled: Callable[[Any], bool] | None = None) -> None:
-        """Add a source of derived rows. Call it while modules are imported, before any database exists."""
+        """Add a source of derived rows. Call this only while modules are imported, before any database exists."""
         self.replace_sources(*self.sources, DerivedSource(rows, enabled))
 
     def replace_sources(self, *sources: DerivedSource) -> None:
-        """Replace all sources. For tests, before the database is created."""
+        """Replace all sources. Tests call this before they create a database."""
         self.sources = sources
         self._is_derived = any(source.enabled is None for source in sources) or (None if sources else False)
 
     def table(self, db: Database) -> Table[K, R]:
-        """Return the table, without the derived rows. Not for use in derivations."""
+        """Return the table without the derived rows. Derivations must not call this."""
         table: Table[K, R] = db.tables[self.table_name]
         return table
 
     def get(self, db: Database, key: K) -> R | None:
-        """Return the row, or None. Reading an absent row is tracked too."""
+        """Return the row with a key, or None if there is none. The read of an absent row is tracked too."""
         row: R | None = db.tables[self.table_name].get(key)
         if row is None and self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
             return self._row(db, key)
         return row
 
     def keys(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Return the keys of the rows in a bucket of an index, sorted."""
+        """Return the sorted keys of the rows in a bucket of an index."""
         if self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
             return self._bucket(db, index, bucket)
         keys: tuple[K, ...] = db.tables[self.table_name].keys(index, bucket)
         return keys
 
     def buckets(self, db: Database, index: str) -> tuple[Any, ...]:
-        """Return the buckets of an index that hold any row, sorted."""
+        """Return the sorted, non-empty buckets of an index."""
         return self._held(db, index) if self._has_enabled_source(db) else self.table(db).buckets(index)
 
     def all_keys(self, db: Database) -> tuple[K, ...]:
-        """Return every key, sorted."""
+        """Return all keys, sorted."""
         if self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
             return self._every(db)
         return self.table(db).all_keys()
@@ -154,13 +156,13 @@ class Collection(Generic[K, R]):
         return self._join(db, self.table(db).all_keys(), self._rows(db).every)
 
     def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
-        """Merge both lists, without derived rows that a row of the table hides."""
+        """Merge both lists of keys. Derived rows that a row of the table hides are omitted."""
         table = self.table(db)
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
 
     def derive_rows(self, db: Database) -> Rows:
-        """Return the indexed rows of all sources, and share unchanged parts with the previous value."""
+        """Return the indexed rows of all sources. Unchanged parts are shared with the previous value."""
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
         inputs = tuple(_read(db, source) for source in self.sources)
@@ -187,7 +189,7 @@ class Collection(Generic[K, R]):
     def _reindex(
         self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]
     ) -> tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]:
-        """Return the buckets, and those that differ from before."""
+        """Return all buckets, and the buckets that changed."""
         moves: dict[Bucket, tuple[set[K], set[K]]] = {}
         for name, extract in self.table(db).indexes.items():
             for key in changed:
@@ -205,7 +207,7 @@ class Collection(Generic[K, R]):
         return buckets, tuple(moves)
 
     def touch_changed(self, db: Database, old: Rows, new: Rows) -> list[Node]:
-        """Mark the nodes of changed rows, buckets, lists of buckets and lists of keys as outdated, and return them."""
+        """Mark the nodes of changed rows, buckets, bucket lists and key lists as outdated, and return these nodes."""
         reached: list[Node] = []
         follows = new.follows(old)
         for key in new.changed if follows else _changed_keys(old.by_key, new.by_key):
@@ -221,14 +223,15 @@ class Collection(Generic[K, R]):
 
 
 class _DerivedRows(Derived[[], Rows]):
-    """The node of the derived rows. A change affects only the readers of changed rows and buckets."""
+    """The derivation of the derived rows. A change affects only the readers of changed rows and buckets."""
 
     def __init__(self, collection: Collection[Any, Any]) -> None:
         super().__init__(collection.derive_rows, hub=True)
         self._collection = collection
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Return the nodes of changed rows, buckets and lists, or the node itself if it failed now or before."""
+        """Return the nodes of changed rows, buckets and lists. If the derivation fails or failed before, return its own
+        node."""
         if before is UNSET or node.error is not None:
             return [node]
         return self._collection.touch_changed(db, before, node.value)
@@ -243,7 +246,7 @@ _NOTHING = SourceRows({}, -1)
 
 
 def _read(db: Database, source: DerivedSource) -> SourceRows:
-    """Return the rows of a source now, none if it is not enabled."""
+    """Return the current rows of a source. If the source is not enabled, there are no rows."""
     if source.enabled is not None and not source.enabled(db):
         return _NOTHING
     rows = source.rows(db)
@@ -252,7 +255,10 @@ def _read(db: Database, source: DerivedSource) -> SourceRows:
 
 
 def _suspects(db: Database, source: Source[Any, Any], last: SourceRows, now: SourceRows) -> Iterable[Any]:
-    """Return the keys of a source that may have changed: those that a gather reports, else all that differ."""
+    """Return the keys of a source's rows that may have changed.
+
+    A gather reports these keys. For any other source, they are the keys whose rows differ.
+    """
     if now.rows is last.rows:
         return ()
     node = db.find_node(source) if isinstance(source, Derivation) else None

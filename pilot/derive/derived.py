@@ -23,29 +23,30 @@ class Derived(Derivation[P, T]):
 
 
 def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Declare `fn(db, *args)` as derived. Readers share its value, so treat it as frozen."""
+    """Declare `fn(db, *args)` as derived. Its value is shared by all readers and must not be modified."""
     return Derived(fn, hub=False)
 
 
 def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Declare a derived value with many inputs and many readers, such as the list of all public services.
+    """Declare a derived value that has many inputs and many readers, such as the list of all public services.
 
-    A commit refreshes a hub at once, so that an unchanged result leaves all of its readers untouched. Explanations stop
-    at hubs.
+    A commit refreshes hubs immediately. If the value of a hub is unchanged, its readers are not affected. Explanations
+    stop at hubs.
     """
     return Derived(fn, hub=True)
 
 
 class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
-    """A mapping key → item. A commit reruns only the items that it affects.
+    """A derived mapping from keys to items. A commit reruns only the items that it affects.
 
-    `keys(db, *args)` returns the keys as a tuple without repeats, in the order of the mapping. `item(db, key, *args)`
-    returns the item of a key, or None to leave the key out. Every change makes a new mapping, so readers may keep an
-    old one and compare items by identity. An item that fails keeps its last good value, or is left out, and does not
-    affect the other items.
+    `keys(db, *args)` returns a tuple of distinct keys in the order of the mapping. `item(db, key, *args)` returns the
+    item for a key, or None to omit the key. Each change creates a new mapping. A reader may therefore keep an old
+    mapping and compare its items by identity. If an item fails, it keeps its last good value or, if it has none, is
+    omitted. The other items are not affected.
 
-    `passed` maps the gather's arguments to the arguments of its items after the key (default: all of them). Gathers
-    with the same passed arguments share the items of the keys that they have in common.
+    `passed` converts the arguments of the gather to the arguments that its items take after their key. By default,
+    items take all of them. Gathers with the same passed arguments share the items for the keys that they have in
+    common.
     """
 
     gathers = True
@@ -62,11 +63,11 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         self.keys, self.item, self._pass_on = keys, item, passed
 
     def passed(self, *args: Hashable) -> tuple[Hashable, ...]:
-        """Return the arguments that the items of the gather at `args` take after their key."""
+        """Return the arguments that the items take after their key, if the gather has the arguments `args`."""
         return args if self._pass_on is None else self._pass_on(*args)
 
     def _collect(self, db: Database, node: Node) -> Mapping[K, T]:
-        """Refresh the items of new keys and the items that the last commits affected, and return the mapping."""
+        """Return the mapping after refreshing the items of new keys and the items that the last commits affected."""
         gathered = node.gathered
         assert gathered is not None
         first = gathered.keys is None
@@ -135,8 +136,8 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
 class Lookup(Gather[K, P, T]):
     """A gather whose first argument is the frozenset of its keys: `lookup(db, keys, *args)`.
 
-    Items take only the other arguments after their key, so lookups with overlapping keys share items. A new set of keys
-    costs only its new keys.
+    After their key, items take only the other arguments. Lookups with overlapping keys therefore share items, and a new
+    set of keys requires computation only for its new keys.
     """
 
     def __init__(self, name: str, item: Derived[Any, T | None]) -> None:

@@ -1,4 +1,4 @@
-"""Explanations: the rows that a value was computed from, each with the shortest path to it."""
+"""Explanations: the rows from which a value was computed, each with the shortest path to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Path = tuple[Node, ...]
 
 
 class Reason(NamedTuple):
-    """A row that contributed to a value. `path` leads from the value's node down to the reader of the row."""
+    """A row that contributed to a value. `path` starts at the value's node and ends at the reader of the row."""
 
     table: str
     key: Hashable
@@ -21,9 +21,9 @@ class Reason(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The rows behind a value, nearest first, and the hubs on the way.
+    """The rows from which a value was computed, nearest first, and the hubs that were encountered.
 
-    A hub reads a whole kind, so its own inputs explain nothing and are left out.
+    A hub reads all objects of a kind. Its inputs explain nothing and are omitted.
     """
 
     rows: tuple[Reason, ...]
@@ -31,11 +31,11 @@ class Explanation(NamedTuple):
 
 
 Step = Reason | Node
-"""A row, or a hub on the way."""
+"""A row or a hub that a walk encounters."""
 
 
 def explain(db: Database, node: Node, part: Any = UNSET) -> Explanation:
-    """Return the explanation of a node's value, or of a part of it."""
+    """Return the explanation of a node's value or, if `part` is given, of this part of the value."""
     return explanation(walk(db, node, part))
 
 
@@ -46,13 +46,13 @@ def explanation(walked: Iterable[Step | None]) -> Explanation:
 
 
 def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
-    """Walk from a node down to the rows that it was computed from. Yield a row, a hub or None per visited node.
+    """Walk from a node to the rows from which it was computed. For each visited node, yield a row, a hub or None.
 
-    Callers may pause between two steps. Absent rows are left out.
+    Callers may pause between two steps. Absent rows are omitted.
 
-    `part` is an object inside the node's value. Only this object is then explained: if a node received it from one of
-    its inputs, the walk continues with this input and ignores the others. If the input is an item of a gather, the rows
-    to which its key refers are included too, because the list of keys was resolved from them.
+    `part` is an object inside the node's value. If it is given, only this object is explained: if a node received it
+    from one of its inputs, the walk continues with this input and ignores the others. If this input is an item of a
+    gather, the rows to which its key refers are included too, because the list of keys was derived from them.
     """
     tables = {table.row_reader: name for name, table in db.tables.items()}
     visited: set[Node] = set()
@@ -87,12 +87,15 @@ def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
 
 
 def find_origin(node: Node, value: Any) -> Node | None:
-    """Return the nearest node, this one or below it, that computed this very object. The search does not enter hubs."""
+    """Return the node that computed this very object. It is the given node or the nearest such node below it.
+
+    The search does not enter hubs.
+    """
     return next((origin for origin in search_origin(node, value) if origin is not None), None)
 
 
 def search_origin(node: Node, value: Any) -> Iterator[Node | None]:
-    """Yield None for each visited node and, last, the result of `find_origin` if there is one."""
+    """Yield None for each visited node. Finally, yield the result of `find_origin` if there is one."""
     visited = {node: None}
     queue = [node]
     for at in queue:
@@ -107,7 +110,7 @@ def search_origin(node: Node, value: Any) -> Iterator[Node | None]:
 
 
 def _paths_to_part(db: Database, picked: Node) -> Iterator[Path]:
-    """Yield the path to the innermost node that computed the picked value, if it has one."""
+    """Yield the path to the innermost node that computed the picked value, if there is such a node."""
     at = db.find_node(picked.fn.picks_from) if picked.fn.picks_from is not None else None
     path: Path = ()
     while at is not None and picked.value is not None:
@@ -119,7 +122,7 @@ def _paths_to_part(db: Database, picked: Node) -> Iterator[Path]:
 
 
 def _holds(value: Any, part: Any) -> bool:
-    """Return whether `part` is the value itself, or inside its mappings or their named tuples."""
+    """Return whether `part` is the value itself, an item of its mappings, or a field of a named tuple in them."""
     if value is part:
         return True
     if isinstance(value, Mapping):
@@ -128,8 +131,8 @@ def _holds(value: Any, part: Any) -> bool:
 
 
 def _paths_to_names(keys: Node, names: frozenset[Any]) -> Iterator[Path]:
-    """Yield the paths to nodes below a list of keys that take one of the names as an argument, and () for every other
-    node.
+    """Search the nodes below a list of keys. If a node has one of the names as an argument, yield the path to it. For
+    any other node, yield ().
 
     The search does not enter hubs.
     """
@@ -148,7 +151,7 @@ def _paths_to_names(keys: Node, names: frozenset[Any]) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[Hashable]:
-    """Yield the named tuples in a key, searching tuples, named tuples and structs."""
+    """Yield the named tuples in a key. Tuples, named tuples and structs are searched recursively."""
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             yield value

@@ -1,16 +1,16 @@
 """Memoised pure derivations over versioned input tables.
 
-Inputs live in tables and change only inside `Database.commit`. A derived function is pure: it reads only other derived
-values and table rows, and each read is recorded as an edge. A commit follows the edges backwards and marks the nodes
-that may be stale. The next read of a stale node verifies it: the node reruns only if one of its inputs changed, and an
-equal result stops the propagation.
+Inputs are stored in tables and change only in `Database.commit`. A derived function is pure. It reads only other
+derived values and table rows, and each read is recorded as an edge. A commit follows the edges backwards and marks the
+nodes that may be stale. The next read of a stale node verifies the node: it reruns only if one of its inputs changed,
+and an equal result stops the propagation.
 
-A node without readers and watchers is parked at the start of the next commit: it is marked stale and removed from the
-readers of its inputs, so commits no longer reach it. A later read verifies it and links it again. `collect` frees
-parked nodes.
+A node without readers and watchers is parked at the start of the next commit. It is marked stale and removed from the
+readers of its inputs, so that commits no longer reach it. A later read verifies the node and links it again. `collect`
+frees parked nodes.
 
-The algorithm is that of https://salsa-rs.github.io/salsa/reference/algorithm.html. Here edges run in both directions,
-so a commit finds the watched nodes that it affects without visiting the others.
+The algorithm is that of https://salsa-rs.github.io/salsa/reference/algorithm.html. Here, however, edges run in both
+directions, so a commit finds the watched nodes that it affects without visiting the others.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 UNSET: Any = object()
 FEW = 4
-"""Largest number of readers kept in a tuple. A tuple takes a quarter of the memory of a set, and most nodes have one or
-two."""
+"""Maximum number of readers that are stored in a tuple. A tuple uses a quarter of the memory of a set, and most nodes
+have one or two readers."""
 
 
 class CycleError(RuntimeError):
-    """Raised when a derived function reads itself. `args[0]` is the node's key. It is memoised like any other error."""
+    """A derived function reads its own value. `args[0]` is the node's key. The error is memoised, as any other error
+    is."""
 
 
 class Derivation(Generic[P, T]):
-    """The function behind a set of nodes, one node for each tuple of arguments.
+    """The function of a set of nodes. There is one node for each tuple of arguments.
 
-    gathers: `compute` refreshes the node's `gathered` items.
-    is_input: `compute` reads no other node and cannot fail.
-    picks_from: the derivation that this one's values are parts of, or None.
+    gathers: Whether `compute` refreshes the node's `gathered` items.
+    is_input: Whether `compute` reads no other node and cannot fail.
+    picks_from: The derivation whose value has the values of this derivation as parts, or None.
     """
 
     gathers = is_input = False
@@ -53,8 +54,10 @@ class Derivation(Generic[P, T]):
     else:
 
         def __call__(self, db, *args):
-            """Return the value at `args` and record the read for the running derivation, if any. Raise the node's
-            error."""
+            """Return the value for `args`. If a derivation is running, record that it reads the value.
+
+            Raise the node's error if the derivation failed.
+            """
             node = db._nodes[self].get(args)
             if node is None:
                 node = db.adopt(self, args)
@@ -67,9 +70,9 @@ class Derivation(Generic[P, T]):
             return node.value
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Return the nodes whose readers must be marked after this hub's value changed.
+        """Return the nodes whose readers must be marked after the value of this hub changed.
 
-        `before` is the previous value, or UNSET if the hub had failed or never run.
+        `before` is the previous value, or UNSET if the hub has failed or has never run.
         """
         return [node]
 
@@ -80,10 +83,11 @@ class Derivation(Generic[P, T]):
 class Gathered:
     """The items of a gather node.
 
-    keys: the node that lists the keys.
-    items: the item node of each key.
-    dirty: items that may have changed since the gather was last verified.
-    changed: keys whose items differ from the value of revision `since`, the value before this one, or None if unknown.
+    keys: The node that lists the keys.
+    items: The item node for each key.
+    dirty: Items that may have changed since the gather was last verified.
+    changed: Keys whose items differ from the previous value, or None if they are unknown.
+    since: The revision of the previous value.
     """
 
     __slots__ = ("changed", "dirty", "items", "keys", "since")
@@ -97,10 +101,10 @@ class Gathered:
 
 
 class Node:
-    """One memoised value.
+    """A memoised value.
 
-    `value` is the last good value (UNSET before the first success). `error` is the exception of the last run, or None.
-    `changed_at` and `verified_at` are revisions, or -1 for never.
+    `value` is the last good value, or UNSET before the first success. `error` is the exception of the last run, or
+    None. `changed_at` and `verified_at` are revisions, or -1 if there is none.
     """
 
     __slots__ = (
@@ -145,7 +149,7 @@ class Node:
             self.readers = {*readers, reader} if len(readers) >= FEW else (*readers, reader)
 
     def left_by(self, reader: Node) -> None:
-        """Remove a reader, if present."""
+        """Remove a reader if it is present."""
         readers = self.readers
         if isinstance(readers, set):
             readers.discard(reader)
@@ -153,7 +157,7 @@ class Node:
             self.readers = tuple(other for other in readers if other is not reader)
 
     def inputs(self) -> Iterable[Node]:
-        """Return the nodes that this one was computed from, in the order of their first read."""
+        """Return the nodes from which this node was computed, in the order in which they were first read."""
         if self.gathered is None:
             return self.deps
         keys = self.gathered.keys
@@ -164,7 +168,7 @@ class Node:
 
 
 class _Nodes(dict[Derivation[..., Any], dict[tuple[Any, ...], Node]]):
-    """Nodes by derivation and arguments."""
+    """Nodes, keyed by derivation and arguments."""
 
     def __missing__(self, fn: Derivation[..., Any]) -> dict[tuple[Any, ...], Node]:
         nodes: dict[tuple[Any, ...], Node] = {}
@@ -197,15 +201,15 @@ class Database:
     # -- reads ---------------------------------------------------------------------------------------------------------
 
     def adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
-        """Create a node. The next `collect` frees it unless something reads or watches it."""
+        """Create a node. The next `collect` frees it unless another node reads it or it is watched."""
         node = self._nodes[fn][args] = Node(fn, args)
         if self._reads is None:
             self._orphans.append(node)
         return node
 
     def refresh(self, node: Node) -> None:
-        """Bring a node up to date: verify its inputs in the order of their first read, and rerun it only if one
-        changed."""
+        """Bring a node up to date. Its inputs are verified in the order of their first read, and it reruns only if one
+        of them changed."""
         if not node.stale:
             return
         if node.running:
@@ -217,7 +221,7 @@ class Database:
             self._run(node)
 
     def _verify(self, node: Node) -> bool:
-        """Return whether no input changed since the node was verified, and if so mark the node verified."""
+        """Return whether all inputs are unchanged since the node was verified. If so, mark the node as verified."""
         node.running = True
         try:
             for dep in node.deps:
@@ -262,7 +266,7 @@ class Database:
         node.stale, node.verified_at = False, self.revision
 
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
-        """Replace the inputs of the node by the nodes that were read."""
+        """Replace the inputs of the node with the nodes that it has read."""
         previous = node.deps
         for dep in reads:
             readers = dep.readers
@@ -295,9 +299,10 @@ class Database:
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
-        """Apply one transaction of (table, key, row or None) and return the watched nodes that it may have changed.
+        """Apply the edits as one transaction, and return the watched nodes that it may have changed.
 
-        A watched node is returned once, and again only after it was refreshed.
+        An edit consists of a table, a key, and a row or None. A watched node that was returned is not returned again
+        until it has been refreshed.
         """
         if self._reads is not None:
             raise RuntimeError("a derivation must not write")
@@ -330,8 +335,8 @@ class Database:
         return list(hit)
 
     def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
-        """Mark the readers of changed nodes stale, up to the next hubs, and append those hubs with their current
-        values."""
+        """Mark the readers of changed nodes as stale, up to the next hubs. Append these hubs to `hubs` with their
+        current values."""
         while todo:
             node = todo.pop()
             for reader in node.readers:
@@ -347,8 +352,8 @@ class Database:
                         hit[reader] = None
 
     def touch(self, fn: Derivation[..., Any], args: tuple[Any, ...], todo: list[Node]) -> None:
-        """Record a change of a table: its node, if any, must rerun, and is appended to `todo` because its readers may
-        be stale."""
+        """Record a change to a table. If the changed row or bucket has a node, the node must rerun and is appended to
+        `todo`, because its readers may be stale."""
         node = self._nodes[fn].get(args)
         if node is not None and node.verified_at >= 0:
             node.stale, node.verified_at = True, -1
@@ -357,14 +362,15 @@ class Database:
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
-        """Keep a derived value alive, make commits report it, and return its node, refreshed."""
+        """Return the refreshed node of a derived value. The value stays alive, and commits report when they may have
+        changed it."""
         node = self._nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
         self.refresh(node)
         return node
 
     def unwatch(self, node: Node) -> None:
-        """Undo one `watch`."""
+        """Undo one call of `watch` or `hold`."""
         node.watchers -= 1
         if not node.watchers and not node.readers:
             self._orphans.append(node)
@@ -376,13 +382,14 @@ class Database:
             self._orphans.append(dep)
 
     def hold(self, node: Node) -> None:
-        """Watch an existing node. It is refreshed only if it was waiting to be freed."""
+        """Watch an existing node. It is refreshed only if it is parked."""
         node.watchers += 1
         if node in self._parked:
             self.refresh(node)
 
     def _park_orphans(self, most: float = math.inf) -> float:
-        """Park at most `most` nodes that have no readers and no watchers. Return how much of `most` is left."""
+        """Park nodes that have no readers and no watchers, in at most `most` steps. Return the number of steps that are
+        left."""
         orphans = self._orphans
         while orphans and most > 0:
             most -= 1
@@ -398,23 +405,23 @@ class Database:
         return most
 
     def _unpark(self, node: Node) -> None:
-        """Link a parked node to its inputs again before it is read. Its reader links itself later."""
+        """Link a parked node to its inputs again, before the node is read. Its reader links itself later."""
         del self._parked[node]
         self._orphans.append(node)
         for dep in node.deps:
             dep.read_by(node)
 
     def collect(self) -> int:
-        """Free every node that no watched node reaches, and return the number freed."""
+        """Free all nodes that no watched node depends on, and return their number."""
         before = len(self)
         self.collect_some(math.inf)
         return before - len(self)
 
     def collect_some(self, most: float) -> bool:
-        """Free nodes that no watched node reaches, in at most `most` steps. Return whether more remain.
+        """Free nodes that no watched node depends on, in at most `most` steps. Return whether more remain.
 
-        A node is freed before its inputs, because a node that still exists may be read between two calls and then
-        verifies them. Cycles are freed in the last step.
+        A node is freed before its inputs. A node that still exists may be read between two calls, and then verifies its
+        inputs. Cycles are freed in the last step.
         """
         steps = self._park_orphans(most)
         while self._parked and steps > 0:
@@ -428,7 +435,7 @@ class Database:
         return False
 
     def _free_cycles(self) -> None:
-        """Free unreachable cycles of nodes. Runs only after a derivation read itself."""
+        """Free unreachable cycles of nodes. This is needed only after a derivation has read its own value."""
         live: set[Node] = set()
         todo = [node for node in self.live_nodes() if node.watchers]
         while todo:
@@ -444,7 +451,7 @@ class Database:
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
-        """Return the node of a derived value if it exists. Creates and computes nothing."""
+        """Return the node of a derived value, or None if it does not exist. Nothing is created or computed."""
         return self._nodes[fn].get(args)
 
     def live_nodes(self) -> Iterator[Node]:
@@ -452,7 +459,7 @@ class Database:
         return (node for nodes in self._nodes.values() for node in nodes.values())
 
     def counts(self) -> Iterator[tuple[Derivation[..., Any], int]]:
-        """Yield every derivation that has live nodes, with their number."""
+        """Yield each derivation that has live nodes, with the number of these nodes."""
         return ((fn, len(nodes)) for fn, nodes in self._nodes.items() if nodes)
 
     def count_inputs(self) -> int:
@@ -468,5 +475,5 @@ class Database:
 
 
 def _differ(old: Any, new: Any) -> bool:
-    """Return whether two values differ. Dicts with another order differ, because messages are built in that order."""
+    """Return whether two values differ. Dicts in a different order differ, because messages are built in that order."""
     return bool(new != old) or (isinstance(new, dict) and list(new) != list(old))

@@ -1,5 +1,4 @@
-"""Mappings that share most of their items with an earlier mapping, so that changing one item does not copy the
-others."""
+"""Mappings that share most of their items with an earlier mapping. Changing one item does not copy the others."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ D = TypeVar("D")
 
 
 class Patched(Mapping[K, T]):
-    """A dict with some of its items replaced. Keys and their order are those of the dict.
+    """A dict in which some items are replaced. The keys and their order do not change.
 
-    The first read of all items merges both into one dict.
+    The first read of all items merges the replacements into a new dict.
     """
 
     __slots__ = ("base", "over")
@@ -60,9 +59,9 @@ class Patched(Mapping[K, T]):
 
 
 def patch(old: dict[K, T] | Patched[K, T], changed: Mapping[K, T]) -> dict[K, T] | Patched[K, T]:
-    """Return a mapping with some items replaced.
+    """Return a mapping in which some items are replaced.
 
-    Of n items, all are copied once after √n replacements, so a replacement costs √n on average.
+    A mapping of n items is copied only after √n replacements, so the average cost of a replacement is √n.
     """
     base, over = (old.base, {**old.over, **changed}) if isinstance(old, Patched) else (old, {**changed})
     return {**base, **over} if len(over) ** 2 > len(base) else Patched(base, over)

@@ -1,4 +1,4 @@
-"""Input tables: rows by key, with named indexes."""
+"""Input tables. They map keys to rows and have named indexes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Input(Derived[P, R]):
 
 
 class Table(Generic[K, R]):
-    """Rows by key, changed only by `Database.commit`.
+    """A mapping from keys to rows, which only `Database.commit` changes.
 
-    `get`, `keys`, `buckets` and `all_keys` are tracked reads. An index is a function (key, row) → buckets. Rows are
-    frozen values, and replacing a row by an equal one is no change.
+    `get`, `keys`, `buckets` and `all_keys` are tracked reads. An index is a function that returns the buckets of a key
+    and row. Rows are immutable, and replacing a row with an equal row is not a change.
     """
 
     def __init__(self, db: Database, name: str, **indexes: Index) -> None:
@@ -44,31 +44,32 @@ class Table(Generic[K, R]):
         db.tables[name] = self
 
     def get(self, key: K) -> R | None:
-        """Return the row, or None. Reading an absent row is tracked too."""
+        """Return the row with a key, or None if there is none. The read of an absent row is tracked too."""
         return self._row(self._db, key)
 
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Return the keys of the rows in a bucket of an index, sorted."""
+        """Return the sorted keys of the rows in a bucket of an index."""
         return self._bucket(self._db, index, bucket)
 
     def buckets(self, index: str) -> tuple[Any, ...]:
-        """Return the non-empty buckets of an index, sorted."""
+        """Return the sorted, non-empty buckets of an index."""
         return self._held(self._db, index)
 
     def all_keys(self) -> tuple[K, ...]:
-        """Return every key, sorted."""
+        """Return all keys, sorted."""
         return self._every(self._db)
 
     def peek(self, key: K) -> R | None:
-        """Return the row, untracked. Not for use in derivations."""
+        """Return the row with a key, or None. The read is not tracked, so derivations must not call this."""
         return self._rows.get(key)
 
     def peek_keys(self, index: str, bucket: Hashable) -> frozenset[K]:
-        """Return the keys of the rows in a bucket of an index, untracked. Not for use in derivations."""
+        """Return the keys of the rows in a bucket of an index. The read is not tracked, so derivations must not call
+        this."""
         return frozenset(self._buckets[index].get(bucket, ()))
 
     def rows(self) -> Iterator[tuple[K, R]]:
-        """Yield every key and row, untracked. Not for use in derivations."""
+        """Yield each key with its row. The read is not tracked, so derivations must not call this."""
         return iter(self._rows.items())
 
     def __len__(self) -> int:
@@ -76,16 +77,16 @@ class Table(Generic[K, R]):
 
     @property
     def row_reader(self) -> Derived[Any, R | None]:
-        """The derivation behind `get`."""
+        """The derivation that implements `get`."""
         return self._row
 
     @property
     def indexes(self) -> Mapping[str, Index]:
-        """The index functions (key, row) → buckets, by name."""
+        """The index functions, keyed by name. Each returns the buckets of a key and row."""
         return self._indexes
 
     def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
-        """Set a row, or delete it if `row` is None. For `Database.commit` only."""
+        """Set a row, or delete it if `row` is None. Only `Database.commit` may call this."""
         old = self._rows.get(key)
         if old is row or old == row:
             return

@@ -1,4 +1,4 @@
-"""Client of the Kubernetes API: requests, informers, leader election, reviews.
+"""Client of the Kubernetes API: requests, informers, leader election and reviews.
 
-No other package talks to an API server.
+No other package communicates with API servers.
 """

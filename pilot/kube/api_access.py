@@ -1,6 +1,6 @@
-"""Address and credentials of an API server.
+"""The address and credentials of an API server.
 
-Kubeconfig files are read by the `kubernetes` package, including exec plugins and OIDC tokens.
+The `kubernetes` package reads kubeconfig files, and supports exec plugins and OIDC tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pilot.kube.api_errors import ConfigurationError
 class Access(NamedTuple):
     """Parameters of connections to an API server.
 
-    `authorization` is the value of the Authorization header, or "" to send none. Without `tls`, connections are
+    `authorization` is the value of the Authorization header, or "" to send none. If `tls` is None, connections use
     plaintext.
     """
 
@@ -29,8 +29,8 @@ class Access(NamedTuple):
 class TlsFiles(NamedTuple):
     """Files and options of TLS connections to an API server.
 
-    `roots` defaults to the system's trust store. `server_name` is the name to verify if it differs from the host of the
-    address.
+    `roots` defaults to the system's trust store. `server_name` is the name to verify if it differs from the address's
+    host.
     """
 
     roots: str | None = None
@@ -46,14 +46,14 @@ class TlsFiles(NamedTuple):
             if self.certificate:
                 context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(f"cannot use the certificates of the kubeconfig: {error}") from error
+            raise ConfigurationError(f"cannot use the certificates in the kubeconfig: {error}") from error
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
 
 class Credentials(Protocol):
-    """A source of access parameters. They are loaded again after `ttl` seconds because tokens in files are rotated."""
+    """A source of access parameters. They are reloaded after `ttl` seconds, because tokens in files are rotated."""
 
     ttl: float
 
@@ -66,7 +66,7 @@ class InCluster:
     ttl = 60.0
 
     async def load(self) -> Access:
-        """Return the access parameters. Raise ConfigurationError outside a Pod."""
+        """Return the access parameters. Raise ConfigurationError if the process does not run in a Pod."""
         from kubernetes.aio import config
 
         configuration = _new_configuration()
@@ -78,7 +78,7 @@ class InCluster:
 
 
 class KubeconfigFile:
-    """A kubeconfig file, or several separated by colons. An empty `context` selects the current context."""
+    """A kubeconfig file, or several files separated by colons. If `context` is "", the current context is used."""
 
     ttl = 300.0
 
@@ -129,10 +129,10 @@ def _new_configuration() -> Any:
 
 
 def _access(configuration: Any) -> Access:
-    """Return the access parameters that the `kubernetes` package loaded."""
+    """Return the access parameters that the `kubernetes` package has loaded."""
     server = (configuration.host or "").rstrip("/")
     if not server.startswith(("http://", "https://")):
-        raise ConfigurationError(f"kubeconfig: {server!r} is not the URL of a server")
+        raise ConfigurationError(f"kubeconfig: {server!r} is not a server URL")
     tls = None
     if server.startswith("https://"):
         tls = TlsFiles(

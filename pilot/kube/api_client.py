@@ -1,4 +1,4 @@
-"""HTTP client of one API server. Bodies are bytes."""
+"""HTTP client for one API server. Request and response bodies are bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from pilot.lib.build_info import build_info
 
 JSON = "application/json"
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""TCP keepalive options in seconds and probes. A dead peer is detected within a minute."""
+"""TCP keepalive options: idle time and interval in seconds, and number of probes. A dead peer is detected within a
+minute."""
 
 
 class RequestTimeouts(NamedTuple):
-    """Timeouts in seconds: for connecting, for gaps in a response, and for gaps between the events of a watch."""
+    """Timeouts in seconds.
+
+    connect: Maximum time to establish a connection.
+    response: Maximum gap between two parts of a response.
+    watch: Maximum gap between two events of a watch.
+    """
 
     connect: float = 10.0
     response: float = 30.0
@@ -29,9 +35,9 @@ class RequestTimeouts(NamedTuple):
 
 
 class Throttle:
-    """Limits requests to `rate` per second with bursts of up to `burst`. A rate of 0 disables the limit.
+    """Limits requests to `rate` per second, with bursts of up to `burst`. A rate of 0 disables the limit.
 
-    It keeps a control plane from crowding out the other clients of an API server.
+    It prevents the control plane from crowding out other clients of the API server.
     """
 
     def __init__(self, rate: float, burst: int) -> None:
@@ -50,7 +56,7 @@ class Throttle:
 
 
 class ApiClient:
-    """Client of one API server. Call `close` when done."""
+    """Client for one API server. Call `close` when it is no longer needed."""
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class ApiClient:
     ) -> bytes:
         """Return the body of the response.
 
-        Raise ApiError if the server rejects the request, and Unreachable if there is no complete response.
+        Raise ApiError if the server rejects the request. Raise Unreachable if there is no response or it is incomplete.
         """
         await self._throttle.acquire()
         with _network_errors(path):
@@ -89,8 +95,8 @@ class ApiClient:
     ) -> AsyncGenerator[list[bytes], None]:
         """Yield the lines of a streaming response in batches, as they arrive, until the server ends it.
 
-        `idle` allows for long gaps between lines, as in a watch. Raise ApiError if the server rejects the request, and
-        Unreachable if the connection is lost or the response ends within a line.
+        If `idle` is set, long gaps between lines are allowed, as in a watch. Raise ApiError if the server rejects the
+        request. Raise Unreachable if the connection is lost or the response ends in the middle of a line.
         """
         await self._throttle.acquire()
         seconds = self.timeouts.watch if idle else self.timeouts.response
@@ -102,10 +108,10 @@ class ApiClient:
                     if lines:
                         yield lines
                 if rest.strip():
-                    raise Unreachable(f"{path}: the response ended within a line")
+                    raise Unreachable(f"{path}: the response ended in the middle of a line")
 
     async def use_credentials(self, credentials: Credentials) -> None:
-        """Switch to other credentials and abort requests that use the old ones."""
+        """Switch to other credentials, and abort requests that use the old credentials."""
         self._credentials, self._access = credentials, None
         await self.close()
 
@@ -126,7 +132,8 @@ class ApiClient:
         accept: str,
         seconds: float,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Enter a successful response. If the server returns 401, reload the credentials and retry once."""
+        """Return a context manager for a successful response. If the server returns 401, reload the credentials and
+        retry once."""
         for attempt in (1, 2):
             access = await self._current_access()
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=seconds)
@@ -184,7 +191,7 @@ class ApiClient:
 
 @contextlib.contextmanager
 def _network_errors(path: str) -> Any:
-    """Convert network errors to Unreachable."""
+    """Return a context manager that converts network errors to Unreachable."""
     try:
         yield
     except KubeError:

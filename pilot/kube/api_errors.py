@@ -29,7 +29,7 @@ class Unreachable(KubeError):
 
 
 class ApiError(KubeError):
-    """The server rejects the request. `retry_after` is the delay in seconds that it asks for, or 0."""
+    """The server rejects the request. `retry_after` is the delay in seconds that the server asks for, or 0."""
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(f"{code} {reason}: {cut(message, 500)}" if message else f"{code} {reason}")
@@ -37,11 +37,11 @@ class ApiError(KubeError):
 
 
 class NotFound(ApiError):
-    """There is no such object or resource."""
+    """The object or resource does not exist."""
 
 
 class Conflict(ApiError):
-    """The object exists already or was changed concurrently."""
+    """The object already exists or was changed concurrently."""
 
 
 class Expired(ApiError):
@@ -71,7 +71,7 @@ def error_from_status(status: Status, retry_after: float = 0.0) -> ApiError:
 
 
 def error_from_response(code: int, body: bytes, retry_after: str = "") -> ApiError:
-    """Return the error for a response. `retry_after` is the value of its Retry-After header."""
+    """Return the error for a response. `retry_after` is the value of the Retry-After header."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Certificates issued by a Kubernetes signer.
+"""Certificates that a Kubernetes signer issues.
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 """
@@ -21,9 +21,9 @@ PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SERVER_USAGES = ("digital signature", "key encipherment", "server auth")
 WORKLOAD_USAGES = (*SERVER_USAGES, "client auth")
 ISSUE_TIMEOUT = 60.0
-"""Seconds within which the signer must issue the certificate."""
+"""Number of seconds within which the signer must issue a certificate."""
 WATCH_RETRY_DELAY = 0.1
-"""Seconds between the end of a watch and the next one."""
+"""Number of seconds between the end of a watch and the start of the next one."""
 _APPROVED = {
     "type": "Approved",
     "status": "True",
@@ -33,7 +33,7 @@ _APPROVED = {
 
 
 class CertificateRequestError(KubeError):
-    """The signer denied a request or did not complete it in time."""
+    """The signer denied a request, or did not complete it in time."""
 
 
 class _Condition(msgspec.Struct):
@@ -61,10 +61,10 @@ class _SigningRequest(msgspec.Struct):
 async def request_certificate(
     client: ApiClient, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]
 ) -> bytes:
-    """Create and approve a CertificateSigningRequest and return the issued chain. The CSR and the chain are PEM.
+    """Create and approve a CertificateSigningRequest, and return the issued chain. Both the CSR and the chain are PEM.
 
-    `seconds` is the requested lifetime; with 0 the signer chooses it. The object's name starts with `prefix`, and it is
-    deleted in the end. Raise CertificateRequestError, or another KubeError, if no certificate is issued.
+    `seconds` is the requested lifetime, or 0 to let the signer choose it. The object's name starts with `prefix`, and
+    the object is deleted afterwards. Raise CertificateRequestError or another KubeError if no certificate is issued.
     """
     expiration = {"expirationSeconds": seconds} if seconds > 0 else {}
     spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": usages, **expiration}
@@ -88,7 +88,7 @@ async def request_certificate(
 
 
 async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
-    """Approve a request. On a conflict, read its latest version and try again."""
+    """Approve a request. After a conflict, read the latest version of the object and try again."""
     while True:
         plain: Any = msgspec.json.decode(raw)
         status = plain.setdefault("status", {})
@@ -104,7 +104,7 @@ async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
 
 
 async def _wait_for_certificate(client: ApiClient, name: str) -> bytes:
-    """Return the certificate as soon as it is issued. Raise CertificateRequestError if the request is denied."""
+    """Wait until the certificate is issued, and return it. Raise CertificateRequestError if the request is denied."""
     while True:
         request = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
         if certificate := _certificate(request):
@@ -133,7 +133,8 @@ def _certificate_of_event(line: bytes) -> bytes:
 
 
 def _certificate(request: _SigningRequest) -> bytes:
-    """Return the issued certificate, or b"" if there is none yet. Raise CertificateRequestError if it is denied."""
+    """Return the issued certificate, or b"" if there is none yet. Raise CertificateRequestError if the request was
+    denied."""
     for condition in request.status.conditions:
         if condition.type in ("Denied", "Failed") and condition.status == "True":
             raise CertificateRequestError(

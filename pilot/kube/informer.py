@@ -1,8 +1,8 @@
-"""Informers: list a collection, then watch it, and deliver each change to a receiver.
+"""Informers, which list a collection, watch it, and deliver each change to a receiver.
 
-The receiver gets changes only. Objects that are unchanged since the last list are not delivered again, and objects
-missing from a list are reported as deleted only when the list is complete. Losing a watch, or the server, for any time
-therefore changes nothing by itself.
+The receiver is sent only changes. Objects that are unchanged since the last list are not delivered again. Objects that
+are missing from a list are reported as deleted only when the list is complete. The loss of a watch or of the server,
+however long, therefore causes no changes by itself.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from pilot.lib.logging.log import scope
 _log = scope("kube")
 PAGE_SIZE = 500
 DELETED_CAPACITY = 1_000
-"""Number of deleted objects whose resource version is remembered, to ignore older events that arrive late."""
+"""Maximum number of deleted objects whose resource versions are remembered, so that late, older events can be ignored.
+"""
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
-"""Accept header of watches, and of lists with `List` filled in.
+"""Template of the Accept header. The placeholder is "" for watches and "List" for lists.
 
-A server that is offered both sends streaming lists without the bookmark that ends them.
+A server that is offered both formats sends streaming lists without the bookmark that ends them.
 """
 Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
 class WatchedCollection(NamedTuple):
-    """Path of a collection, and selectors. With `metadata_only`, objects carry nothing but their metadata."""
+    """The path of a collection, and selectors. If `metadata_only` is set, objects have only their metadata."""
 
     path: str
     labels: str = ""
@@ -50,7 +51,7 @@ class WatchedCollection(NamedTuple):
     metadata_only: bool = False
 
     def query(self, **parameters: str) -> dict[str, str]:
-        """Return the query parameters of a request: the selectors and `parameters`."""
+        """Return the query parameters of a request, which are the selectors and `parameters`."""
         return {
             **({"labelSelector": self.labels} if self.labels else {}),
             **({"fieldSelector": self.fields} if self.fields else {}),
@@ -63,14 +64,14 @@ class WatchedCollection(NamedTuple):
 
 
 def _do_nothing() -> None:
-    """Ignore a failure."""
+    """Do nothing. This is the default handler of failures."""
 
 
 class WatchOptions(NamedTuple):
     """Options of an informer.
 
-    `streaming_lists` requests initial objects as a stream and falls back to pages. `watch_seconds` is the minimum
-    duration of a watch before it is renewed. `on_failure` is called for each failed attempt.
+    If `streaming_lists` is set, initial objects are requested as a stream, with pages as a fallback. `watch_seconds` is
+    the minimum time before a watch is renewed. `on_failure` is called for each failed attempt.
     """
 
     backoff: Backoff = Backoff()
@@ -82,9 +83,9 @@ class WatchOptions(NamedTuple):
 class Informer:
     """Lists and watches one collection.
 
-    `run` never returns. `synced` is set when the first complete list has been delivered. `versions` are the resource
-    versions of existing objects, and `receiving` is true while changes are being delivered. `error` is the current
-    failure, or "".
+    `run` never returns. `synced` is set when the first complete list has been delivered. `versions` maps existing
+    objects to their resource versions. `receiving` is true while changes are being delivered. `error` is the current
+    failure, or "" if there is none.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Informer:
         self._attempts = RetryDelays(options.backoff, rng)
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch the collection until cancelled."""
         while True:
             delay = 0.0
             try:
@@ -118,7 +119,7 @@ class Informer:
                 if not await self._watch():
                     delay = self._attempts.next_delay()
             except Expired:
-                _log.info("%s: the resource version has expired, listing again", self.collection.path)
+                _log.info("%s: the resource version expired; listing again", self.collection.path)
                 self._revision = ""
                 backoff = self._attempts.next_delay()
                 delay = backoff if self._attempts.failures > 1 else 0.0
@@ -133,16 +134,19 @@ class Informer:
             await asyncio.sleep(delay)
 
     def watch_collection(self, collection: WatchedCollection) -> None:
-        """Switch to another collection of the same objects while not running, and deliver all of it again."""
+        """Switch to another collection of the same objects, and deliver all of its objects again.
+
+        Call this only while `run` is not active.
+        """
         self.collection = collection
         self._forget_versions()
 
     def _forget_versions(self) -> None:
-        """Make the next list deliver every object again, and report missing ones as deleted."""
+        """Make the next list deliver every object again. Objects that are missing from it are reported as deleted."""
         self._revision, self.versions = "", dict.fromkeys(self.versions, "")
 
     async def clear(self) -> None:
-        """Report every object as deleted, when the collection is no longer watched."""
+        """Report every object as deleted, because the collection is no longer watched."""
         names, self.versions = list(self.versions), {}
         await self._deliver([ObjectChange(name, None) for name in names])
 
@@ -175,7 +179,8 @@ class Informer:
         await self._finish_list(listed, page.metadata.resource_version)
 
     async def _finish_list(self, listed: set[NamespacedName], revision: str) -> None:
-        """Report objects that are missing from the list as deleted, and start at the list's revision."""
+        """Report objects that are missing from the list as deleted, and set the list's revision as the start of the
+        next watch."""
         missing = [name for name in self.versions if name not in listed]
         for name in missing:
             del self.versions[name]
@@ -184,7 +189,7 @@ class Informer:
         self._revision = revision
 
     def _changed(self, items: Iterable[msgspec.Raw], listed: set[NamespacedName]) -> list[ObjectChange]:
-        """Return the items whose version is new, and add all names to `listed`."""
+        """Return the items whose resource version has changed, and add the names of all items to `listed`."""
         changes = []
         for raw in items:
             metadata = read_head(raw).metadata
@@ -196,7 +201,7 @@ class Informer:
         return changes
 
     async def _read_stream(self) -> None:
-        """Read all objects from a watch that starts with them."""
+        """Read all objects from a watch that starts with the existing objects."""
         listed: set[NamespacedName] = set()
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         async with contextlib.aclosing(
@@ -225,7 +230,7 @@ class Informer:
         return self.collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
 
     async def _watch(self) -> bool:
-        """Receive changes until the watch ends. Return whether it delivered any lines."""
+        """Receive changes until the watch ends. Return whether the watch delivered any lines."""
         query = self._watch_query() | {"resourceVersion": self._revision}
         is_alive = False
         async with contextlib.aclosing(
@@ -243,7 +248,7 @@ class Informer:
         return is_alive
 
     def _read_events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
-        """Return the changes up to the first error event, and that error."""
+        """Return the changes up to the first error event, and the error of this event or None."""
         changes: list[ObjectChange] = []
         try:
             for line in filter(None, lines):
@@ -253,7 +258,7 @@ class Informer:
         return changes, None
 
     def _read_event(self, line: bytes) -> list[ObjectChange]:
-        """Return the change of an event, if any. Raise Expired or another ApiError for an error event."""
+        """Return the change of an event, if there is one. Raise Expired or another ApiError if it is an error event."""
         event = read_event(line)
         if event.type == "ERROR":
             raise error_from_status(msgspec.json.decode(event.object, type=Status))
@@ -292,7 +297,7 @@ class Informer:
             _log.debug("%s: %d objects", self.collection.path, len(self.versions))
 
     def _set_error(self, error: str) -> None:
-        """Set the current error. Log it if it is new, and log when it is over."""
+        """Set the current error. Log it if it is new. If it is "", log that the informer has reconnected."""
         if error != self.error:
             if error:
                 _log.warning("%s", error)

@@ -1,9 +1,9 @@
-"""Leader election between replicas: the leader is the replica that a lock names and that renews it.
+"""Leader election between replicas. The leader is the replica that a lock names and that renews the lock.
 
-A replica takes over a lock that has not changed for the lock's duration. It measures this with its own clock, from the
-moment it saw the last change, so clocks need not agree. A leader that cannot renew in time steps down before another
-replica can take over. A replica with a higher priority than the leader takes the lock from it, and the leader notices
-when it renews.
+A replica takes over a lock that has not changed for the lock's duration. It measures the duration with its own clock,
+from the moment when it saw the last change, so clocks need not be synchronized. A leader that cannot renew the lock in
+time steps down before another replica can take over. A replica with a higher priority than the leader takes over the
+lock, and the leader notices this when it renews the lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ _log = scope("leader")
 
 
 class LeaseDurations(NamedTuple):
-    """Seconds that a lock is valid without renewal, after which its holder steps down, and between attempts."""
+    """Durations in seconds.
+
+    lease: Time for which a lock is valid without being renewed.
+    renew_deadline: Time without a renewal after which the holder steps down.
+    retry_period: Time between two attempts to acquire or renew the lock.
+    """
 
     lease: float = 30.0
     renew_deadline: float = 15.0
@@ -33,15 +38,15 @@ class LeaseDurations(NamedTuple):
 
 
 def never_outranks(_: str) -> bool:
-    """Return False: a leader leads until it fails to renew."""
+    """Return False. A leader then leads until it fails to renew the lock."""
     return False
 
 
 class LeaderElection:
-    """One replica's candidacy for one lock. `is_leader` is true while it leads.
+    """The candidacy of one replica for one lock. `is_leader` is true while the replica leads.
 
-    `key` is stored with `identity` and describes the priority. `outranks` returns whether this replica has a higher
-    priority than the holder with a given key.
+    `key` describes the replica's priority and is stored with `identity`. `outranks` takes the holder's key and returns
+    whether this replica has a higher priority than the holder.
     """
 
     def __init__(
@@ -65,16 +70,16 @@ class LeaderElection:
         self._current: LockObject | None = None
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Run `lead` whenever this replica leads, until cancelled. Release the lock in the end."""
+        """Run `lead` whenever this replica leads, until cancelled. Finally, release the lock."""
         try:
             while True:
                 await self._acquire()
-                _log.info("%s: became the leader", self.name)
+                _log.info("%s: this replica became the leader", self.name)
                 self.is_leader = True
                 leading = asyncio.create_task(self._lead(lead), name=f"lead {self.name}")
                 try:
                     await self._renew()
-                    _log.warning("%s: no longer the leader", self.name)
+                    _log.warning("%s: this replica is no longer the leader", self.name)
                 finally:
                     self.is_leader = False
                     await cancel_tasks(leading)
@@ -85,7 +90,7 @@ class LeaderElection:
         try:
             await lead()
         except Exception:
-            _log.exception("%s: the leader's work failed", self.name)
+            _log.exception("%s: the leader's task failed", self.name)
 
     async def _acquire(self) -> None:
         """Wait until this replica holds the lock."""
@@ -100,7 +105,7 @@ class LeaderElection:
             await asyncio.sleep(self._durations.retry_period)
 
     async def _renew(self) -> None:
-        """Renew the lock until the deadline is exceeded or another replica holds it."""
+        """Renew the lock until the deadline is exceeded or another replica holds the lock."""
         renewed_at = asyncio.get_running_loop().time()
         while self._current is not None:
             await asyncio.sleep(self._durations.retry_period)
@@ -116,7 +121,8 @@ class LeaderElection:
                     return
 
     async def _try_acquire(self) -> LockObject | None:
-        """Return the lock held by this replica, or None if another one holds it. Raise KubeError if a request fails."""
+        """Return the lock if this replica holds it, or None if another replica does. Raise KubeError if a request
+        fails."""
         lock = await self._lock.read()
         if lock is None:
             return await self._write(LeaderRecord(), None)
@@ -130,14 +136,14 @@ class LeaderElection:
         return await self._write(lock.record, lock)
 
     def _has_expired(self, record: LeaderRecord) -> bool:
-        """Return whether a record has not changed for its duration, as observed by this replica."""
+        """Return whether this replica has not seen a record change for the record's duration."""
         now = asyncio.get_running_loop().time()
         if record != self._last_record:
             self._last_record, self._last_change = record, now
         return now - self._last_change > (record.lease_duration_seconds or self._durations.lease)
 
     async def _write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
-        """Write this replica into the lock and return the lock, or None if another replica was faster."""
+        """Write this replica into the lock, and return the lock. Return None if another replica was faster."""
         now = _micro_time()
         is_new = record.holder_identity != self._identity
         return await self._lock.write(
@@ -153,7 +159,7 @@ class LeaderElection:
         )
 
     async def _release(self) -> None:
-        """Clear the holder, so that another replica need not wait for the lock to expire."""
+        """Remove the holder from the lock, so that another replica need not wait for it to expire."""
         lock, self._current = self._current, None
         if lock is None:
             return

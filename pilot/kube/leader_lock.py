@@ -1,6 +1,6 @@
-"""Locks for leader election: a Lease, or an annotation of a ConfigMap.
+"""Locks for leader election. A lock is a Lease, or an annotation of a ConfigMap.
 
-Both have istiod's format, so that replicas of istiod and pyistiod can be candidates of the same election.
+Both have istiod's format, so that replicas of istiod and pyistiod can take part in the same election.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOLDER_KEY_ANNOTATION = "leader.istio.io/holder-key"
 
 
 class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
-    """The leader and its term. Times are in RFC 3339. `holder_key` describes the holder's priority."""
+    """The leader and its term. Times are in RFC 3339 format. `holder_key` describes the holder's priority."""
 
     holder_identity: str = ""
     holder_key: str = ""
@@ -30,7 +30,7 @@ class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
 
 
 class LockObject(NamedTuple):
-    """A record and the object that holds it."""
+    """A leader record and the object that contains it."""
 
     record: LeaderRecord
     plain: Plain
@@ -41,7 +41,7 @@ class LockObject(NamedTuple):
 
 
 class LockKind(NamedTuple):
-    """A kind of object that can hold a record. `write` modifies an object that has metadata."""
+    """A kind of object that can contain a leader record. `write` modifies an object, which must have metadata."""
 
     api: str
     plural: str
@@ -66,7 +66,10 @@ class Lock:
             return None
 
     async def write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
-        """Replace `previous`, or create the object. Return the new lock, or None if another replica was faster."""
+        """Replace `previous`, or create the object if `previous` is None.
+
+        Return the new lock, or None if another replica was faster.
+        """
         if previous is None:
             plain: Plain = {
                 "apiVersion": self._kind.api,

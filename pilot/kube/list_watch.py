@@ -1,4 +1,4 @@
-"""Envelopes of lists and watches. Objects themselves stay bytes."""
+"""Envelopes of lists and watches. The objects themselves are not decoded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """A list, or a page of one."""
+    """A list, or one page of a list."""
 
     metadata: _ListMetadata = _ListMetadata()
     items: tuple[msgspec.Raw, ...] | None = None
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """One line of a watch."""
+    """One line of a watch response."""
 
     type: str
     object: msgspec.Raw
@@ -42,14 +42,14 @@ class ObjectHead(msgspec.Struct, frozen=True):
 
 
 class NamespacedName(NamedTuple):
-    """Namespace and name of an object. The namespace of cluster-scoped objects is ""."""
+    """The namespace and name of an object. The namespace of cluster-scoped objects is ""."""
 
     namespace: str
     name: str
 
 
 class ObjectChange(NamedTuple):
-    """An object's current JSON, or None if it was deleted."""
+    """A change to an object. `raw` is the object's current JSON, or None if it was deleted."""
 
     name: NamespacedName
     raw: bytes | None
@@ -61,9 +61,10 @@ read_head = msgspec.json.Decoder(ObjectHead).decode
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Return whether a resource version is newer than another.
+    """Return whether one resource version is newer than another.
 
-    Versions are opaque by contract, but all known servers use numbers. Any other version is newer if it differs.
+    Versions are opaque by contract, but all known servers use numbers. If a version is not a number, any different
+    version is considered newer.
     """
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)

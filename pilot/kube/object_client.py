@@ -1,4 +1,7 @@
-"""Generic client for objects of any kind: apply, get, list, patch and delete, by apiVersion and kind."""
+"""Generic client for objects of any kind, identified by apiVersion and kind.
+
+It applies, gets, lists, patches and deletes objects.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 PAGE_SIZE = 500
 _TRANSIENT_CODES = frozenset({429, 500, 502, 503, 504})
-"""HTTP status codes after which the same request may succeed."""
+"""HTTP status codes after which the same request may succeed if it is repeated."""
 
 
 class VersionedKind(NamedTuple):
@@ -30,7 +33,7 @@ class VersionedKind(NamedTuple):
 
 
 class ResourceKey(NamedTuple):
-    """Kind, namespace and name of an object. The namespace of cluster-scoped objects is ""."""
+    """The kind, namespace and name of an object. The namespace of cluster-scoped objects is ""."""
 
     kind: VersionedKind
     namespace: str
@@ -41,7 +44,7 @@ class ResourceKey(NamedTuple):
 
 
 class ServedKind(NamedTuple):
-    """The API resource of a kind."""
+    """The plural name of a kind in API paths, and whether the kind is namespaced."""
 
     plural: str
     namespaced: bool
@@ -60,16 +63,16 @@ class UnknownKind(KubeError):
 
 
 class RetryPolicy(NamedTuple):
-    """Number of attempts for requests that fail transiently, and the delays between them."""
+    """The number of attempts for requests that fail transiently, and the delays between attempts."""
 
     attempts: int = 5
     backoff: Backoff = Backoff(0.2, 5.0)
 
 
 class ObjectClient:
-    """Objects of one API server.
+    """Client for the objects of one API server.
 
-    `field_manager` owns the fields that are applied. With `dry_run`, requests are validated but change nothing.
+    `field_manager` owns the fields that are applied. If `dry_run` is set, requests are validated but change nothing.
     """
 
     def __init__(
@@ -85,9 +88,9 @@ class ObjectClient:
         self._served: dict[str, dict[str, ServedKind]] = {}
 
     async def apply(self, plain: Plain) -> Plain:
-        """Apply an object, taking fields over from other managers, and return the result.
+        """Apply an object and return the result. Conflicting fields are taken over from other field managers.
 
-        Raise KubeError if the server rejects it.
+        Raise KubeError if the server rejects the object.
         """
         query = {"fieldManager": self.field_manager, "force": "true", **self._dry_run_query()}
         path = await self._path(resource_key(plain))
@@ -95,7 +98,7 @@ class ObjectClient:
         return applied
 
     async def get(self, key: ResourceKey) -> Plain | None:
-        """Return an object, or None if it or its kind does not exist."""
+        """Return an object, or None if the object or its kind does not exist."""
         try:
             plain: Plain = msgspec.json.decode(await self._call("GET", await self._path(key)))
         except (NotFound, UnknownKind):
@@ -103,7 +106,10 @@ class ObjectClient:
         return plain
 
     async def list(self, kind: VersionedKind, labels: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
-        """Return the objects of a kind, with apiVersion and kind filled in, or [] if the kind does not exist."""
+        """Return the objects of a kind. Return [] if the kind does not exist.
+
+        apiVersion and kind, which the items of a list lack, are added to each object.
+        """
         try:
             path = await self._path(ResourceKey(kind, namespace, ""))
         except UnknownKind:
@@ -126,7 +132,7 @@ class ObjectClient:
                 return objects
 
     async def delete(self, key: ResourceKey) -> bool:
-        """Delete an object after its dependents. Return whether it existed."""
+        """Delete an object after its dependents. Return whether the object existed."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"})
         try:
             await self._call("DELETE", await self._path(key), self._dry_run_query(), body)
@@ -135,9 +141,9 @@ class ObjectClient:
         return True
 
     async def patch(self, key: ResourceKey, change: Mapping[str, Any], subresource: str = "") -> Plain:
-        """Apply a merge patch to an object or a subresource and return the result.
+        """Apply a merge patch to an object or a subresource, and return the result.
 
-        Raise KubeError if the server rejects it.
+        Raise KubeError if the server rejects the patch.
         """
         path = await self._path(key) + (f"/{subresource}" if subresource else "")
         query = {"fieldManager": self.field_manager, **self._dry_run_query()}
@@ -147,7 +153,10 @@ class ObjectClient:
         return patched
 
     async def collection(self, kind: VersionedKind, namespace: str = "") -> str:
-        """Return the path of a kind's objects in one namespace, or in all. Raise UnknownKind if it does not exist."""
+        """Return the path of a kind's objects in one namespace, or in all namespaces if `namespace` is "".
+
+        Raise UnknownKind if the kind does not exist.
+        """
         return await self._path(ResourceKey(kind, namespace, ""))
 
     async def version(self) -> str:
@@ -163,12 +172,12 @@ class ObjectClient:
         return f"{_base(key.kind.api_version)}{scope}/{served.plural}" + (f"/{key.name}" if key.name else "")
 
     async def _served_kind(self, kind: VersionedKind) -> ServedKind:
-        """Return the API resource of a kind. A kind that was missing before is discovered again."""
+        """Return the API resource of a kind. If the kind is not known yet, discover it again."""
         served = self._served.get(kind.api_version, {}).get(kind.name)
         if served is None:
             served = (await self._discover(kind.api_version)).get(kind.name)
         if served is None:
-            raise UnknownKind(f"the API server has no {kind.name} in {kind.api_version}")
+            raise UnknownKind(f"the API server does not serve {kind.name} in {kind.api_version}")
         return served
 
     async def _discover(self, api_version: str) -> dict[str, ServedKind]:
@@ -188,7 +197,8 @@ class ObjectClient:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> bytes:
-        """Return the response. Retry transient failures, because all requests of this class are safe to repeat."""
+        """Return the body of the response. Transient failures are retried, because all requests of this class can be
+        repeated safely."""
         attempts = RetryDelays(self._retry.backoff, self._rng)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Reviews by an API server: the owner of a token, and the permissions of a service account.
+"""Reviews by an API server: the user of a token, and the permissions of a service account.
 
 https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/
 https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/subject-access-review-v1/
@@ -22,7 +22,7 @@ class TokenRejected(KubeError):
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """The user that a token authenticates."""
+    """The user whom a token authenticates."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class _AccessReview(msgspec.Struct, frozen=True):
 async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) -> UserInfo:
     """Return the user of a token.
 
-    Raise TokenRejected if the server does not accept it for any of the audiences, and another KubeError if the review
-    fails.
+    Raise TokenRejected if the server does not accept the token for any of the audiences. Raise another KubeError if the
+    review fails.
     """
     spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
@@ -70,7 +70,7 @@ async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) 
 
 
 async def can_list_secrets(client: ApiClient, namespace: str, account: str) -> bool:
-    """Return whether a service account may list the Secrets of its namespace. Raise KubeError if the review fails."""
+    """Return whether a service account may list the Secrets in its namespace. Raise KubeError if the review fails."""
     attributes = {"namespace": namespace, "verb": "list", "resource": "secrets"}
     spec = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": attributes}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}

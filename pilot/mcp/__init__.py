@@ -1,1 +1,1 @@
-"""Configuration objects over xDS (MCP): their encoding, and the client stream that requests them."""
+"""Configuration objects over xDS (MCP): their encoding, and the client stream that subscribes to them."""

@@ -1,4 +1,4 @@
-"""Type URLs of configuration objects over xDS, and the messages of their specs."""
+"""Type URLs of configuration objects over xDS, and the message types of their specs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 
 CORE = "core"
-"""The group in type URLs of kinds without a group."""
+"""The group that type URLs use for kinds without a group."""
 MESH_CONFIG = f"{CORE}/v1alpha1/MeshConfig"
-"""The type URL of the mesh config, which is sent as its own message."""
+"""The type URL of the mesh config, which is sent as a message of its own and not as the spec of an object."""
 
 
 class ObjectType(NamedTuple):
@@ -33,12 +33,12 @@ class ObjectType(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """Return the apiVersion of the objects in YAML."""
+        """Return the apiVersion of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 def parse_object_type(type_url: str) -> ObjectType | None:
-    """Return the kind and version in a type URL, or None for the type URL of a message, such as Envoy's."""
+    """Return the kind and version in a type URL, or None if the URL names a message type, such as one of Envoy's."""
     parts = type_url.split("/")
     if len(parts) != 3 or not all(parts):
         return None
@@ -47,6 +47,6 @@ def parse_object_type(type_url: str) -> ObjectType | None:
 
 
 def spec_message(object_type: ObjectType) -> type[Any]:
-    """Return the message of a spec, which is google.protobuf.Struct for unknown kinds."""
+    """Return the message type of a kind's spec. For unknown kinds it is google.protobuf.Struct."""
     kind = CATALOGUE.find(object_type.group_kind)
     return kind.message if kind is not None else struct_pb2.Struct

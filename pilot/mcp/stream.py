@@ -1,6 +1,6 @@
-"""A client stream that requests configuration objects from a server and reconnects when it ends.
+"""A client stream that subscribes to configuration objects from a server. It reconnects when it ends.
 
-Received objects stay in force while the stream is down.
+Received objects stay in force while the stream is disconnected.
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
 
@@ -24,7 +24,7 @@ from pilot.lib.text import cut, one_line
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 NACK_LENGTH = 2000
-"""The maximum length of an error message to the server, in characters."""
+"""The maximum length of an error message that is sent to the server, in characters."""
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 30_000),
@@ -43,7 +43,7 @@ class McpClient(NamedTuple):
 
 
 class CannotConnectError(Exception):
-    """A connection cannot be attempted now. The text says what is missing."""
+    """A connection cannot be attempted now. The message says what is missing."""
 
 
 class McpEndpoint(NamedTuple):
@@ -51,7 +51,7 @@ class McpEndpoint(NamedTuple):
 
     address: host:port.
     credentials: Returns the TLS credentials for each connection, or None for plaintext. May raise CannotConnectError.
-    server_name: The name that the certificate must have, or "" for the host of the address.
+    server_name: The name that the certificate must have, or "" if it is the host of the address.
     """
 
     address: str
@@ -60,16 +60,16 @@ class McpEndpoint(NamedTuple):
 
 
 Receive = Callable[[str, Sequence[tuple[str, bytes]]], Awaitable[Sequence[str]]]
-"""A function that takes all resources of a type, as type URL and value of their Any, and returns their errors.
+"""A function that receives all resources of a type and returns an error message for each invalid resource.
 
-Invalid resources are ignored.
+A resource is given as the type URL and value of its Any. Invalid resources are ignored.
 """
 OnState = Callable[[str], None]
-"""A function that is called with the reason why there is no stream, or "" if there is one."""
+"""A function that is called with "" when the stream works, or with the reason why there is no stream."""
 
 
 class McpStream:
-    """Subscribes to some types of a server, between `start` and `stop`."""
+    """A subscription to some types of objects from a server. It is active between `start` and `stop`."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class McpStream:
             await asyncio.sleep(self._attempts.next_delay())
 
     async def _subscribe(self) -> str:
-        """Process responses until the stream ends, and return why it ended."""
+        """Process responses until the stream ends, and return the reason why it ended."""
         async with self._channel(await self._server.credentials()) as channel:
             method: Any = channel.stream_stream(
                 METHOD, discovery_pb2.DiscoveryRequest.SerializeToString, discovery_pb2.DiscoveryResponse.FromString
@@ -131,7 +131,7 @@ class McpStream:
             return f"{(await call.code()).name} {await call.details()}".strip()
 
     async def _process(self, response: Any) -> Any:
-        """Pass on the resources of a response, and return the ACK or NACK."""
+        """Pass the resources of a response to `receive`, and return the ACK or NACK."""
         type_url = response.type_url
         errors = await self._receive(type_url, [(item.type_url, item.value) for item in response.resources])
         request = discovery_pb2.DiscoveryRequest(type_url=type_url, response_nonce=response.nonce)

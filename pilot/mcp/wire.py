@@ -1,4 +1,4 @@
-"""Conversion between configuration objects and istio.mcp.v1alpha1.Resource.
+"""Converts between configuration objects and istio.mcp.v1alpha1.Resource.
 
 https://github.com/istio/api/tree/master/mcp/v1alpha1
 """
@@ -27,7 +27,7 @@ _WRAPPERS = frozenset(
 
 
 class InvalidResourceError(ValueError):
-    """A resource does not match its type. `namespace` and `name` are those of the object, or "" if unknown."""
+    """A resource does not match its type. `namespace` and `name` identify the object, or are "" if they are unknown."""
 
     def __init__(self, message: str, namespace: str = "", name: str = "") -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class InvalidResourceError(ValueError):
 
 
 class ReceivedObject(NamedTuple):
-    """A received object. `namespace` is "" for cluster-scoped kinds; `plain` is the object as YAML would have it."""
+    """A received object. `namespace` is "" for cluster-scoped kinds. `plain` is the object as plain data."""
 
     namespace: str
     name: str
@@ -48,8 +48,8 @@ class ReceivedObject(NamedTuple):
 def encode_object(object_type: ObjectType, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bytes:
     """Return the serialized Resource of an object.
 
-    Of the metadata, the name, namespace, labels, annotations and creationTimestamp are sent. Fields of the spec that
-    the message lacks are omitted. The version is a digest of the content.
+    It includes only these parts of the metadata: name, namespace, labels, annotations and creationTimestamp. Fields of
+    the spec that the message does not have are omitted. The version is a digest of the content.
     """
     message = json_format.ParseDict(dict(spec), spec_message(object_type)(), ignore_unknown_fields=True)
     body = any_pb2.Any(
@@ -71,9 +71,9 @@ def encode_object(object_type: ObjectType, metadata: Mapping[str, Any], spec: Ma
 
 
 def decode_object(object_type: ObjectType, type_url: str, data: bytes) -> ReceivedObject:
-    """Return the object in a resource, given as type URL and value of its Any.
+    """Return the object in a resource, which is given as the type URL and value of its Any.
 
-    Raises InvalidResourceError if the resource is not of the type.
+    Raise InvalidResourceError if the resource is invalid or does not have the expected type.
     """
     if type_url != RESOURCE:
         raise InvalidResourceError(f"expected {RESOURCE}, got {type_url or 'nothing'}")
@@ -112,7 +112,7 @@ def _metadata(head: Any, namespace: str, name: str) -> dict[str, Any]:
 
 
 def _spec(object_type: ObjectType, body: Any, namespace: str, name: str) -> dict[str, Any]:
-    """Return the spec in a body. The message may be of another version, which is the same on the wire."""
+    """Return the spec in the body of a resource. The message may be of another version, whose encoding is the same."""
     message = spec_message(object_type)()
     actual, expected = body.type_url.rpartition("/")[2], message.DESCRIPTOR
     if actual.rpartition(".")[2] != expected.name:
@@ -130,9 +130,11 @@ def _spec(object_type: ObjectType, body: Any, namespace: str, name: str) -> dict
 
 
 def message_to_builtins(message: Any) -> Any:
-    """Return a message as plain data with JSON names, without unset fields, as users write it in files.
+    """Return a message as plain data, in the form that users write in files. Names are JSON names, and unset fields are
+    omitted.
 
-    Unlike in protobuf's JSON, 64-bit integers are numbers. Raises ValueError if JSON cannot represent the message.
+    Unlike in protobuf's JSON format, 64-bit integers are numbers. Raise ValueError if JSON cannot represent the
+    message.
     https://protobuf.dev/programming-guides/json/
     """
     message_type = message.DESCRIPTOR
@@ -172,7 +174,7 @@ def _scalar(field: Any, value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return the content of a google.protobuf.Value. Whole numbers become integers, which it cannot represent."""
+    """Return the content of a google.protobuf.Value. It has no integers, so whole numbers are converted to integers."""
     match value.WhichOneof("kind"):
         case "struct_value":
             return message_to_builtins(value.struct_value)

@@ -1,4 +1,4 @@
-"""Admission control for streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
+"""Admission of streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
 
 from __future__ import annotations
 
@@ -66,12 +66,16 @@ class StreamLimits(NamedTuple):
     def check_subscriptions(self, session: Session) -> str:
         """Return an error message if the subscriptions of a stream exceed the limits. Otherwise return ""."""
         if len(session.subscriptions) > self.types:
-            return f"more than {self.types} types on one stream"
+            return f"the stream subscribes to more than {self.types} types"
         names = sum(
             len(subscription.requested.all) + len(subscription.retained)
             for subscription in session.subscriptions.values()
         )
-        return f"{names} resource names on one stream; at most {self.names} are allowed" if names > self.names else ""
+        return (
+            f"the stream requests {names} resource names; at most {self.names} are allowed"
+            if names > self.names
+            else ""
+        )
 
 
 DEFAULT_STREAM_LIMITS = StreamLimits()
@@ -101,7 +105,10 @@ def allow_objects(_: str) -> None:
 
 
 def allow_objects_to_namespace(namespace: Callable[[], str]) -> CheckObjectAccess:
-    """Return a check that allows access only to identities in one namespace. `namespace` returns the current namespace."""
+    """Return a check that allows access only to identities in one namespace.
+
+    `namespace` returns the namespace that is current at the time of the check.
+    """
 
     def check(identity: str) -> None:
         parsed = parse_identity(identity) if identity else None

@@ -107,11 +107,11 @@ def _intern(names: frozenset[str]) -> frozenset[str]:
 def _check_metadata(metadata: Mapping[str, Any]) -> None:
     for key in _STRING_FIELDS:
         if not isinstance(metadata.get(key), str | None):
-            raise NodeError(f"node metadata {key}: expected a string")
+            raise NodeError(f"node metadata {key} must be a string")
     for key in _MAP_FIELDS:
         value = metadata.get(key)
         if value is not None and not (isinstance(value, dict) and all(isinstance(v, str) for v in value.values())):
-            raise NodeError(f"node metadata {key}: expected a map of strings")
+            raise NodeError(f"node metadata {key} must be a map of strings")
 
 
 def _addresses(instance_ips: str, node_ip: str) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def fail() -> bytes:
 REFUSALS: dict[str, tuple[Callable[[], Any], tuple[Any, str]]] = {
     "too many types": (
         lambda: encode_request("made-up"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 1 types on one stream"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "the stream subscribes to more than 1 types"),
     ),
     "malformed request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
     "no identity": (

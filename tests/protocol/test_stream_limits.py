@@ -52,7 +52,7 @@ async def test_stream_with_too_many_names_is_refused(variant: str) -> None:
         await client.request("eds", *"abc")
         assert await client.end_status() == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "6 resource names on one stream; at most 5 are allowed",
+            "the stream requests 6 resource names; at most 5 are allowed",
         )
         await server.eventually(lambda: len(server.discovery.connections()) == 1)
 
@@ -62,7 +62,10 @@ async def test_stream_with_too_many_types_is_refused(variant: str) -> None:
     async with serving(stream_limits=StreamLimits(types=2)) as server, Client(server, variant) as client:
         for kind in ("cds", "lds", "made-up"):
             await client.request(kind)
-        assert await client.end_status() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 2 types on one stream")
+        assert await client.end_status() == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "the stream subscribes to more than 2 types",
+        )
 
 
 async def test_oversized_node_metadata_is_refused() -> None:

@@ -77,7 +77,7 @@ def _permission_matches(permission: rbac_pb2.Permission, request: RequestAttribu
             return _text(value, request.server_name)
         case "metadata":
             return _metadata(value, request)
-    raise ValueError(f"cannot evaluate a permission by {kind}")
+    raise ValueError(f"cannot evaluate a permission of type {kind}")
 
 
 def _principal_matches(principal: rbac_pb2.Principal, request: RequestAttributes) -> bool:
@@ -104,7 +104,7 @@ def _principal_matches(principal: rbac_pb2.Principal, request: RequestAttributes
             return _header(value, request)
         case "metadata":
             return _metadata(value, request)
-    raise ValueError(f"cannot evaluate a principal by {kind}")
+    raise ValueError(f"cannot evaluate a principal of type {kind}")
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

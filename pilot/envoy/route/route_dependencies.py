@@ -1,4 +1,4 @@
-"""The properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share the routes."""
+"""The properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share routes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,10 @@ class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 def join_url(host: str, path: str) -> str:
-    """Return the URL of a host and path, without a scheme. Repeated slashes and dot segments in the path are resolved."""
+    """Return the URL of a host and path, without a scheme.
+
+    Repeated slashes and dot segments in the path are resolved.
+    """
     joined = posixpath.normpath(f"/{host}/{path}")[1:]
     return quote(joined + "/" if path.endswith("/") and not joined.endswith("/") else joined, safe=_SAFE)
 

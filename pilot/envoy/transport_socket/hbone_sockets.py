@@ -1,4 +1,4 @@
-"""Transport sockets of HBONE tunnels, and of clusters that connect to the internal listeners where tunnels originate."""
+"""Transport sockets of HBONE tunnels, and of clusters that connect to the internal listeners that originate tunnels."""
 
 from __future__ import annotations
 

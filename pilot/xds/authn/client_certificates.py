@@ -33,7 +33,7 @@ def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ..
             .value
         )
     except (ValueError, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
-        raise IdentityError(f"cannot read the names of the certificate: {error}") from None
+        raise IdentityError(f"cannot read the names in the certificate: {error}") from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
         raise IdentityError(f"the certificate has {len(uris)} URIs; expected one")

@@ -62,7 +62,7 @@ class KeyFile:
         """Log an error in the file, unless it is the same as the last one."""
         if fault != self._fault:
             self._fault = fault
-            _log.error("%s: cannot read the token keys; the previous ones stay in force: %s", self._path, fault)
+            _log.error("%s: cannot read the token keys; the previous keys stay in force: %s", self._path, fault)
 
 
 def _pod(claims: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:

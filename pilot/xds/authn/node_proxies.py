@@ -36,7 +36,7 @@ class NodeProxies:
         review = await self._tokens.review(caller)
         prefix, _, account = review.username.replace(":", "/").partition("serviceaccount/")
         if prefix != "system/" or account not in self._accounts:
-            raise IdentityError(f"{review.username} is not an account of node proxies")
+            raise IdentityError(f"{review.username} is not the service account of a node proxy")
         node = self._node(caller, review.extra, account)
         if not self._has_pod(node, target.namespace, target.service_account):
             raise IdentityError(f"{account} requests {identity}, but no pod on node {node.name} has this identity")
@@ -53,7 +53,7 @@ class NodeProxies:
                 f"the token of {account} is bound to an unknown pod: {name!r} with uid {uid!r} in cluster {key.cluster}"
             )
         if not row.spec.node_name:
-            raise IdentityError(f"pod {namespace}/{name} is not on any node")
+            raise IdentityError(f"pod {namespace}/{name} is not scheduled on any node")
         return RegistryKey(key.cluster, "", row.spec.node_name)
 
     def _has_pod(self, node: RegistryKey, namespace: str, service_account: str) -> bool:

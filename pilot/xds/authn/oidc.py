@@ -92,7 +92,7 @@ class Provider:
             self._fetched = now
         except (OSError, TimeoutError, aiohttp.ClientError, JwksError, ValueError) as error:
             _log.error(
-                "cannot fetch the keys of %s; the previous ones stay in force: %s: %s",
+                "cannot fetch the keys of %s; the previous keys stay in force: %s: %s",
                 self._rule.issuer,
                 type(error).__name__,
                 error,
@@ -105,7 +105,7 @@ class Provider:
         )
         uri = described.get("jwks_uri") if isinstance(described, dict) else None
         if not isinstance(uri, str) or not uri:
-            raise JwksError("the discovery document of the provider has no jwks_uri")
+            raise JwksError("the provider's discovery document has no jwks_uri")
         return uri
 
 

@@ -30,7 +30,7 @@ _log = scope("ads")
 
 def log_outcome(outcome: EventOutcome) -> None:
     event, proxies, acknowledged, nacked, disconnected, seconds = outcome
-    text = "Push event[%d] of %d proxies: acknowledged:%d nacked:%d disconnected:%d after %.3fs"
+    text = "Push event[%d] to %d proxies: acknowledged:%d nacked:%d disconnected:%d after %.3fs"
     _log.info(text, event, proxies, acknowledged, nacked, disconnected, seconds, extra=fields(event=event))
 
 
@@ -142,7 +142,7 @@ class Discovery:
             existing = self._proxies.get(key)
             if existing is None or existing == proxy:
                 return key
-        raise AssertionError("numbers do not end")
+        raise AssertionError("unreachable")
 
     def remove(self, connection: Connection) -> None:
         """Remove the connection of a stream that has ended."""

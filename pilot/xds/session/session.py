@@ -26,7 +26,8 @@ StateOf = Callable[[str], TypeState | None]
 
 
 class Acknowledgement(NamedTuple):
-    """What a request says about earlier responses: an ACK, a NACK with code and message, a stale nonce, or nothing."""
+    """The part of a request that refers to earlier responses: an ACK, a NACK with code and message, a stale nonce, or
+    nothing."""
 
     acknowledged: bool = False
     stale: bool = False

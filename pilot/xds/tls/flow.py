@@ -58,7 +58,7 @@ class Flow:
             self._loop.add_writer(self._target, self._write_pending)
 
     def _write_pending(self) -> None:
-        """Write the pending bytes. Until TLS has accepted all of them, it requires the same bytes to be passed again."""
+        """Write the pending bytes. Until TLS has accepted all of them, the same bytes must be passed again."""
         try:
             self._pending = self._pending[self._target.send(self._pending) :]
         except _WOULD_BLOCK:

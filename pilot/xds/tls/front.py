@@ -135,7 +135,7 @@ class TlsFront:
         asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
     def _continue_handshake(self, connection: TlsConnection) -> None:
-        """Continue a handshake, unless the time for this iteration is used up. In that case the event loop calls again."""
+        """Continue a handshake, unless the time for this round is used up. In that case, the event loop calls again."""
         now = self._now()
         if self._slice_ends_at is None:
             self._slice_ends_at = now + SLICE_SECONDS
@@ -155,7 +155,8 @@ class TlsFront:
         self._finish_handshake(connection)
 
     def _finish_handshake(self, connection: TlsConnection) -> None:
-        """Remove a handshake. If the port had stopped accepting, accept again once half of the handshakes are finished."""
+        """Remove a handshake. If the port had stopped accepting connections, resume once half of the handshakes are
+        finished."""
         self._handshakes.pop(connection, None)
         if self._is_full and len(self._handshakes) <= MAX_HANDSHAKES // 2:
             self._is_full = False

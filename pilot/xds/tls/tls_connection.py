@@ -93,7 +93,7 @@ class TlsConnection:
             self._loop.call_later(RETRY_DELAY, self._connect)
             return
         except OSError as error:
-            _log.error("cannot forward %s: %s", self.address, error)
+            _log.error("cannot forward the connection from %s: %s", self.address, error)
             self.close()
             return
         self._flows = (

@@ -174,14 +174,14 @@ async def test_kubeconfig_access(cluster: Plain, user: Plain, access: Access) ->
 
 
 async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not the URL of a server$"):
+    with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not a server URL$"):
         await Kubeconfig(config({"server": "ftp://a"}, {})).load()
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/none: no such file$"):
         await KubeconfigFile(f"{tmp_path}/none").load()
     (tmp_path / "bad").write_text("contexts: 1")
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/bad: "):
         await KubeconfigFile(f"{tmp_path}/bad").load()
-    with pytest.raises(ConfigurationError, match=r"^cannot use the certificates of the kubeconfig: "):
+    with pytest.raises(ConfigurationError, match=r"^cannot use the certificates in the kubeconfig: "):
         TlsFiles(roots=f"{tmp_path}/none").context()
 
 
@@ -297,7 +297,7 @@ async def test_watch_lines_are_complete() -> None:
     async with scripted_server((200, b"a\nb\n\n")) as (_, client, _):
         assert [line async for lines in client.lines("/w", {}) for line in lines] == [b"a", b"b", b""]
     async with scripted_server((200, b"a\nb")) as (_, client, _):
-        with pytest.raises(Unreachable, match=r"^/w: the response ended within a line$"):
+        with pytest.raises(Unreachable, match=r"^/w: the response ended in the middle of a line$"):
             [lines async for lines in client.lines("/w", {})]
 
 

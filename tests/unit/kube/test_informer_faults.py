@@ -170,7 +170,7 @@ async def test_expired_version_is_relisted_with_backoff(
         f"{WATCH}11",
     ]
     assert recorder.notifications == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
-    assert {r.getMessage() for r in caplog.records} == {"/api/v1/pods: the resource version has expired, listing again"}
+    assert {r.getMessage() for r in caplog.records} == {"/api/v1/pods: the resource version expired; listing again"}
     assert len(caplog.records) == 4
 
 

@@ -101,7 +101,7 @@ def test_lock_is_acquired_renewed_and_released(
         (10, own_record(0, 10)),
         (12, released_record(0, 12)),
     ]
-    assert [r.getMessage() for r in caplog.records] == ["writers: became the leader"]
+    assert [r.getMessage() for r in caplog.records] == ["writers: this replica became the leader"]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_leader_replaced_in_the_lock_steps_down_and_waits(
     with caplog.at_level(logging.INFO, "pilot.leader"):
         assert lead(lock, 30, monkeypatch) == [(0, True), (10, False), (25, True), (30, False)]
     assert [r.getMessage() for r in caplog.records] == [
-        "writers: became the leader",
-        "writers: no longer the leader",
-        "writers: became the leader",
+        "writers: this replica became the leader",
+        "writers: this replica is no longer the leader",
+        "writers: this replica became the leader",
     ]
 
 

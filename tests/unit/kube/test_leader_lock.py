@@ -195,7 +195,7 @@ async def test_failed_work_does_not_end_the_election(server: ApiServer, caplog: 
     client = client_of(server)
     election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", DURATIONS)
     task = asyncio.create_task(election.run(fail))
-    await until(lambda: "work failed" in caplog.text)
+    await until(lambda: "task failed" in caplog.text)
     assert election.is_leader
     await cancel_tasks(task)
     await client.close()

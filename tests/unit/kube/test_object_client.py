@@ -140,7 +140,7 @@ async def test_missing_objects_and_kinds() -> None:
         await object_client.list(unknown.kind),
         await object_client.delete(unknown),
     ) == (None, [], False)
-    with pytest.raises(UnknownKind, match=r"^the API server has no Other in v1$"):
+    with pytest.raises(UnknownKind, match=r"^the API server does not serve Other in v1$"):
         await object_client.patch(unknown, {})
     assert [request for request in client.requests if request == "GET /api/v1"] == ["GET /api/v1"] * 5, (
         "the kind may be defined by now"

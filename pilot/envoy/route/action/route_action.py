@@ -57,7 +57,7 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
 
 
 def destinations(rule: HTTPRoute) -> Sequence[HTTPRouteDestination]:
-    """Return the destinations that receive requests: a single destination, or else all destinations that have a weight."""
+    """Return the destinations that receive requests: a single destination, or else all destinations with a weight."""
     return rule.route if len(rule.route) == 1 else [d for d in rule.route if d.weight]
 
 

@@ -91,7 +91,10 @@ def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
 
 @derived
 def host_session(db: Mesh, host: str, source: RouteSourceKey, router: RouterContextKey) -> StickySession | None:
-    """Return the sticky session of a virtual host, or None if its VirtualService does not route to the service `host`."""
+    """Return the sticky session of a virtual host.
+
+    Return None if there is none, or if its VirtualService does not route to the service `host`.
+    """
     dependencies = route_dependencies(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if dependencies is None or host not in dependencies.hosts:
         return None

@@ -241,7 +241,7 @@ async def test_broken_key_file_is_logged_once(tmp_path: pathlib.Path, caplog: py
     key_file.keys()
     key_file.keys()
     assert len(warnings()) == 2
-    assert warnings()[1].startswith(f"{path}: cannot read the token keys; the previous ones stay in force: ")
+    assert warnings()[1].startswith(f"{path}: cannot read the token keys; the previous keys stay in force: ")
 
 
 async def test_tokens_of_other_clusters_and_groups_are_rejected() -> None:

@@ -90,8 +90,8 @@ async def test_endpoints_are_sent_after_the_cluster_is_acknowledged() -> None:
         ("sidecar~10.0.0.1~pod.ns", {}, "missing parts in the service node"),
         ("mainframe~10.0.0.1~pod.ns~ns.svc", {}, "invalid node type"),
         ("sidecar~nowhere~pod.ns~ns.svc", {}, "no valid IP address"),
-        (NODE, {"LABELS": "app=a"}, "node metadata LABELS: expected a map of strings"),
-        (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE: expected a string"),
+        (NODE, {"LABELS": "app=a"}, "node metadata LABELS must be a map of strings"),
+        (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE must be a string"),
     ],
 )
 async def test_invalid_node_is_refused(variant: str, node_id: str, metadata: dict[str, object], text: str) -> None:

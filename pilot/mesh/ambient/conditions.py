@@ -103,7 +103,7 @@ def _bound(attached: WaypointAttachment) -> Iterator[StatusCondition]:
 
 
 def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | None:
-    """Return the reason and message of the condition that a ServiceEntry needs a waypoint, or None if it needs none."""
+    """Return the reason and message of the WaypointMissing condition, or None if a ServiceEntry needs no waypoint."""
     if strategy:
         text = "A waypoint is required for connect strategies to take effect for ambient clients."
         return (

@@ -111,8 +111,10 @@ def remote_services(db: Mesh) -> Mapping[str, Mapping[str, Remotes]]:
 
 @derived
 def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the split-horizon workloads of all global services. There is one for each other network that has a
-    gateway."""
+    """Return the split-horizon workloads of all global services.
+
+    Each service has one in every other network that has a gateway.
+    """
     return tuple(at for name in remote_services(db) for at in remotes_of(db, name))
 
 

@@ -28,5 +28,5 @@ class Check(NamedTuple):
 
 
 def attribute(o: Object[Any], problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems with `object` set to the given object, without duplicates."""
+    """Return the problems of an object, without duplicates. Each problem refers to the object."""
     return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in problems))

@@ -64,7 +64,8 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
     """Return the services that a wildcard host may match.
 
-    If its suffix names a namespace, they are the services in that namespace, else all services.
+    If the suffix of the host names a namespace, these are the services in that namespace. Otherwise, they are all
+    services.
     """
     suffix = f".svc.{db.settings.registry.domain}"
     if host.endswith(suffix):

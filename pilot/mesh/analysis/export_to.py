@@ -12,7 +12,10 @@ _KEYWORDS = frozenset(("*", ".", "~"))
 
 
 def check_export_to(db: Mesh, names: Iterable[str]) -> Problems:
-    """Yield a problem for each name that is not a namespace in the mesh. Its path is the index of the name."""
+    """Yield a problem for each name that is not a namespace in the mesh.
+
+    The path of the problem is the index of the name.
+    """
     for index, name in enumerate(names):
         if name not in _KEYWORDS and name not in known_namespaces(db):
             yield warning("namespace-not-found", f"[{index}]", f"namespace {name} not found")

@@ -30,7 +30,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems between a Telemetry and other objects, and those with features that proxies lack."""
+    """Return the problems between a Telemetry and other objects, and a notice for each feature that proxies lack."""
     telemetry = TELEMETRY.get(db, key)
     return attribute(telemetry, below("spec", _check(db, telemetry))) if telemetry is not None else ()
 

@@ -137,7 +137,7 @@ def allows_listener_sets(db: Mesh, gateway: Object[Gateway], namespace: str) -> 
 
 
 def listener_port(listener: Listener) -> int:
-    """Return the port of a listener or, if it is not set, the default of its protocol, which is 0 if it has none."""
+    """Return the port of a listener. The default is that of its protocol, or 0 if the protocol has none."""
     return listener.port or _PORTS.get(listener.protocol, 0)
 
 

@@ -38,7 +38,7 @@ def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint
 
 
 def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
-    """Yield the service accounts in EndpointSlices that match none of the service's ports.
+    """Yield the service accounts of the endpoints in EndpointSlices whose ports match none of the service's ports.
 
     As in istiod, clients accept these accounts too.
     """

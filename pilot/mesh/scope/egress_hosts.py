@@ -86,7 +86,10 @@ class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
-    """Return the host sets of an egress listener in `namespace`. Hosts with another form are ignored."""
+    """Return the host sets of an egress listener in `namespace`.
+
+    Hosts that do not have the form `namespace/host` are ignored.
+    """
     sets: dict[str, tuple[list[str], list[str]]] = {}
     for text in hosts:
         scope, slash, host = text.partition("/")

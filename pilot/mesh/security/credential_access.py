@@ -105,7 +105,7 @@ def certificate_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
 def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
     """Return the name of the roots that verify client certificates, or () if the server does not request them.
 
-    It is the configured name or, by default, that of the first certificate with a suffix.
+    It is the configured name or, by default, the name of the first certificate followed by a suffix.
     """
     if tls.mode not in _CLIENT_CERTIFICATE_MODES or not (names := certificate_fields(tls)):
         return ()

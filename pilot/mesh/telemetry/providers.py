@@ -23,7 +23,7 @@ def default_providers(db: Mesh) -> DefaultProviders:
 class WorkloadNames(NamedTuple):
     """The naming schemes for workloads that tracers use.
 
-    `by_node` is the cluster in the node, and `by_convention` are OpenTelemetry's conventions.
+    With `by_node`, the name is the cluster in the node. With `by_convention`, it follows OpenTelemetry's conventions.
     """
 
     by_node: bool = False

@@ -1,8 +1,8 @@
 """VirtualServices with qualified names and merged delegates, and their visibility.
 
 The binding of a VirtualService (`Binding`) is separate from its rules, so an edit to the rules affects only its hosts.
-Lists are in order of precedence. VirtualServices that are exported only to the viewer's namespace and are in it are
-first, followed by those exported to it from other namespaces, and then by public ones. Each group is ordered by age.
+Lists are in order of precedence. VirtualServices in the viewer's namespace that are not public are first, followed by
+those that other namespaces export to it by name, and then by public ones. Each group is ordered by age.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def shadow_name(pool: str) -> str:
 
 
 def shadow_ref(db: Mesh, namespace: str, pool: str) -> ServiceRef:
-    """Return the shadow service of a pool."""
+    """Return the key of the service that a pool's shadow Service declares."""
     return ServiceRef(kubernetes_hostname(shadow_name(pool), namespace, db.settings.registry.domain), namespace)
 
 

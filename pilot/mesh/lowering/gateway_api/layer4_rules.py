@@ -23,7 +23,7 @@ from pilot.mesh.model.condition import Fault
 _REJECTED = RouteDestination(
     destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535))
 )
-"""A cluster that does not exist. Connections are rejected if a rule has no backend with a weight."""
+"""A destination whose cluster does not exist. Rules that have no backend with a weight use it to reject connections."""
 _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 

@@ -1,4 +1,4 @@
-"""The charts give the objects that users of Istio's charts rely on, and what is in them is what the control plane reads."""
+"""The charts render the objects of Istio's charts, with settings that the control plane reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import yaml
 
 from deploy.chart.chart import Chart, ChartError, installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.generated import CHARTS, chart_version, stale_files
+from deploy.generated import CHARTS, chart_version
 from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
-from webhook.inject.config import decode_config
 from webhook.defaults.injector_config import default_values
+from webhook.inject.config import decode_config
 
 pytestmark = pytest.mark.slow
 
@@ -27,29 +27,25 @@ def chart(name: str) -> Chart:
     return read_chart(installation_folder() / "charts" / name)
 
 
-def rendered(name: str, values: dict[str, Any], namespace: str = SYSTEM) -> dict[str, Any]:
-    """Returns the objects by kind and name."""
+def render_chart(name: str, values: dict[str, Any], namespace: str = SYSTEM) -> dict[str, Any]:
+    """Return the rendered objects by kind and name."""
     return {f"{o['kind']}/{o['metadata']['name']}": o for o in render(chart(name), values, namespace)}
 
 
-def without_definitions(found: dict[str, Any]) -> set[str]:
-    return {name for name in found if not name.startswith("CustomResourceDefinition/")}
-
-
-def test_generated_files_are_current() -> None:
-    assert stale_files() == []
+def names_without_crds(objects: dict[str, Any]) -> set[str]:
+    return {name for name in objects if not name.startswith("CustomResourceDefinition/")}
 
 
 @pytest.mark.parametrize(
     ("version", "chart"),
     [("1.2.3", "1.2.3"), ("1.0.0rc1", "1.0.0-rc.1"), ("1.0.0a10", "1.0.0-alpha.10"), ("2.0.0b2", "2.0.0-beta.2")],
 )
-def test_charts_have_the_projects_version_as_a_semantic_version(version: str, chart: str) -> None:
+def test_chart_version(version: str, chart: str) -> None:
     assert chart_version(version) == chart
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0.dev1", "1.0.0rc", "1.0.0-rc.1"])
-def test_a_version_without_an_equal_semantic_version_is_refused(version: str) -> None:
+def test_invalid_chart_version(version: str) -> None:
     with pytest.raises(ValueError, match=f"^{version} is not MAJOR.MINOR.PATCH"):
         chart_version(version)
 
@@ -74,12 +70,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_a_chart_without_values_gives_its_objects(name: str) -> None:
-    assert without_definitions(rendered(name, {})) == set(NAMES[name].split())
+def test_default_objects(name: str) -> None:
+    assert names_without_crds(render_chart(name, {})) == set(NAMES[name].split())
 
 
-def test_a_revision_is_in_the_name_of_everything_that_two_revisions_would_share() -> None:
-    plain, blue = rendered("istiod", {}), rendered("istiod", {"revision": "blue"})
+def test_revision_is_in_all_names() -> None:
+    plain, blue = render_chart("istiod", {}), render_chart("istiod", {"revision": "blue"})
     assert not set(plain) & set(blue)
     selector = {"app": "istiod", "istio.io/rev": "blue"}
     assert (
@@ -91,10 +87,10 @@ def test_a_revision_is_in_the_name_of_everything_that_two_revisions_would_share(
     assert [w["name"].removesuffix(".sidecar-injector.istio.io") for w in webhooks] == ["rev.namespace", "rev.object"]
 
 
-def test_names_of_what_is_of_the_whole_cluster_have_the_namespace() -> None:
-    found = rendered("istiod", {"global": {"istioNamespace": "mesh"}}, "mesh")
-    assert "MutatingWebhookConfiguration/istio-sidecar-injector-mesh" in found
-    assert {n for n in found if n.startswith("ClusterRole/")} == {
+def test_cluster_scoped_names_have_the_namespace() -> None:
+    objects = render_chart("istiod", {"global": {"istioNamespace": "mesh"}}, "mesh")
+    assert "MutatingWebhookConfiguration/istio-sidecar-injector-mesh" in objects
+    assert {n for n in objects if n.startswith("ClusterRole/")} == {
         "ClusterRole/istiod-clusterrole-mesh",
         "ClusterRole/istiod-gateway-controller-mesh",
         "ClusterRole/istio-reader-clusterrole-mesh",
@@ -103,8 +99,8 @@ def test_names_of_what_is_of_the_whole_cluster_have_the_namespace() -> None:
 
 AWAY = {"key": "a", "operator": "In", "values": "b,c", "topologyKey": "zone"}
 FIRST = "spec.template.spec.containers.0"
-# Values of a chart, the object and the path that they set, and what is there; "absent" where the object is not there.
-SETS = {
+# Values of a chart, the object and path that they affect, and the expected value; "absent" if there is no such object.
+VALUE_CASES = {
     "istiod replicas": ("istiod", {"autoscaleEnabled": False, "replicaCount": 3}, "Deployment/istiod spec.replicas", 3),
     "istiod fixed replicas have no autoscaler": (
         "istiod",
@@ -118,8 +114,8 @@ SETS = {
         "PodDisruptionBudget/istiod spec.minAvailable",
         1,
     ),
-    "istiod one replica has none": ("istiod", {}, "PodDisruptionBudget/istiod", "absent"),
-    "istiod pilot.x is x": (
+    "istiod one replica has no budget": ("istiod", {}, "PodDisruptionBudget/istiod", "absent"),
+    "istiod values below pilot": (
         "istiod",
         {"pilot": {"autoscaleMax": 9}},
         "HorizontalPodAutoscaler/istiod spec.maxReplicas",
@@ -131,13 +127,13 @@ SETS = {
         f"Deployment/istiod {FIRST}.image",
         "h/x/pilot:7-debug",
     ),
-    "istiod a whole image": (
+    "istiod full image": (
         "istiod",
         {"image": "h/pyistiod:1", "tag": "other"},
         f"Deployment/istiod {FIRST}.image",
         "h/pyistiod:1",
     ),
-    "istiod memory is scaled by, too": (
+    "istiod autoscaling by memory": (
         "istiod",
         {"memory": {"targetAverageUtilization": 70}},
         "HorizontalPodAutoscaler/istiod spec.metrics.1.resource.name",
@@ -150,27 +146,27 @@ SETS = {
         {"requests": {"memory": "2048Mi"}},
     ),
     "istiod profile": ("istiod", {"profile": "demo"}, f"Deployment/istiod {FIRST}.resources.requests.memory", "100Mi"),
-    "istiod what a user says comes before the profile": (
+    "istiod values override the profile": (
         "istiod",
         {"profile": "demo", "resources": {"requests": {"memory": "1Gi"}}},
         f"Deployment/istiod {FIRST}.resources.requests.memory",
         "1Gi",
     ),
-    "istiod elsewhere, by an address": (
+    "istiod remote address": (
         "istiod",
         {"profile": "remote", "global": {"remotePilotAddress": "10.0.0.1"}},
         "EndpointSlice/istiod addressType",
         "IPv4",
     ),
-    "istiod elsewhere, by a name": (
+    "istiod remote hostname": (
         "istiod",
         {"profile": "remote", "global": {"remotePilotAddress": "a.example.com"}},
         "Service/istiod spec.externalName",
         "a.example.com",
     ),
-    "istiod elsewhere has no process": ("istiod", {"profile": "remote"}, "Deployment/istiod", "absent"),
-    "istiod only of the cluster": ("istiod", {"global": {"resourceScope": "cluster"}}, "Deployment/istiod", "absent"),
-    "istiod only of the namespace": (
+    "istiod remote has no Deployment": ("istiod", {"profile": "remote"}, "Deployment/istiod", "absent"),
+    "istiod cluster scope": ("istiod", {"global": {"resourceScope": "cluster"}}, "Deployment/istiod", "absent"),
+    "istiod namespace scope": (
         "istiod",
         {"global": {"resourceScope": "namespace"}},
         "ClusterRole/istiod-clusterrole-istio-system",
@@ -182,13 +178,13 @@ SETS = {
         "ValidatingAdmissionPolicyBinding/stable-channel-policy-binding-istio-system.istio.io spec.policyName",
         "stable-channel-policy-istio-system.istio.io",
     ),
-    "istiod a class of gateways": (
+    "istiod gateway class": (
         "istiod",
         {"gatewayClasses": {"istio": {"service": {"spec": {"type": "ClusterIP"}}}}},
         "ConfigMap/istio-default-gatewayclass-istio data.service",
         "spec:\n  type: ClusterIP\n",
     ),
-    "base without a definition": (
+    "base without a CRD": (
         "base",
         {"base": {"excludedCRDs": ["gateways.networking.istio.io"]}},
         "CustomResourceDefinition/gateways.networking.istio.io",
@@ -200,19 +196,19 @@ SETS = {
         "ValidatingWebhookConfiguration/istiod-default-validator webhooks.0.clientConfig.service.name",
         "istiod-blue",
     ),
-    "base validates for none": (
+    "base without validation": (
         "base",
         {"defaultRevision": ""},
         "ValidatingWebhookConfiguration/istiod-default-validator",
         "absent",
     ),
-    "base with a certificate must be asked": (
+    "base with a CA bundle fails closed": (
         "base",
         {"base": {"validationCABundle": "QQ=="}},
         "ValidatingWebhookConfiguration/istiod-default-validator webhooks.0.failurePolicy",
         "Fail",
     ),
-    "gateway named by a value": (
+    "gateway name": (
         "gateway",
         {"name": "edge"},
         "Service/edge spec.selector",
@@ -249,19 +245,19 @@ SETS = {
         "default",
     ),
     "cni in ambient": ("cni", {"profile": "ambient"}, "ConfigMap/istio-cni-config data.AMBIENT_ENABLED", "true"),
-    "cni as a version did": (
+    "cni compatibility version": (
         "cni",
         {"compatibilityVersion": "1.26"},
         "ConfigMap/istio-cni-config data.AMBIENT_RECONCILE_POD_RULES_ON_STARTUP",
         "false",
     ),
-    "ztunnel takes global values": (
+    "ztunnel global values": (
         "ztunnel",
         {"global": {"hub": "h"}},
         f"DaemonSet/ztunnel {FIRST}.image",
         "h/ztunnel:latest",
     ),
-    "ztunnel by another name": (
+    "ztunnel resource name": (
         "ztunnel",
         {"resourceName": "zt"},
         "DaemonSet/zt spec.template.spec.serviceAccountName",
@@ -270,51 +266,53 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("case", SETS)
-def test_a_value_sets_what_it_should(case: str) -> None:
-    name, values, place, want = SETS[case]
-    key, _, path = place.partition(" ")
-    found: Any = rendered(name, values).get(key, "absent")
+@pytest.mark.parametrize("case", VALUE_CASES)
+def test_values(case: str) -> None:
+    name, values, target, expected = VALUE_CASES[case]
+    key, _, path = target.partition(" ")
+    actual: Any = render_chart(name, values).get(key, "absent")
     for part in filter(None, path.split(".")):
-        found = found[int(part) if isinstance(found, list) else part]
-    assert found == want
+        actual = actual[int(part) if isinstance(actual, list) else part]
+    assert actual == expected
 
 
 @pytest.mark.parametrize("word", ["profile", "platform", "compatibilityVersion"])
-def test_a_layer_that_is_not_there_is_named(word: str) -> None:
+def test_unknown_layers(word: str) -> None:
     with pytest.raises(ChartError, match=r"unknown (profile|platform|compatibility version) 0\.9"):
-        rendered("istiod", {word: "0.9"})
+        render_chart("istiod", {word: "0.9"})
 
 
-def test_the_control_plane_reads_the_config_maps_of_its_chart() -> None:
-    found = rendered(
+def test_control_plane_reads_the_config_maps() -> None:
+    objects = render_chart(
         "istiod",
         {"meshConfig": {"accessLogFile": "/dev/stdout"}, "sidecarInjectorWebhook": {"templates": {"mine": "spec: {}"}}},
     )
-    mesh, problems = decode_mesh_config([yaml.safe_load(found["ConfigMap/istio"]["data"]["mesh"])])
+    mesh, problems = decode_mesh_config([yaml.safe_load(objects["ConfigMap/istio"]["data"]["mesh"])])
     assert mesh is not None
     assert not [p for p in problems if p.severity is Severity.ERROR]
     assert mesh.access_log_file == "/dev/stdout"
-    data = found["ConfigMap/istio-sidecar-injector"]["data"]
+    data = objects["ConfigMap/istio-sidecar-injector"]["data"]
     config = decode_config(data["config"], data["values"])
     assert {"sidecar", "gateway", "waypoint", "mine"} <= set(config.templates)
 
 
-def test_injection_from_files_has_the_values_of_the_chart() -> None:
-    chosen = yaml.safe_load(rendered("istiod", {})["ConfigMap/istio-sidecar-injector"]["data"]["values"])
-    ours = default_values()
+def test_default_injection_values_match_the_chart() -> None:
+    chart_values = yaml.safe_load(render_chart("istiod", {})["ConfigMap/istio-sidecar-injector"]["data"]["values"])
+    defaults = default_values()
     assert [
-        key for key in ours["global"] if chosen["global"].get(key, ours["global"][key]) != ours["global"][key]
+        key
+        for key in defaults["global"]
+        if chart_values["global"].get(key, defaults["global"][key]) != defaults["global"][key]
     ] == []
-    assert chosen["pilot"] == ours["pilot"]
-    assert chosen["sidecarInjectorWebhook"].items() >= ours["sidecarInjectorWebhook"].items()
+    assert chart_values["pilot"] == defaults["pilot"]
+    assert chart_values["sidecarInjectorWebhook"].items() >= defaults["sidecarInjectorWebhook"].items()
 
 
-def test_roles_grant_the_requests_of_the_tables_and_no_others() -> None:
-    found = rendered("istiod", {})
-    assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == roles()["cluster"]
-    assert found["Role/istiod"]["rules"] == rules(OWN_NAMESPACE)
-    assert found["ClusterRole/istio-reader-clusterrole-istio-system"]["rules"] == roles()["reader"]
+def test_roles_grant_exactly_the_table() -> None:
+    objects = render_chart("istiod", {})
+    assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == roles()["cluster"]
+    assert objects["Role/istiod"]["rules"] == rules(OWN_NAMESPACE)
+    assert objects["ClusterRole/istio-reader-clusterrole-istio-system"]["rules"] == roles()["reader"]
     granted = [
         (g, r, v)
         for rule in roles()["cluster"]
@@ -325,12 +323,12 @@ def test_roles_grant_the_requests_of_the_tables_and_no_others() -> None:
     assert not [row for row in granted if "*" in row]
 
 
-def test_analysis_may_write_statuses_where_it_is_switched_on() -> None:
+def test_analysis_role() -> None:
     analysis = roles()["analysis"]
     granted = {(*rule["verbs"], resource.endswith("/status")) for rule in analysis for resource in rule["resources"]}
     assert granted == {("get", False), ("patch", True)}
     for values in ({"global": {"istiod": {"enableAnalysis": True}}}, {"env": {"PILOT_ENABLE_ANALYSIS": "true"}}):
-        assert rendered("istiod", values)["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [
+        assert render_chart("istiod", values)["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [
             *roles()["cluster"],
             *analysis,
         ]
@@ -347,41 +345,39 @@ def test_analysis_may_write_statuses_where_it_is_switched_on() -> None:
         ),
     ],
 )
-def test_requests_of_workloads_may_be_approved_for_the_signers_of_an_installation_alone(
-    values: dict[str, Any], signers: list[str]
-) -> None:
-    approves = {
+def test_signing_role_is_limited_to_the_signers(values: dict[str, Any], signers: list[str]) -> None:
+    approval_rule = {
         "apiGroups": ["certificates.k8s.io"],
         "resources": ["signers"],
         "resourceNames": signers,
         "verbs": ["approve"],
     }
-    for external, more in (("ISTIOD_RA_KUBERNETES_API", [*roles()["signing"], approves]), ("", [])):
-        found = rendered("istiod", {**values, "env": {**values["env"], "EXTERNAL_CA": external}})
-        assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *more]
+    for external, more in (("ISTIOD_RA_KUBERNETES_API", [*roles()["signing"], approval_rule]), ("", [])):
+        objects = render_chart("istiod", {**values, "env": {**values["env"], "EXTERNAL_CA": external}})
+        assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *more]
 
 
-def test_services_may_be_exported_where_that_is_switched_on() -> None:
-    found = rendered("istiod", {"env": {"ENABLE_MCS_AUTO_EXPORT": "true"}})
-    assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *roles()["exports"]]
+def test_service_export_role() -> None:
+    objects = render_chart("istiod", {"env": {"ENABLE_MCS_AUTO_EXPORT": "true"}})
+    assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *roles()["exports"]]
 
 
-def test_a_trust_bundle_may_be_written_where_it_is_switched_on() -> None:
-    attests = {
+def test_trust_bundle_role() -> None:
+    attest_rule = {
         "apiGroups": ["certificates.k8s.io"],
         "resources": ["signers"],
         "resourceNames": ["istio.io/istiod-ca"],
         "verbs": ["attest"],
     }
-    found = rendered("istiod", {"env": {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}})
-    assert found["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [
+    objects = render_chart("istiod", {"env": {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}})
+    assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [
         *roles()["cluster"],
         *roles()["bundles"],
-        attests,
+        attest_rule,
     ]
 
 
-def test_rules_join_resources_of_equal_verbs() -> None:
+def test_rules_are_joined_by_equal_verbs() -> None:
     rows = [
         ResourceAccess("g", "b", ("list",), ""),
         ResourceAccess("g", "a", ("list",), ""),

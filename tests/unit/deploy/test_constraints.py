@@ -1,4 +1,4 @@
-"""The image's versions are pinned."""
+"""Pinned versions of the image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def test_every_dependency_of_the_image_is_pinned() -> None:
+def test_every_image_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     requirements = [*project["dependencies"], *project["optional-dependencies"]["kubernetes"]]
     names = {re.split(r"[^\w-]", requirement)[0].lower() for requirement in requirements}

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions are those of the structs that configuration is decoded into, and an API server can take them."""
+"""CustomResourceDefinitions match the configuration structs, and an API server accepts them."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from deploy.crd.limits import LIMITS
 from deploy.crd.schema import ANY
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import plural_of
-from pilot.ingest.documents import read_documents
+from pilot.ingest.files.documents import read_documents
 from testing.apiserver.schemas import schema_violations
 
 ROOT = pathlib.Path(__file__).parents[3]
 DEFINITIONS = {d["spec"]["names"]["kind"]: d for d in definitions()}
-READ = [kind for kind in CATALOGUE if kind.id.group.endswith(".istio.io")]
+KINDS = [kind for kind in CATALOGUE if kind.id.group.endswith(".istio.io")]
 
 
 def schema_of(kind: str) -> dict[str, Any]:
     return DEFINITIONS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def parts(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def subschemas(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
-        yield from parts(inner, f"{path}.{name}")
+        yield from subschemas(inner, f"{path}.{name}")
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            yield from parts(schema[word], f"{path}[]")
+            yield from subschemas(schema[word], f"{path}[]")
 
 
-@pytest.mark.parametrize("kind", READ, ids=lambda k: k.id.name)
-def test_every_kind_that_is_read_is_defined_in_all_its_versions(kind: Any) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.id.name)
+def test_every_kind_is_defined_in_all_its_versions(kind: Any) -> None:
     spec = DEFINITIONS[kind.id.name]["spec"]
     assert (spec["group"], spec["names"]["plural"], spec["scope"]) == (kind.id.group, plural_of(kind.id), "Namespaced")
     assert {v["name"] for v in spec["versions"] if v["served"]} == set(kind.versions)
@@ -48,7 +48,7 @@ def test_every_kind_that_is_read_is_defined_in_all_its_versions(kind: Any) -> No
 @pytest.mark.parametrize("kind", DEFINITIONS)
 def test_schemas_are_structural(kind: str) -> None:
     """https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema"""
-    for path, schema in parts(schema_of(kind), kind):
+    for path, schema in subschemas(schema_of(kind), kind):
         if schema == ANY:
             continue
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
@@ -58,14 +58,14 @@ def test_schemas_are_structural(kind: str) -> None:
             "additionalProperties",
             "x-kubernetes-preserve-unknown-fields",
         } & set(schema), path
-        inside = itertools.chain(schema.get("not", {}).get("anyOf", ()), schema.get("oneOf", ()))
+        choices = itertools.chain(schema.get("not", {}).get("anyOf", ()), schema.get("oneOf", ()))
         assert all(
-            set(choice) == {"required"} and set(choice["required"]) <= set(schema["properties"]) for choice in inside
+            set(choice) == {"required"} and set(choice["required"]) <= set(schema["properties"]) for choice in choices
         ), path
         assert set(schema.get("required", ())) <= set(schema.get("properties", ())), path
 
 
-def test_what_is_limited_is_there() -> None:
+def test_limited_fields_exist() -> None:
     missing = [
         f"{struct.__name__}.{name}"
         for struct, limits in LIMITS.items()
@@ -75,7 +75,7 @@ def test_what_is_limited_is_there() -> None:
     assert not missing
 
 
-def objects_of_samples() -> Iterator[tuple[str, dict[str, Any]]]:
+def sample_objects() -> Iterator[tuple[str, dict[str, Any]]]:
     for path in sorted((ROOT / "samples").rglob("*.yaml")):
         for document in read_documents(path.read_bytes(), path.name):
             if (
@@ -86,14 +86,14 @@ def objects_of_samples() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{path.relative_to(ROOT)}: {document.plain['kind']}", document.plain
 
 
-def test_every_object_of_the_samples_is_valid() -> None:
-    found = list(objects_of_samples())
-    assert len(found) >= 10
-    for where, plain in found:
-        assert not list(schema_violations(plain, schema_of(plain["kind"]))), where
+def test_samples_are_valid() -> None:
+    samples = list(sample_objects())
+    assert len(samples) >= 10
+    for source, plain in samples:
+        assert not list(schema_violations(plain, schema_of(plain["kind"]))), source
 
 
-WRONG = {
+INVALID = {
     "VirtualService spec.http[0].timeout": {"http": [{"timeout": 5}]},
     "VirtualService spec.http[0].route[0].destination": {"http": [{"route": [{"weight": 1}]}]},
     "VirtualService spec.http[0].match[0].uri": {"http": [{"match": [{"uri": {"exact": "/a", "prefix": "/b"}}]}]},
@@ -124,8 +124,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("named", WRONG)
-def test_what_is_wrong_is_named_by_its_path(named: str) -> None:
-    kind, path = named.split()
-    wrong = [where for where, _ in schema_violations({"spec": WRONG[named]}, schema_of(kind))]
-    assert wrong == [path]
+@pytest.mark.parametrize("case", INVALID)
+def test_violations_have_their_path(case: str) -> None:
+    kind, path = case.split()
+    violations = [location for location, _ in schema_violations({"spec": INVALID[case]}, schema_of(kind))]
+    assert violations == [path]

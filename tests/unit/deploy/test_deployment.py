@@ -1,4 +1,4 @@
-"""The manifests at an API server, and the control plane with the rights that they give it."""
+"""The manifests at an API server, and the control plane with the rights in them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ DEPLOYED = (
     ("", "serviceaccounts", "shop", "edge-istio"),
 )
 _PLURALS = ("httproutes", "grpcroutes", "tcproutes", "tlsroutes", "listenersets", "backendtlspolicies")
-TOLD = (
+WITH_STATUS = (
     *((GATEWAY_API, plural, "shop", "routed") for plural in _PLURALS),
     (GATEWAY_API, "gateways", "shop", "edge"),
     (GATEWAY_API, "gatewayclasses", "", "istio"),
@@ -93,17 +93,19 @@ spec: {hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}]
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer()
-    await made.start()
-    yield made
-    await made.stop()
+    api_server = ApiServer()
+    await api_server.start()
+    yield api_server
+    await api_server.stop()
 
 
-def has(found: Any, wanted: Any) -> bool:
-    """Returns whether an object has everything that was applied; the server may have added defaults."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(key in found and has(found[key], value) for key, value in wanted.items())
-    return bool(found == wanted)
+def has(actual: Any, expected: Any) -> bool:
+    """Return whether an object has all applied fields. The server may have added defaults."""
+    if isinstance(expected, dict):
+        return isinstance(actual, dict) and all(
+            key in actual and has(actual[key], value) for key, value in expected.items()
+        )
+    return bool(actual == expected)
 
 
 def path_of(server: ApiServer, plain: dict[str, Any]) -> str:
@@ -113,7 +115,7 @@ def path_of(server: ApiServer, plain: dict[str, Any]) -> str:
     return f"{server.url}/{'apis/' + group if group else 'api'}/{version}{namespace}/{resource.plural}/{plain['metadata']['name']}"
 
 
-async def test_every_object_can_be_tried_applied_read_and_deleted(server: ApiServer) -> None:
+async def test_objects_can_be_applied_read_and_deleted(server: ApiServer) -> None:
     """The requests of `kubectl apply --server-side`, with and without `--dry-run=server`, `get` and `delete`."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
     patch = {"headers": {"Content-Type": "application/apply-patch+yaml"}}
@@ -121,21 +123,21 @@ async def test_every_object_can_be_tried_applied_read_and_deleted(server: ApiSer
     async with aiohttp.ClientSession(headers=headers) as session:
         for plain in OBJECTS:
             url, body = path_of(server, plain), yaml.dump(plain)
-            async with session.patch(url, data=body, params={**query, "dryRun": "All"}, **patch) as answer:
-                assert answer.status in (200, 201), await answer.text()
-            async with session.get(url) as answer:
-                assert answer.status == 404, url
-            async with session.patch(url, data=body, params=query, **patch) as answer:
-                assert answer.status in (200, 201), await answer.text()
-            async with session.get(url) as answer:
-                found = await answer.json()
-                assert has(found, {key: value for key, value in plain.items() if key != "metadata"})
+            async with session.patch(url, data=body, params={**query, "dryRun": "All"}, **patch) as response:
+                assert response.status in (200, 201), await response.text()
+            async with session.get(url) as response:
+                assert response.status == 404, url
+            async with session.patch(url, data=body, params=query, **patch) as response:
+                assert response.status in (200, 201), await response.text()
+            async with session.get(url) as response:
+                actual = await response.json()
+                assert has(actual, {key: value for key, value in plain.items() if key != "metadata"})
         for plain in reversed(OBJECTS):
-            async with session.delete(path_of(server, plain)) as answer:
-                assert answer.status == 200, await answer.text()
+            async with session.delete(path_of(server, plain)) as response:
+                assert response.status == 200, await response.text()
 
 
-def used(server: ApiServer) -> set[tuple[str, str, str]]:
+def used_rights(server: ApiServer) -> set[tuple[str, str, str]]:
     return {
         (a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""), a.verb)
         for a in server.requests
@@ -144,8 +146,8 @@ def used(server: ApiServer) -> set[tuple[str, str, str]]:
 
 def discovery_container() -> dict[str, Any]:
     deployment = next(o for o in OBJECTS if (o["kind"], o["metadata"]["name"]) == ("Deployment", "istiod"))
-    found: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
-    return found
+    container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
 
 
 def discovery_arguments() -> list[str]:
@@ -159,13 +161,16 @@ def discovery_arguments() -> list[str]:
 
 def discovery_variables() -> dict[str, str]:
     container = discovery_container()
-    own = {"POD_NAMESPACE": SYSTEM, "POD_NAME": "istiod-1", "SERVICE_ACCOUNT": "istiod", "PILOT_DEBOUNCE_AFTER": "1ms"}
-    return {**{v["name"]: v["value"] for v in container["env"] if "value" in v}, **own}
+    overrides = {
+        "POD_NAMESPACE": SYSTEM,
+        "POD_NAME": "istiod-1",
+        "SERVICE_ACCOUNT": "istiod",
+        "PILOT_DEBOUNCE_AFTER": "1ms",
+    }
+    return {**{v["name"]: v["value"] for v in container["env"] if "value" in v}, **overrides}
 
 
-async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_them(
-    server: ApiServer, tmp_path: pathlib.Path
-) -> None:
+async def test_roles_grant_exactly_the_used_rights(server: ApiServer, tmp_path: pathlib.Path) -> None:
     for plain in OBJECTS:
         server.put(plain)
     for name in (SYSTEM, "shop"):
@@ -192,17 +197,17 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
             )
         )
         await until(lambda: server.get("", "secrets", SYSTEM, "istio-ca-secret") is not None)
-        await until(lambda: all(server.get(*place) is not None for place in DEPLOYED))
-        await until(lambda: all("status" in (server.get(*place) or {}) for place in TOLD))
+        await until(lambda: all(server.get(*location) is not None for location in DEPLOYED))
+        await until(lambda: all("status" in (server.get(*location) or {}) for location in WITH_STATUS))
     finally:
         plane.end()
         await running
-    every = (*watched_kinds(), *CLUSTER, *GATEWAYS, *OWN_NAMESPACE)
-    granted = {(r.group, r.resource, verb) for r in every for verb in r.verbs}
-    assert used(server) <= granted
-    rows = [r for r in every if server.resources.find(r.group, r.resource.partition("/")[0])]
-    followed = {(r.group, r.resource) for r in watched_kinds() if r in rows}
-    seldom = {
+    accesses = (*watched_kinds(), *CLUSTER, *GATEWAYS, *OWN_NAMESPACE)
+    granted = {(r.group, r.resource, verb) for r in accesses for verb in r.verbs}
+    assert used_rights(server) <= granted
+    rows = [r for r in accesses if server.resources.find(r.group, r.resource.partition("/")[0])]
+    watched = {(r.group, r.resource) for r in watched_kinds() if r in rows}
+    unused = {
         ("authentication.k8s.io", "tokenreviews"),
         ("authorization.k8s.io", "subjectaccessreviews"),
         ("networking.istio.io", "workloadentries"),
@@ -213,38 +218,38 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
         ("", "services/status"),
         ("security.istio.io", "authorizationpolicies/status"),
     }
-    asked = {(group, resource) for group, resource, _ in used(server)}
-    assert {(r.group, r.resource) for r in rows} - asked <= seldom
-    assert followed <= asked
+    requested = {(group, resource) for group, resource, _ in used_rights(server)}
+    assert {(r.group, r.resource) for r in rows} - requested <= unused
+    assert watched <= requested
 
 
 async def test_roles_are_enforced(server: ApiServer) -> None:
     for plain in OBJECTS:
         server.put(plain)
     server.tokens.service_account(SYSTEM, "istiod", TOKEN)
-    server.tokens.service_account("shop", "default", "of-somebody")
-    allows = rbac_authorizer(server.store)
+    server.tokens.service_account("shop", "default", "other-token")
+    authorize = rbac_authorizer(server.store)
     listing = {"verb": "list", "group": "", "resource": "pods", "namespace": "", "name": "", "subresource": ""}
     istiod = f"system:serviceaccount:{SYSTEM}:istiod"
-    assert allows(istiod, (), listing)
-    assert not allows(istiod, (), {**listing, "verb": "delete"})
-    assert not allows("system:serviceaccount:shop:default", (), listing)
+    assert authorize(istiod, (), listing)
+    assert not authorize(istiod, (), {**listing, "verb": "delete"})
+    assert not authorize("system:serviceaccount:shop:default", (), listing)
     secret = {**listing, "verb": "update", "resource": "secrets"}
-    assert allows(istiod, (), {**secret, "namespace": SYSTEM})
-    assert not allows(istiod, (), {**secret, "namespace": "shop"})
-    server.tokens.authorizer = allows
-    client = ApiClient(StaticAccess(server, "of-somebody"))
+    assert authorize(istiod, (), {**secret, "namespace": SYSTEM})
+    assert not authorize(istiod, (), {**secret, "namespace": "shop"})
+    server.tokens.authorizer = authorize
+    client = ApiClient(StaticAccess(server, "other-token"))
     with pytest.raises(Exception, match="forbidden"):
         await client.call("GET", "/api/v1/pods")
     await client.close()
 
 
-def test_the_control_plane_knows_every_flag_of_its_deployment() -> None:
+def test_deployment_flags_are_known() -> None:
     assert load(discovery_arguments(), discovery_variables()).warnings == []
 
 
-async def test_an_installation_of_every_profile_can_be_applied(server: ApiServer) -> None:
+async def test_profiles_can_be_applied(server: ApiServer) -> None:
     for profile in ("default", "demo", "ambient", "remote", "stable"):
-        found = render_installation(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
-        for plain in found.objects():
+        installation = render_installation(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
+        for plain in installation.objects():
             server.put(plain)

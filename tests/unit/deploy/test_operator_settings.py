@@ -1,4 +1,4 @@
-"""What the settings of an IstioOperator do to the objects of an installation."""
+"""Settings of an IstioOperator and the rendered objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 MINIMAL = {"profile": "minimal"}
 
 
-def installed(
+def render_settings(
     spec: dict[str, Any], assignments: tuple[str, ...] = (), warnings: list[str] | None = None
 ) -> Installation:
     settings = user_settings((), assignments)
@@ -31,9 +31,9 @@ def installed(
 
 
 def objects(spec: dict[str, Any], *assignments: str, warnings: list[str] | None = None) -> dict[str, Any]:
-    found = installed(spec, assignments, warnings).objects()
+    rendered = render_settings(spec, assignments, warnings).objects()
     return {
-        "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found
+        "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in rendered
     }
 
 
@@ -41,15 +41,15 @@ def pilot(k8s: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {**MINIMAL, **spec, "components": {"pilot": {"k8s": k8s}}}
 
 
-def pod_of(found: dict[str, Any], key: str = "Deployment/istio-system/istiod") -> dict[str, Any]:
-    pod: dict[str, Any] = found[key]["spec"]["template"]["spec"]
+def pod_of(rendered: dict[str, Any], key: str = "Deployment/istio-system/istiod") -> dict[str, Any]:
+    pod: dict[str, Any] = rendered[key]["spec"]["template"]["spec"]
     return pod
 
 
-def wrong(spec: dict[str, Any], *assignments: str) -> str:
-    with pytest.raises(SettingsError) as caught:
-        installed(spec, assignments)
-    return str(caught.value)
+def settings_error(spec: dict[str, Any], *assignments: str) -> str:
+    with pytest.raises(SettingsError) as raised:
+        render_settings(spec, assignments)
+    return str(raised.value)
 
 
 PROFILES = {
@@ -67,21 +67,21 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_profile_switches_on_its_components(name: str) -> None:
-    found = installed({"profile": name})
-    assert {chosen.name or "base" for chosen, _ in found.components} == PROFILES[name]
+def test_components_of_profiles(name: str) -> None:
+    installation = render_settings({"profile": name})
+    assert {component.name or "base" for component, _ in installation.components} == PROFILES[name]
 
 
-def test_every_profile_is_in_the_table() -> None:
+def test_profile_names() -> None:
     assert profile_names() == sorted(PROFILES)
 
 
-def test_the_same_settings_give_the_same_text() -> None:
-    assert manifest_text(installed({}).objects()) == manifest_text(installed({}).objects())
+def test_rendering_is_deterministic() -> None:
+    assert manifest_text(render_settings({}).objects()) == manifest_text(render_settings({}).objects())
 
 
-def test_objects_stand_in_the_order_in_which_they_can_be_applied() -> None:
-    kinds = [o["kind"] for o in installed({}).objects()]
+def test_objects_are_in_apply_order() -> None:
+    kinds = [o["kind"] for o in render_settings({}).objects()]
     first = {kind: kinds.index(kind) for kind in kinds}
     assert (
         first["CustomResourceDefinition"]
@@ -93,16 +93,19 @@ def test_objects_stand_in_the_order_in_which_they_can_be_applied() -> None:
     assert first["Deployment"] < first["HorizontalPodAutoscaler"] < first["Service"]
 
 
-def test_files_are_laid_over_each_other_and_flags_over_them() -> None:
+def test_later_files_and_flags_override() -> None:
     one = "spec: {hub: a, components: {pilot: {k8s: {env: [{name: A}], nodeSelector: {x: '1'}}}}}"
     two = "spec: {components: {pilot: {k8s: {env: [{name: B}], nodeSelector: {y: '2'}}}}}"
-    found = user_settings([("one", one), ("two", two)], ["hub=b", "tag=1.10"])
-    assert found["spec"]["hub"] == "b"
-    assert found["spec"]["tag"] == "1.10"
-    assert found["spec"]["components"]["pilot"]["k8s"] == {"env": [{"name": "B"}], "nodeSelector": {"x": "1", "y": "2"}}
+    settings = user_settings([("one", one), ("two", two)], ["hub=b", "tag=1.10"])
+    assert settings["spec"]["hub"] == "b"
+    assert settings["spec"]["tag"] == "1.10"
+    assert settings["spec"]["components"]["pilot"]["k8s"] == {
+        "env": [{"name": "B"}],
+        "nodeSelector": {"x": "1", "y": "2"},
+    }
 
 
-SETS = {
+ASSIGNMENTS = {
     "values.a.b=1": {"values": {"a": {"b": 1}}},
     "values.a=1.5": {"values": {"a": 1.5}},
     "values.a=true": {"values": {"a": True}},
@@ -114,29 +117,29 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("text", SETS)
-def test_an_assignment_sets_what_its_path_says(text: str) -> None:
+@pytest.mark.parametrize("text", ASSIGNMENTS)
+def test_assignments(text: str) -> None:
     tree: dict[str, Any] = {}
     assign(tree, text)
-    assert tree == {"spec": SETS[text]}
+    assert tree == {"spec": ASSIGNMENTS[text]}
 
 
 @pytest.mark.parametrize("text", ["values.a", "components.ingressGateways[name:none].enabled=true", "values.a[x]=1"])
-def test_an_assignment_that_leads_nowhere_is_refused(text: str) -> None:
+def test_invalid_assignments(text: str) -> None:
     with pytest.raises(PathError):
         assign({"spec": {"components": {"ingressGateways": []}}}, text)
 
 
-def test_paths_keep_what_is_in_brackets_and_behind_backslashes() -> None:
+def test_split_path() -> None:
     assert split_path(r"a.b[0].c\.d") == ["a", "b", "[0]", "c.d"]
     assert overlay_path(r"spec.[name:a\.b].x\.y/z.[-1]") == ["spec", "[name:a.b]", "x.y/z", "[-1]"]
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a profile that there is not": ({"profile": "tiny"}, "spec.profile: unknown profile tiny"),
-    "a field that there is not": ({"addonComponents": {}}, "spec.addonComponents: unknown field"),
+INVALID: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown profile": ({"profile": "tiny"}, "spec.profile: unknown profile tiny"),
+    "an unknown field": ({"addonComponents": {}}, "spec.addonComponents: unknown field"),
     "a misspelt field": (pilot({"replicaCounts": 1}), "did you mean replicaCount?"),
-    "a quoted switch": (
+    "a quoted boolean": (
         {"components": {"base": {"enabled": "true"}}},
         'spec.components.base.enabled: expected a boolean (true or false), got the string "true"; remove the quotes',
     ),
@@ -144,7 +147,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"values": {"pilot": {"autoscaleEnabled": "false"}}},
         'got the string "false"; remove the quotes',
     ),
-    "an amount": (
+    "a quantity": (
         pilot({"resources": {"limits": {"cpu": "much"}}}),
         "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",
     ),
@@ -174,24 +177,24 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said_with_its_path(case: str) -> None:
-    spec, message = WRONG[case]
-    assert message in wrong(spec)
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_settings(case: str) -> None:
+    spec, message = INVALID[case]
+    assert message in settings_error(spec)
 
 
 def test_low_ports_need_root() -> None:
     ports = [{"name": "http", "port": 80, "targetPort": 80}]
     spec = {"components": {"ingressGateways": [{"name": "istio-ingressgateway", "k8s": {"service": {"ports": ports}}}]}}
-    assert "port http/80: targetPort 80 requires root" in wrong(spec)
-    found = objects({**spec, "values": {"gateways": {"istio-ingressgateway": {"runAsRoot": True}}}})
+    assert "port http/80: targetPort 80 requires root" in settings_error(spec)
+    rendered = objects({**spec, "values": {"gateways": {"istio-ingressgateway": {"runAsRoot": True}}}})
     assert (
-        pod_of(found, "Deployment/istio-system/istio-ingressgateway")["containers"][0]["ports"][0]["containerPort"]
+        pod_of(rendered, "Deployment/istio-system/istio-ingressgateway")["containers"][0]["ports"][0]["containerPort"]
         == 80
     )
 
 
-def test_force_goes_on_in_spite_of_wrong_settings_but_not_of_a_quoted_switch() -> None:
+def test_force_ignores_errors_except_quoted_booleans() -> None:
     settings = user_settings((), ["revision=a_b"])
     assert render_installation(settings, print, force=True).components
     with pytest.raises(SettingsError):
@@ -205,27 +208,27 @@ def test_two_objects_in_one_file_are_refused() -> None:
         user_settings([("f.yaml", "kind: A\n---\nkind: B\n")], ())
 
 
-def test_settings_of_the_spec_and_values_have_their_order() -> None:
+def test_precedence_of_spec_and_values() -> None:
     spec = {
         "hub": "a",
         "meshConfig": {"accessLogFile": "/spec"},
         "values": {"global": {"hub": "b"}, "meshConfig": {"accessLogFile": "/values"}},
     }
-    found = merge_inputs({"spec": spec})
-    assert value_at(found, "spec.values.global.hub") == "b"
-    assert value_at(found, "spec.values.meshConfig.accessLogFile") == "/spec"
+    merged = merge_inputs({"spec": spec})
+    assert value_at(merged, "spec.values.global.hub") == "b"
+    assert value_at(merged, "spec.values.meshConfig.accessLogFile") == "/spec"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_whether_pods_need_no_init_container_is_what_the_component_says(enabled: bool) -> None:
-    found = merge_inputs(
+def test_cni_value_follows_the_component(enabled: bool) -> None:
+    merged = merge_inputs(
         {"spec": {"components": {"cni": {"enabled": enabled}}, "values": {"pilot": {"cni": {"enabled": not enabled}}}}}
     )
-    assert value_at(found, "spec.values.pilot.cni.enabled") is enabled
+    assert value_at(merged, "spec.values.pilot.cni.enabled") is enabled
 
 
 def test_k8s_settings_are_merged_into_the_objects() -> None:
-    found = objects(
+    rendered = objects(
         pilot(
             {
                 "env": [{"name": "PILOT_TRACE_SAMPLING", "value": "7"}, {"name": "NEW", "value": "x"}],
@@ -242,7 +245,7 @@ def test_k8s_settings_are_merged_into_the_objects() -> None:
             }
         )
     )
-    deployment, pod = found["Deployment/istio-system/istiod"], pod_of(found)
+    deployment, pod = rendered["Deployment/istio-system/istiod"], pod_of(rendered)
     container = pod["containers"][0]
     variables = {v["name"]: v.get("value") for v in container["env"]}
     assert (variables["PILOT_TRACE_SAMPLING"], variables["NEW"], variables["REVISION"]) == ("7", "x", "default")
@@ -252,23 +255,23 @@ def test_k8s_settings_are_merged_into_the_objects() -> None:
     assert container["resources"] == {"requests": {"cpu": "500m", "memory": "2048Mi"}, "limits": {"memory": "1Gi"}}
     assert "v" in {v["name"] for v in pod["volumes"]}
     assert "/v" in {m["mountPath"] for m in container["volumeMounts"]}
-    assert found["PodDisruptionBudget/istio-system/istiod"]["spec"].keys() == {"maxUnavailable", "selector"}
-    service = found["Service/istio-system/istiod"]
+    assert rendered["PodDisruptionBudget/istio-system/istiod"]["spec"].keys() == {"maxUnavailable", "selector"}
+    service = rendered["Service/istio-system/istiod"]
     assert service["spec"]["type"] == "NodePort"
     assert service["spec"]["ports"][0]["port"] == 9999
     assert service["metadata"]["annotations"] == {"e": "f"}
-    assert found["HorizontalPodAutoscaler/istio-system/istiod"]["spec"]["minReplicas"] == 2
+    assert rendered["HorizontalPodAutoscaler/istio-system/istiod"]["spec"]["minReplicas"] == 2
 
 
-def patched(*patches: tuple[str, Any], warnings: list[str] | None = None) -> dict[str, Any]:
+def render_overlay(*patches: tuple[str, Any], warnings: list[str] | None = None) -> dict[str, Any]:
     rows = [{"path": path} if value is None else {"path": path, "value": value} for path, value in patches]
     return objects(pilot({"overlays": [{"kind": "Deployment", "name": "istiod", "patches": rows}]}), warnings=warnings)
 
 
-def test_overlays_set_add_and_delete() -> None:
+def test_overlays() -> None:
     base = "spec.template.spec.containers.[name:discovery]"
-    found = pod_of(
-        patched(
+    pod = pod_of(
+        render_overlay(
             (f"{base}.image", "mine"),
             (f"{base}.args.[-1]", "--more"),
             (f"{base}.args.[:^--domain$]", "--Domain"),
@@ -279,14 +282,14 @@ def test_overlays_set_add_and_delete() -> None:
             ("spec.template.spec.securityContext", "fsGroup: 1\nrunAsUser: 2\n"),
         )
     )
-    container = found["containers"][0]
+    container = pod["containers"][0]
     assert (container["image"], container["args"][-1]) == ("mine", "--more")
     assert "--Domain" in container["args"]
     assert "PLATFORM" not in {v["name"] for v in container["env"]}
     assert "debug" in {p["name"] for p in container["ports"]}
-    assert found["dnsConfig"] == {"options": [{"name": "ndots"}]}
-    assert found["tolerations"] == [{"key": "only"}]
-    assert found["securityContext"] == {"fsGroup": 1, "runAsUser": 2}
+    assert pod["dnsConfig"] == {"options": [{"name": "ndots"}]}
+    assert pod["tolerations"] == [{"key": "only"}]
+    assert pod["securityContext"] == {"fsGroup": 1, "runAsUser": 2}
 
 
 @pytest.mark.parametrize(
@@ -300,7 +303,7 @@ def test_overlays_set_add_and_delete() -> None:
         ("", 1, "the path is empty"),
     ],
 )
-def test_an_overlay_that_matches_nothing_is_said_and_changes_nothing(path: str, value: Any, message: str) -> None:
+def test_overlay_without_a_match_is_reported(path: str, value: Any, message: str) -> None:
     warnings: list[str] = []
     spec = pilot(
         {
@@ -308,56 +311,56 @@ def test_an_overlay_that_matches_nothing_is_said_and_changes_nothing(path: str, 
             "overlays": [{"kind": "Deployment", "name": "istiod", "patches": [{"path": path, "value": value}]}],
         }
     )
-    found = objects(spec, warnings=warnings)
-    assert found == objects(pilot({"replicaCount": 1}))
+    rendered = objects(spec, warnings=warnings)
+    assert rendered == objects(pilot({"replicaCount": 1}))
     assert any(message in text and "Deployment istiod" in text for text in warnings), warnings
 
 
-def test_an_overlay_of_an_object_that_there_is_not_is_said() -> None:
+def test_overlay_of_a_missing_object_is_reported() -> None:
     warnings: list[str] = []
     objects(pilot({"overlays": [{"kind": "Pod", "name": "x", "patches": []}]}), warnings=warnings)
     assert warnings == ["overlay of Pod x: component Pilot has no such object"]
 
 
-def test_a_gateway_without_a_name_has_the_standard_one() -> None:
-    found = objects(
+def test_default_gateway_name() -> None:
+    rendered = objects(
         MINIMAL, "components.ingressGateways[0].enabled=true", "components.ingressGateways[0].namespace=edge"
     )
-    assert "Deployment/edge/istio-ingressgateway" in found
+    assert "Deployment/edge/istio-ingressgateway" in rendered
 
 
-def test_components_are_in_the_system_namespace_unless_they_say_another_and_the_namespace_of_the_spec_has_no_effect() -> (
-    None
-):
+def test_namespaces_of_components() -> None:
     gateways = [{"name": "a"}, {"name": "b", "namespace": "other", "label": {"istio": "b"}}]
-    said: list[str] = []
+    warnings: list[str] = []
     spec = {
         "profile": "empty",
         "namespace": "edge",
         "components": {"ingressGateways": gateways},
         "values": {"global": {"istioNamespace": "mesh"}},
     }
-    found = render_installation({"spec": spec}, said.append).objects()
-    places = {
-        (plain["metadata"]["namespace"], plain["metadata"]["name"]) for plain in found if plain["kind"] == "Deployment"
+    rendered = render_installation({"spec": spec}, warnings.append).objects()
+    deployments = {
+        (plain["metadata"]["namespace"], plain["metadata"]["name"])
+        for plain in rendered
+        if plain["kind"] == "Deployment"
     }
-    assert places == {("mesh", "a"), ("other", "b")}
-    assert said == [
+    assert deployments == {("mesh", "a"), ("other", "b")}
+    assert warnings == [
         "spec.namespace: has no effect: components are installed in values.global.istioNamespace or their own namespace"
     ]
 
 
-def test_a_gateway_is_switched_on_by_its_values_too() -> None:
-    found = objects({**MINIMAL, "values": {"gateways": {"istio-egressgateway": {"enabled": True}}}})
-    assert "Deployment/istio-system/istio-egressgateway" in found
+def test_gateway_is_enabled_by_values() -> None:
+    rendered = objects({**MINIMAL, "values": {"gateways": {"istio-egressgateway": {"enabled": True}}}})
+    assert "Deployment/istio-system/istio-egressgateway" in rendered
 
 
-def test_values_that_no_schema_knows_reach_the_charts() -> None:
-    found = objects({**MINIMAL, "unvalidatedValues": {"pilot": {"image": "x/y:z", "house": 1}}})
-    assert pod_of(found)["containers"][0]["image"] == "x/y:z"
+def test_unvalidated_values_reach_the_charts() -> None:
+    rendered = objects({**MINIMAL, "unvalidatedValues": {"pilot": {"image": "x/y:z", "house": 1}}})
+    assert pod_of(rendered)["containers"][0]["image"] == "x/y:z"
 
 
-def test_helm_gets_the_values_and_is_told_what_it_cannot_say() -> None:
+def test_helm_releases_and_unsupported_settings() -> None:
     warnings: list[str] = []
     settings = user_settings(
         (), ["profile=minimal", "components.pilot.k8s.nodeSelector.a=b", "components.pilot.k8s.replicaCount=2"]
@@ -371,10 +374,10 @@ def test_helm_gets_the_values_and_is_told_what_it_cannot_say() -> None:
     assert [w.partition(" ")[0] for w in warnings] == ["spec.components.pilot.k8s.nodeSelector"]
 
 
-def test_the_json_schema_has_every_field_once() -> None:
+def test_json_schema() -> None:
     schema = json.loads(json_schema())
     types = schema["$defs"]
     assert set(types["Spec"]["properties"]) == set(TYPES["Spec"].fields)
     assert types["Spec"]["additionalProperties"] is False
-    named = set(re.findall(r'"#/\$defs/(\w+)"', json_schema()))
-    assert named == set(types)
+    references = set(re.findall(r'"#/\$defs/(\w+)"', json_schema()))
+    assert references == set(types)

@@ -1,4 +1,4 @@
-"""The schemas of charts' values: they allow what charts and IstioOperators say, and nothing that has no effect."""
+"""Schemas of chart values: they allow values of charts and IstioOperators, and nothing without effect."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from testing.mesh.json_schema import invalid_paths
 
 @functools.cache
 def schema(chart: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
+    values_schema: dict[str, Any] = json.loads(
         (installation_folder() / "charts" / chart / "values.schema.json").read_text("utf-8")
     )
-    return found
+    return values_schema
 
 
-def wrong(chart: str, values: Any) -> list[str]:
-    """Where values are wrong, with those of the chart below them as Helm has them."""
+def invalid_values(chart: str, values: Any) -> list[str]:
+    """Return the paths of invalid values, merged over the chart's values as in Helm."""
     return invalid_paths({**read_chart(installation_folder() / "charts" / chart).values, **values}, schema(chart))
 
 
 @pytest.mark.parametrize("chart", CHARTS)
-def test_what_a_chart_has_as_defaults_may_be_said(chart: str) -> None:
-    assert wrong(chart, {}) == []
+def test_defaults_are_valid(chart: str) -> None:
+    assert invalid_values(chart, {}) == []
     values = read_chart(installation_folder() / "charts" / chart).values
-    assert wrong(chart, values.get("chartDefaults") or values) == []
+    assert invalid_values(chart, values.get("chartDefaults") or values) == []
 
 
 @pytest.mark.parametrize("profile", profile_names())
-def test_what_an_istiooperator_says_to_a_chart_may_be_said(profile: str) -> None:
+def test_values_of_an_istio_operator_are_valid(profile: str) -> None:
     more = [
         "values.pilot.env.A=b",
         "meshConfig.accessLogFile=/dev/stdout",
         "values.global.proxy.resources.requests.cpu=10m",
     ]
     operator = resolve_operator(user_settings((), [f"profile={profile}", *more]), print, None, False)
-    for chosen in enabled_components(operator):
-        assert wrong(chosen.component.chart, chart_values(operator, chosen)) == []
+    for component in enabled_components(operator):
+        assert invalid_values(component.component.chart, chart_values(operator, component)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,16 @@ def test_what_an_istiooperator_says_to_a_chart_may_be_said(profile: str) -> None
         ("ztunnel", {"tolerations": {}}, "$.tolerations"),
     ],
 )
-def test_what_has_no_effect_or_another_type_is_refused_with_its_path(chart: str, values: Any, path: str) -> None:
-    assert wrong(chart, values) == [path]
+def test_invalid_values_have_their_path(chart: str, values: Any, path: str) -> None:
+    assert invalid_values(chart, values) == [path]
 
 
-def test_what_other_charts_say_to_all_is_no_mistake() -> None:
-    assert wrong("istiod", {"global": {"ourCompany": {"team": "a"}}}) == []
+def test_unknown_global_values_are_allowed() -> None:
+    assert invalid_values("istiod", {"global": {"ourCompany": {"team": "a"}}}) == []
 
 
-def test_the_same_mistakes_are_refused_of_an_istiooperator_with_their_paths() -> None:
-    for assignment, said in (
+def test_invalid_values_of_an_istio_operator() -> None:
+    for assignment, message in (
         (
             "values.pilot.autoscaleMinn=2",
             "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; did you mean autoscaleMin?",
@@ -87,6 +87,6 @@ def test_the_same_mistakes_are_refused_of_an_istiooperator_with_their_paths() ->
             'spec.values.global.proxy.privileged: expected a boolean (true or false), got "no"',
         ),
     ):
-        with pytest.raises(SettingsError) as caught:
+        with pytest.raises(SettingsError) as raised:
             render_installation(user_settings((), [assignment]), print)
-        assert str(caught.value) == said
+        assert str(raised.value) == message

@@ -45,7 +45,7 @@ def build_secret(
 ) -> secret_pb2.Secret:
     """Return the secret for a valid credential.
 
-    If `provider` sets a private key provider, the secret refers to it instead of containing the key directly.
+    If `provider` sets a private key provider, the private key is part of the provider's configuration.
     """
     if isinstance(credential, Roots):
         context = common_pb2.CertificateValidationContext(

@@ -55,7 +55,10 @@ class Reach(NamedTuple):
 
 @derived
 def _reach_of(db: Mesh, node_id: str) -> Reach | None:
-    """Return the EnvoyFilters that select one proxy, and the proxy's patched groups. Return None if there are none."""
+    """Return the EnvoyFilters that select one proxy, and the proxy's patched groups.
+
+    Return None if no EnvoyFilter selects the proxy.
+    """
     filters = selecting_filters(db, node_id)
     return Reach(frozenset(filters), frozenset(_patched_groups(proxy_plan(db, node_id)))) if filters else None
 
@@ -100,9 +103,10 @@ def _outcomes(db: Mesh) -> PatchOutcome:
 
 
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
-    """Return a mapping from patch to whether it has an effect on a connected proxy.
+    """Return a mapping from patch to whether it was applied to the connected proxies.
 
-    The value is True if the patch changed something, and False if it only failed to fit a resource.
+    The value is False if the patch does not fit a resource. Otherwise, it is True if the patch changed something. Other
+    patches are omitted.
     """
     outcome = _outcomes(db)
     return {

@@ -69,8 +69,7 @@ class EffectiveTls(NamedTuple):
 def effective_tls(
     settings: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> EffectiveTls:
-    """Return the rule's settings, completed for the peer. If the rule has none, return settings for mTLS within the
-    mesh.
+    """Return the rule's settings, completed for the peer. Without settings, peers in the mesh use automatic mTLS.
 
     A proxy with its own certificate files uses them for all mutual TLS, except to services outside the mesh.
     """

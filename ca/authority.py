@@ -20,9 +20,9 @@ def utc_now() -> datetime.datetime:
 class Authority:
     """Issues certificates with the current signer.
 
-    default_ttl: lifetime if the request names none, limited by the lifetime of the first signer.
-    longest_ttl: requests for a longer lifetime are rejected.
-    on_change: functions that are called after the signer was replaced.
+    default_ttl: Lifetime if the request specifies none. It is at most the remaining lifetime of the first signer.
+    longest_ttl: Maximum lifetime. Requests for a longer lifetime are rejected. on_change: Functions that are called
+    after the signer has been replaced.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Authority:
         self.on_change: list[Callable[[], None]] = []
 
     def sign(self, csr: bytes, identities: Sequence[str], seconds: int) -> list[str]:
-        """Issue a certificate for the identities and return its chain, as `Signer.chain` does.
+        """Issue a certificate for the identities. Return its chain in the format of `Signer.chain`.
 
-        `seconds` is the lifetime, or 0 or less for the default. Raise SigningError if the CSR is invalid, the lifetime
-        is too long, or the signer has expired.
+        `seconds` is the lifetime. If it is not positive, the default applies. Raise SigningError if the CSR is invalid,
+        the lifetime is too long, or the signer has expired.
         """
         request = decode_csr(csr)
         if seconds > self.longest_ttl.total_seconds():
@@ -49,16 +49,17 @@ class Authority:
         return signer.chain(signer.issue(request, identities, ttl, self._now()))
 
     async def answer(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Answer a request like `sign`. Raise SigningError CA_NOT_READY if the request names another signer."""
+        """Return the result of `sign`. Raise SigningError with the code CA_NOT_READY if the request names another
+        signer."""
         if signer:
             raise SigningError("CA_NOT_READY", f"unknown signer {signer!r}: only the mesh's own signer is configured")
         return self.sign(csr, identities, seconds)
 
     def replace(self, signer: Signer, multiple_roots: bool) -> bool:
-        """Replace the signer and return True, or return False if it is the same one.
+        """Replace the signer. Return whether it differs from the current signer.
 
-        Raise KeyMaterialError if its roots differ, because proxies would not trust its certificates, unless
-        `multiple_roots` is set and one set of roots contains the other.
+        Raise KeyMaterialError if its roots differ, because proxies would not trust its certificates. With
+        `multiple_roots`, they may differ if one set of roots contains the other.
         """
         old, new = set(self.signer.roots), set(signer.roots)
         if (old != new and not multiple_roots) or (old - new and new - old):
@@ -68,7 +69,7 @@ class Authority:
         return self._set_signer(signer)
 
     def renew(self, signer: Signer) -> None:
-        """Use a renewed root with the same key, so that issued certificates stay valid.
+        """Replace the root with a renewed root that has the same key, so that issued certificates stay valid.
 
         Raise KeyMaterialError if the key differs.
         """

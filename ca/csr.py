@@ -23,7 +23,7 @@ _ORGANIZATION = x509.NameOID.ORGANIZATION_NAME
 
 
 class SigningRequest(NamedTuple):
-    """The properties of a CSR that a certificate depends on. Requested names and extensions are ignored."""
+    """The properties of a CSR that affect the certificate. Requested names and extensions are ignored."""
 
     public_key: PublicKey
     has_common_name: bool
@@ -32,8 +32,8 @@ class SigningRequest(NamedTuple):
 def decode_csr(pem: bytes) -> SigningRequest:
     """Return the request in the first PEM block.
 
-    Raise SigningError CSR_ERROR if there is none, if it is not signed by its own key, or if the kind or size of the key
-    is not supported.
+    Raise SigningError with the code CSR_ERROR if there is no request, if it is not signed with its own key, or if the
+    type or size of the key is not supported.
     """
     if len(pem) > MAX_SIZE:
         raise SigningError("CSR_ERROR", f"the request has {len(pem)} bytes; at most {MAX_SIZE} are allowed")
@@ -62,9 +62,10 @@ def _is_signed_by_its_key(csr: x509.CertificateSigningRequest) -> bool:
 
 
 def check_requested_names(csr: bytes, identities: Sequence[str]) -> bytes:
-    """Return a valid CSR in PEM, without surrounding text, if it requests exactly one of the identities.
+    """Return the CSR in PEM, without surrounding text. It must be valid and request exactly one of the identities.
 
-    An external signer issues what the CSR requests. Raise SigningError CSR_ERROR if it requests anything else.
+    An external signer issues what the CSR requests. Raise SigningError with the code CSR_ERROR if it requests anything
+    else.
     """
     request = x509.load_pem_x509_csr(csr)
     try:
@@ -87,7 +88,8 @@ def check_requested_names(csr: bytes, identities: Sequence[str]) -> bytes:
 
 
 def certificate_names(signed: x509.CertificateSigningRequest | x509.Certificate) -> set[str]:
-    """Return the names in a CSR or certificate. Names that are not URIs are returned so that they match no identity."""
+    """Return the names in a CSR or certificate. A name that is not a URI is returned in a form that matches no
+    identity."""
     try:
         names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -10,8 +10,8 @@ Code = Literal["CSR_ERROR", "TTL_ERROR", "CA_NOT_READY", "CERT_GEN_ERROR"]
 class SigningError(Exception):
     """A certificate cannot be issued.
 
-    `code` is istiod's code for the cause, which goes to the peer and into metrics. `args[0]` is the reason, which goes
-    only to the log.
+    `code` is istiod's code for the cause. It is sent to the peer and used in metrics. `args[0]` is the reason, which is
+    only logged.
     """
 
     def __init__(self, code: Code, reason: str) -> None:
@@ -20,10 +20,12 @@ class SigningError(Exception):
 
     @property
     def is_callers_fault(self) -> bool:
-        """True if the request is invalid, so that the status is INVALID_ARGUMENT instead of INTERNAL."""
+        """True if the request is invalid. The status is then INVALID_ARGUMENT instead of INTERNAL."""
         return self.code in ("CSR_ERROR", "TTL_ERROR")
 
 
 class KeyMaterialError(Exception):
-    """Files or a Secret hold no usable signing certificate. `args[0]` names the file and the reason, and contains no
-    key."""
+    """Files or a Secret contain no usable signing certificate.
+
+    `args[0]` contains the name of the file and the reason, but no key.
+    """

@@ -1,4 +1,4 @@
-"""A registration authority, which lets an external signer issue workload certificates.
+"""A registration authority, which requests workload certificates from an external signer.
 
 The signer issues what the CSR requests, so the CSR may request only the caller's verified identity.
 """
@@ -16,24 +16,29 @@ from ca.pem import bundle_pem, certificate_pem, load_bundle
 from ca.verify import leads_to
 
 Ask = Callable[[bytes, str, int], Awaitable[bytes]]
-"""Sends a CSR in PEM to a signer, with a lifetime in seconds (0 for the signer's default).
+"""Sends a CSR in PEM to a signer. The lifetime is in seconds, and 0 is the signer's default.
 
-Returns a certificate chain in PEM, leaf first, or raises SigningError.
+Returns a certificate chain in PEM with the leaf first, or raises SigningError.
 """
 Roots = Callable[[str], Sequence[x509.Certificate]]
-"""Returns the roots of a signer, empty if they are not known."""
+"""Returns the roots of a signer. The result is empty if they are not known."""
 
 
 class RegistrationAuthority:
-    """Requests certificates from `signer`, or from the signer of `domain` that a request names."""
+    """Requests certificates from external signers.
+
+    If a request names a signer, the full name of that signer is `domain`/NAME. Otherwise, `signer` issues the
+    certificate.
+    """
 
     def __init__(self, ask: Ask, signer: str, domain: str, longest_ttl: datetime.timedelta, roots: Roots) -> None:
         self._ask, self._signer, self._domain, self._longest_ttl, self._roots = ask, signer, domain, longest_ttl, roots
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Return a leaf for one of the identities, its intermediates and the bundle of roots, all in PEM.
+        """Return a leaf for one of the identities, its intermediates, and the bundle of roots, all in PEM.
 
-        Raise SigningError if the CSR requests anything else, or if the signer issues no usable certificate.
+        Raise SigningError if the CSR requests another name, if the lifetime is too long, or if the signer issues no
+        usable certificate.
         """
         key = decode_csr(csr).public_key
         request = check_requested_names(csr, identities)
@@ -56,7 +61,7 @@ class RegistrationAuthority:
         return [*(certificate_pem(one).decode() + "\n" for one in (leaf, *above)), bundle_pem(roots).decode()]
 
     def _name(self, signer: str) -> str:
-        """Return the full name of a signer, or of the mesh's signer if `signer` is ""."""
+        """Return the full name of a signer, or the name of the mesh's signer if `signer` is ""."""
         if signer and not self._domain:
             raise SigningError(
                 "CERT_GEN_ERROR", f"the request names the signer {signer!r}, but CERT_SIGNER_DOMAIN is not set"

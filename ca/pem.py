@@ -25,9 +25,9 @@ def bundle_pem(certificates: Iterable[x509.Certificate]) -> bytes:
 
 
 def load_bundle(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
-    """Return the certificates of a PEM bundle, at least one.
+    """Return the certificates in a PEM bundle. There is at least one.
 
-    Raise KeyMaterialError, which names `where`, if there is none or one is invalid.
+    Raise KeyMaterialError with `where` if there is none or one is invalid.
     """
     try:
         return tuple(x509.load_pem_x509_certificates(pem))
@@ -36,9 +36,9 @@ def load_bundle(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
 
 
 def load_key(pem: bytes, where: str) -> PrivateKey:
-    """Return a private key without a passphrase.
+    """Return an unencrypted private key.
 
-    Raise KeyMaterialError, which names `where` and does not reveal the key, if there is none.
+    Raise KeyMaterialError with `where` if there is none. The message does not reveal the key.
     """
     try:
         key = serialization.load_pem_private_key(pem, None)
@@ -50,7 +50,7 @@ def load_key(pem: bytes, where: str) -> PrivateKey:
 
 
 def key_pem(key: PrivateKey) -> bytes:
-    """Return a private key in PEM (PKCS #8, no passphrase)."""
+    """Return a private key as unencrypted PKCS #8 in PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,4 +1,4 @@
-"""Plugged-in signing certificates, read from a folder in either of the two layouts that Istio supports.
+"""Plugged-in signing certificates, read from a folder in one of the two layouts that Istio supports.
 
 https://istio.io/latest/docs/tasks/security/cert-management/plugin-ca-cert/
 """
@@ -37,17 +37,17 @@ LAYOUTS = (TLS_LAYOUT, ISTIO_LAYOUT)
 
 
 class PluggedIn(NamedTuple):
-    """The contents of a folder. `crl` is the certificate revocation list in PEM, or empty."""
+    """The contents of a folder. `crl` is the certificate revocation list in PEM, or b"" if there is none."""
 
     signer: Signer
     crl: bytes = b""
 
 
 def read_plugged_in(folder: str) -> PluggedIn | None:
-    """Return the signer in a folder, or None if it has no signing certificate.
+    """Return the signer in a folder, or None if the folder contains no signing certificate.
 
-    A folder with only root-cert.pem adds roots to a self-signed signer. Raise KeyMaterialError if files are missing,
-    invalid, or do not belong together.
+    A folder with only root-cert.pem provides extra roots for a self-signed signer. Raise KeyMaterialError if files are
+    missing, are invalid, or do not match each other.
     """
     top = pathlib.Path(folder)
     for layout in LAYOUTS:
@@ -63,7 +63,7 @@ def read_plugged_in(folder: str) -> PluggedIn | None:
 
 
 def read_extra_roots(folder: str) -> bytes:
-    """Return the roots in PEM that a folder adds to a self-signed signer, or empty."""
+    """Return the extra roots, in PEM, that a folder provides for a self-signed signer, or b"" if it has none."""
     path = pathlib.Path(folder) / EXTRA_ROOTS
     return _read_file(path) if path.is_file() else b""
 

@@ -1,4 +1,4 @@
-"""Reloads a plugged-in signer when its folder changes. `Authority.replace` decides whether roots may change."""
+"""Reloads a plugged-in signer when its folder changes. `Authority.replace` decides whether the roots may change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pilot.ingest.files.watch import Watch
 from pilot.lib.logging.log import scope
 
 DEBOUNCE = 0.1
-"""Seconds without a further change before the folder is read, because the files of a signer are written one by one."""
+"""Seconds to wait after the last change before the folder is read. The files of a signer are written one by one."""
 _log = scope("ca")
 
 
 class PluggedInReload:
     """Watches the folder of a plugged-in signer.
 
-    `crl` is the certificate revocation list in PEM. `on_crl` is called after it changed.
+    `crl` is the certificate revocation list in PEM. `on_crl` is called after it has changed.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class PluggedInReload:
         self._watch = Watch(folder, self._changed, self._soon, recursive=False)
 
     async def start(self) -> None:
-        """Start watching the folder, and read it once for changes since the start."""
+        """Start watching the folder, and read it once, because it may have changed since startup."""
         await self._watch.start()
 
     async def stop(self) -> None:

@@ -1,5 +1,7 @@
-"""Renewal of a self-signed root before it expires. Replicas share a store and adopt a newer root that they find
-there."""
+"""Renewal of a self-signed root before it expires.
+
+Replicas share a store. If the store has a newer root, they adopt it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Store(Protocol):
 class Rotation:
     """Renews the root when less than `grace_percent` of its lifetime remains.
 
-    It checks every `interval`, first after a random part of it, so that replicas do not check at the same time.
+    The root is checked every `interval`. The first check is after a random part of the interval, so that replicas do
+    not check at the same time.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Rotation:
     async def run(
         self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, jitter: Callable[[], float] = random.random
     ) -> None:
-        """Check until cancelled. A failing store is retried at the next check."""
+        """Check until cancelled. If the store fails, it is tried again at the next check."""
         await sleep(self._interval * jitter())
         while True:
             try:
@@ -56,9 +59,9 @@ class Rotation:
             await sleep(self._interval)
 
     async def check(self) -> bool:
-        """Adopt a newer root from the store, or renew the root if due. Return whether the root changed.
+        """Adopt a newer root from the store, or renew the root if that is due. Return whether the root changed.
 
-        Raise KeyMaterialError if the store fails or has a root with another key.
+        Raise KeyMaterialError if the store fails or contains a root with another key.
         """
         signer = self._authority.signer
         stored = await asyncio.to_thread(self._store.load)

@@ -1,4 +1,4 @@
-"""Self-signed roots: created once, and renewed with the same key before they expire."""
+"""Self-signed roots. They are created once, and renewed with the same key before they expire."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def renewal_due(signer: Signer, now: datetime.datetime, grace_percent: float) ->
 def renewed(signer: Signer, ttl: datetime.timedelta, now: datetime.datetime) -> Signer:
     """Return a signer with a new root and the additional roots of the old signer.
 
-    The new root has the same key and name, so that certificates issued by the old one stay valid.
+    The new root has the same key and name, so that certificates that the old root issued stay valid.
     """
     fresh = sign_root(signer.key, signer.certificate.subject, ttl, now)
     return fresh._replace(roots=(*fresh.roots, *(root for root in signer.roots if root != signer.certificate)))

@@ -29,10 +29,10 @@ class ServerCertificate(NamedTuple):
 def issue_server_certificates(
     signer: Signer, names: Sequence[str], now: datetime.datetime
 ) -> tuple[ServerCertificate, ...]:
-    """Return certificates for the DNS names, valid for ten years or as long as the signer.
+    """Return certificates for the DNS names. They are valid for ten years, or until the signer expires.
 
-    Their new keys are of the signer's kind. For RSA there is also a P-256 key, with which a handshake costs less than a
-    tenth. Raise SigningError if the signer has expired.
+    Their keys are new and of the same type as the signer's key. If that is RSA, there is also a certificate with a
+    P-256 key, with which a handshake costs less than a tenth. Raise SigningError if the signer has expired.
     """
     certificates = []
     for key in _keys_like(signer.key):

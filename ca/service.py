@@ -1,6 +1,6 @@
 """The gRPC service IstioCertificateService.
 
-Errors give the peer a code. The reason goes only to the log.
+The peer receives only an error code. The reason is logged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CallerRefused(Exception):
 
 
 class SigningObserver(Protocol):
-    """Receives the events that are counted."""
+    """Receives the events that are counted in metrics."""
 
     def csr_received(self) -> None: ...
     def csr_unauthenticated(self) -> None: ...
@@ -38,14 +38,16 @@ class SigningObserver(Protocol):
 
 
 Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
-"""Signs a CSR in PEM for identities, with a lifetime in seconds and a signer's name ("" for the mesh's signer).
+"""Signs a CSR in PEM for identities. The other arguments are a lifetime in seconds and a signer's name, or "" for the
+mesh's signer.
 
 Returns a certificate chain in PEM, or raises SigningError.
 """
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
-"""Returns the verified identities, at least one, of the caller of a gRPC context, or raises CallerRefused."""
+"""Returns the verified identities of the caller in a gRPC context. There is at least one. Raises CallerRefused
+otherwise."""
 Impersonate = Callable[[Any, str], Awaitable[None]]
-"""Raises CallerRefused unless the caller, a node proxy, may request a certificate for an identity."""
+"""Raises CallerRefused unless the caller is a node proxy that may request a certificate for the identity."""
 
 
 async def refuse_impersonation(_: Any, identity: str) -> None:
@@ -66,7 +68,7 @@ class CertificateService:
         self._sign, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
-        """Return the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
+        """Return the handler for `grpc.aio.Server.add_generic_rpc_handlers`."""
         method = grpc.unary_unary_rpc_method_handler(self._create)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
@@ -115,6 +117,6 @@ class CertificateService:
 
 
 def _text(request: ca_pb2.IstioCertificateRequest, key: str) -> str:
-    """Return a string in the request's metadata, or ""."""
+    """Return a string in the request's metadata, or "" if there is none."""
     value = request.metadata.fields.get(key)
     return value.string_value if value is not None else ""

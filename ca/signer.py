@@ -1,7 +1,6 @@
-"""Signers: a signing certificate with its key, and the leaf certificates that it issues.
+"""Signers: a signing certificate with its key, and the leaf certificates that the signer issues.
 
-https://istio.io/latest/docs/concepts/security/#pki
-https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
+https://istio.io/latest/docs/concepts/security/#pki https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ca.pem import PrivateKey, bundle_pem, certificate_pem
 
 CLOCK_SKEW = datetime.timedelta(minutes=2)
 MAX_COMMON_NAME_LENGTH = 64
-"""Maximum number of characters, from X.520."""
+"""Maximum number of characters in a common name, as X.520 specifies."""
 _EMPTY = x509.Name([])
 _LEAF = x509.BasicConstraints(ca=False, path_length=None)
 _SERVER_AND_CLIENT = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -30,7 +29,7 @@ _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), 
 
 
 def key_usage(*names: str) -> x509.KeyUsage:
-    """Return a key usage with exactly these bits, named as in `x509.KeyUsage`."""
+    """Return a key usage with only the named bits set. The names are those of the arguments of `x509.KeyUsage`."""
     every = (
         "digital_signature",
         "content_commitment",
@@ -47,7 +46,7 @@ _LEAF_USAGE = key_usage("digital_signature", "key_encipherment")
 
 
 def hash_of(key: PrivateKey) -> Any:
-    """Return the digest for signatures with a key, or None for Ed25519, which has its own."""
+    """Return the hash algorithm for signatures with a key. Return None for Ed25519, which has its own."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     if isinstance(key, ec.EllipticCurvePrivateKey):
@@ -56,7 +55,7 @@ def hash_of(key: PrivateKey) -> Any:
 
 
 def general_name(identity: str) -> x509.GeneralName:
-    """Return an identity as a subject alternative name: a URI for a SPIFFE ID, an IP address, else a DNS name."""
+    """Return an identity as a subject alternative name: a URI for a SPIFFE ID, an IP address, or else a DNS name."""
     if identity.startswith("spiffe://"):
         return x509.UniformResourceIdentifier(identity)
     try:
@@ -68,9 +67,8 @@ def general_name(identity: str) -> x509.GeneralName:
 class Signer(NamedTuple):
     """A signing certificate with its key and chain.
 
-    intermediates: the certificates between a leaf and the roots, the signing certificate first. Empty if that is a
-    root.
-    roots: the root certificates, at least one.
+    intermediates: The certificates between a leaf and the roots, with the signing certificate first. Empty if the
+    signing certificate is a root. roots: The root certificates. There is at least one.
     """
 
     certificate: x509.Certificate
@@ -91,10 +89,11 @@ class Signer(NamedTuple):
     def issue(
         self, request: SigningRequest, identities: Sequence[str], ttl: datetime.timedelta, now: datetime.datetime
     ) -> x509.Certificate:
-        """Issue a leaf certificate for at least one identity.
+        """Issue a leaf certificate for one or more identities.
 
-        It is valid from two minutes before `now` until `now + ttl`, or until the signing certificate expires. Raise
-        SigningError CERT_GEN_ERROR if that has expired, or if an identity is not a valid name.
+        It is valid from two minutes before `now` until `now + ttl`, but not longer than the signing certificate. Raise
+        SigningError with the code CERT_GEN_ERROR if the signing certificate has expired or an identity is not a valid
+        name.
         """
         end = min(now + ttl, self.certificate.not_valid_after_utc)
         if end <= now:
@@ -118,7 +117,7 @@ class Signer(NamedTuple):
             raise SigningError("CERT_GEN_ERROR", f"cannot issue a certificate for {identities!r}: {error}") from error
 
     def chain(self, leaf: x509.Certificate) -> list[str]:
-        """Return the leaf, each intermediate and the bundle of roots, all in PEM."""
+        """Return the leaf, each intermediate, and the bundle of roots, all in PEM."""
         return [*(certificate_pem(c).decode() + "\n" for c in (leaf, *self.intermediates)), self.roots_pem.decode()]
 
 

@@ -1,4 +1,4 @@
-"""Stores for a self-signed root without Kubernetes: a folder, which survives a restart, or memory."""
+"""Stores for a self-signed root without Kubernetes: a folder, which persists across restarts, or memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 
 
 class FolderStore:
-    """Stores one self-signed signer as ca-cert.pem and ca-key.pem. Only the owner can read the key."""
+    """Stores one self-signed signer as ca-cert.pem and ca-key.pem. Only the owner can read the key file."""
 
     def __init__(self, folder: str) -> None:
         if not folder:  # it would be the working directory
@@ -25,8 +25,8 @@ class FolderStore:
     def load(self) -> Signer | None:
         """Return the stored signer, or None if there is none.
 
-        Raise KeyMaterialError if the files are invalid or incomplete: a new root in their place would break every proxy
-        that trusts the old one.
+        Raise KeyMaterialError if the files are invalid or incomplete. They must not be replaced with a new root,
+        because proxies that trust the old root would reject it.
         """
         paths = [self._folder / KEY, self._folder / CERTIFICATE]
         present = [path.is_file() for path in paths]
@@ -44,10 +44,10 @@ class FolderStore:
         return signer
 
     def save(self, signer: Signer) -> None:
-        """Store a signer in place of the previous one. Raise KeyMaterialError if the folder is not writable.
+        """Replace the stored signer. Raise KeyMaterialError if the folder is not writable.
 
-        The key is written first. It stays the same when a root is renewed, so a crash in between leaves a matching
-        pair.
+        The key is written first. It stays the same when a root is renewed, so the two files match even after a crash in
+        between.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class MemoryStore:
         self._signer: Signer | None = None
 
     def load(self) -> Signer | None:
-        """Return the stored signer, or None."""
+        """Return the stored signer, or None if there is none."""
         return self._signer
 
     def save(self, signer: Signer) -> None:

@@ -1,4 +1,4 @@
-"""Checks that a signing certificate, its key, its chain and the roots belong together."""
+"""Checks that a signing certificate matches its key, its chain and the roots."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 
 def check_signer(signer: Signer, where: str) -> None:
-    """Check that a certificate may sign, that the key is its own, and that its chain leads to a root.
+    """Raise KeyMaterialError with `where` if the signer is unusable.
 
-    Raise KeyMaterialError, which names `where`, otherwise.
+    The certificate must be allowed to sign, the key must match it, and its chain must end at one of the roots.
     """
     if not is_authority(signer.certificate):
         raise KeyMaterialError(f"{where}: the signing certificate is not a CA (basicConstraints CA:TRUE)")

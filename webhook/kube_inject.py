@@ -1,4 +1,4 @@
-"""Injection of workloads in files: Pods and the Pod templates of Deployments and similar kinds."""
+"""Injection of workloads in files. Workloads are Pods, and Deployments and similar kinds with Pod templates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FileInjector(NamedTuple):
 def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
     """Return a document with its workloads injected, including those in a List. Other objects are unchanged.
 
-    `warn` receives the reason if a workload is skipped. Raises InjectionError if a workload cannot be injected.
+    If a workload is skipped, `warn` is called with the reason. Raises InjectionError if a workload cannot be injected.
     """
     if not isinstance(document, dict):
         return document
@@ -54,7 +54,7 @@ def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
 
 
 def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
-    """Return a CronJob with its Pod template injected. The Pod metadata is that of the Job template."""
+    """Return a CronJob with its Pod template injected. The metadata of the Pod is that of the Job template."""
     job = _at(document, ("spec", "jobTemplate"))
     pod = _at(job, ("spec", "template"))
     injected = _template(
@@ -115,7 +115,7 @@ def _why_not(pod: Plain, injector: FileInjector) -> str:
 
 
 def _owner(document: Plain) -> WorkloadOwner:
-    """Return the workload of a document; for a Pod, the workload that owns it."""
+    """Return the workload in a document. For a Pod, return the workload that owns it."""
     if document.get("kind") == "Pod":
         return owner_of(document)
     metadata = document.get("metadata") or {}

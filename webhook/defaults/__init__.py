@@ -1,1 +1,1 @@
-"""The injector's default templates and values, used unless the user provides others."""
+"""The injector's default templates and values. They are used unless the user provides others."""

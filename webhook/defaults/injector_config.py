@@ -1,4 +1,4 @@
-"""The injector's default configuration, with an installation's values merged over it."""
+"""The injector's default configuration, with the values of an installation merged over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Plain = dict[str, Any]
 
 
 def default_values(over: Plain | None = None) -> Plain:
-    """Return the default values with others merged over them. A null replaces a value too."""
+    """Return the default values with `over` merged over them. A null in `over` replaces a value, too."""
     return _merged(_values(), over or {})
 
 
@@ -33,7 +33,7 @@ def _merged(lower: Plain, upper: Plain) -> Plain:
 
 
 def written_of(values: Plain) -> WrittenConfig:
-    """Return the ConfigMap key `config` for these values. Raises ConfigError if sidecarInjectorWebhook is invalid."""
+    """Return the ConfigMap key `config` for `values`. Raises ConfigError if sidecarInjectorWebhook is invalid."""
     webhook = values.get("sidecarInjectorWebhook") or {}
     plain = {
         "policy": (values.get("global") or {}).get("proxy", {}).get("autoInject") or "enabled",
@@ -51,6 +51,6 @@ def written_of(values: Plain) -> WrittenConfig:
 
 
 def default_config(over: Plain | None = None) -> InjectorConfig:
-    """Return the default configuration with values merged over it. Raises ConfigError if they are invalid."""
+    """Return the default configuration, with `over` merged over its values. Raises ConfigError if they are invalid."""
     values = default_values(over)
     return make_config(written_of(values), values)

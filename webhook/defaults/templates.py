@@ -1,4 +1,4 @@
-"""The default injection templates. Each includes the parts that it calls, so that it is self-contained in a
+"""The default injection templates. Each template includes the parts that it calls, so that it is self-contained in a
 ConfigMap."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ NAMES = ("sidecar", "gateway", "grpc-simple", "grpc-agent", "waypoint", "kube-ga
 
 @functools.cache
 def default_templates() -> dict[str, str]:
-    """Return the default templates by name."""
+    """Return the default templates, keyed by name."""
     parts = _parts()
     return {name: _with_parts(_read("templates", f"{name}.yaml"), parts) for name in NAMES}
 
 
 def _parts() -> dict[str, str]:
-    """Return the text of the file that defines each part, by part name."""
+    """Return a mapping from the name of each part to the content of the file that defines it."""
     parts = {}
     for path in sorted((files(__package__) / "parts").iterdir(), key=lambda p: p.name):
         text = path.read_text("utf-8").rstrip("\n")
@@ -29,7 +29,7 @@ def _parts() -> dict[str, str]:
 
 
 def _with_parts(text: str, parts: dict[str, str]) -> str:
-    """Return a template preceded by the parts it needs, each once and after its own dependencies."""
+    """Return a template preceded by the parts that it needs. Each part is included once, after its own dependencies."""
     needed: dict[str, None] = {}
 
     def gather(called: str) -> None:

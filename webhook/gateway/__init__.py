@@ -1,1 +1,1 @@
-"""Renders the objects deployed for a Gateway from an injection template and overlays."""
+"""Renders the objects that deploy a Gateway from an injection template and overlays."""

@@ -1,4 +1,4 @@
-"""Overlays from ConfigMaps, merged into the objects of a Gateway. They cannot change an object's identity."""
+"""Overlays from ConfigMaps, which are merged into the objects of a Gateway. They cannot change an object's identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVERLAYS = {
     "horizontalPodAutoscaler": "HorizontalPodAutoscaler",
     "podDisruptionBudget": "PodDisruptionBudget",
 }
-"""Kinds by ConfigMap key."""
+"""Mapping from ConfigMap keys to kinds."""
 ASKED_FOR = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
 """Kinds that are deployed only if an overlay exists."""
 _IDENTITY = (
@@ -42,9 +42,9 @@ class OverlayError(ValueError):
 
 
 def lay_over(rendered: Plain, overlays: Iterable[Mapping[str, str]]) -> Plain | None:
-    """Return an object with the overlays of its kind merged into it.
+    """Return an object with the overlays for its kind merged into it.
 
-    Returns None if the kind is only deployed with an overlay and there is none. Raises OverlayError if an overlay has
+    Returns None if the kind is deployed only with an overlay and there is none. Raises OverlayError if an overlay has
     an unsupported key, cannot be parsed, or changes the object's identity.
     """
     kind, merged, is_overlaid = rendered["kind"], rendered, False

@@ -1,7 +1,7 @@
 """Renders the objects of a Gateway from an injection template.
 
-The result is checked against a closed list before it is applied, so no Gateway or ConfigMap can create objects of other
-kinds, in other namespaces or with other names.
+The result is validated against a fixed list of kinds before it is applied. Therefore, no Gateway or ConfigMap can
+create objects of other kinds, in other namespaces or with other names.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ KINDS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodDisruptionBudget": "policy/v1",
 }
-"""API version of each kind that a template may render."""
+"""Mapping from the kinds that a template may render to their API versions."""
 
 
 class RenderError(ValueError):
-    """A Gateway cannot be deployed. Retrying does not help until the Gateway or the configuration changes."""
+    """A Gateway cannot be deployed. Retries fail until the Gateway or the configuration changes."""
 
 
 class GatewayToRender(NamedTuple):
-    """A Gateway and everything its deployment depends on.
+    """A Gateway and everything that its deployment depends on.
 
-    `metadata` is the Gateway's metadata. `ports` are name, number and protocol, `addresses` type and value.
-    `kubernetes` is the cluster's version, such as 134; `managed` is the value of the label gateway.istio.io/managed.
+    `metadata` is the Gateway's metadata. Each port has a name, number and protocol, and each address has a type and
+    value. `kubernetes` is the cluster's version, such as 134. `managed` is the value of the label
+    gateway.istio.io/managed.
     """
 
     metadata: Plain
@@ -71,7 +72,7 @@ class GatewayToRender(NamedTuple):
 
 
 def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Plain]:
-    """Render the objects of a Gateway. Raises RenderError if that is impossible."""
+    """Render the objects of a Gateway. Raises RenderError if the Gateway cannot be deployed."""
     template = config.templates.get(gateway.template)
     if template is None:
         raise RenderError(f"no {gateway.template!r} template defined")
@@ -134,7 +135,7 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
 
 
 def _check(gateway: GatewayToRender, document: Any) -> Plain:
-    """Return the object if a template may render it. Raises RenderError otherwise."""
+    """Return the object. Raises RenderError if templates may not render it."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(metadata, dict):
         raise RenderError("the output of the template is not an object")
@@ -157,7 +158,7 @@ def _refuse_repeated(documents: Iterable[Plain]) -> None:
 
 
 def _managed(document: Plain, gateway: GatewayToRender) -> Plain:
-    """Return an object with the labels that identify its Gateway, which overlays cannot remove."""
+    """Return an object with the labels that identify its Gateway. Overlays cannot remove these labels."""
     metadata = document["metadata"]
     labels = {**(metadata.get("labels") or {}), NAME_LABEL: gateway.metadata["name"], MANAGED: gateway.managed}
     return {**document, "metadata": {**metadata, "labels": labels}}

@@ -27,7 +27,7 @@ _LONGEST_INTERFACE = 15
 
 
 def check_annotations(annotations: Mapping[str, str]) -> None:
-    """Raise InjectionError if annotations are invalid; the message lists all of them."""
+    """Raise InjectionError if any annotation is invalid. The message lists all invalid annotations."""
     errors = []
     for name, check in _CHECKS.items():
         if name in annotations:

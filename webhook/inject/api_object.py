@@ -1,4 +1,4 @@
-"""Kubernetes objects as templates see them: Go field names, zero values for absent fields."""
+"""Kubernetes objects as templates see them: with Go field names, and with zero values for absent fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ApiObject(GoStruct):
         self._made: dict[str, Any] = {}
 
     def member(self, name: str) -> Any:
-        """Return a field's value or its zero value. Raises ActionError if there is no such field."""
+        """Return the value of a field, or its zero value if absent. Raises ActionError if there is no such field."""
         if name in self._made:
             return self._made[name]
         field = self._kind.by_go_name.get(name)
@@ -30,7 +30,7 @@ class ApiObject(GoStruct):
         return value
 
     def plain(self) -> dict[str, Any]:
-        """Return the data in Go's field order, without zero values except those that Go serializes."""
+        """Return the data in Go's field order. Zero values are omitted, except those that Go serializes."""
         result: dict[str, Any] = {}
         for field in self._kind.fields.values():
             value = self.data.get(field.name)
@@ -45,7 +45,7 @@ class ApiObject(GoStruct):
         return result
 
     def printed(self, verb: str) -> str:
-        """Return the field values in braces."""
+        """Return the field values in braces, as Go prints a struct."""
         values = (self.member(name) for name in self._kind.by_go_name)
         shown = [to_text(value, verb) for value in values]
         if verb == "+v":

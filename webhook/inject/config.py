@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 class WrittenConfig(Lenient, frozen=True):
-    """The key `config`."""
+    """The content of the key `config`."""
 
     policy: str = ""
     default_templates: tuple[str, ...] = ()
@@ -43,11 +43,11 @@ class InjectorConfig(NamedTuple):
 
     @property
     def default_templates(self) -> tuple[str, ...]:
-        """Return the templates of Pods that do not select any."""
+        """Return the names of the templates for Pods that select none."""
         return self.written.default_templates or (SIDECAR,)
 
     def value(self, *path: str) -> Any:
-        """Return the value at a path, or None."""
+        """Return the value at a path, or None if there is none."""
         node: Any = self.values
         for key in path:
             node = node.get(key) if isinstance(node, dict) else None
@@ -60,7 +60,7 @@ def decode_config(config: str, values: str) -> InjectorConfig:
 
 
 def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
-    """Compile the templates of a configuration. Raises ConfigError if one is invalid."""
+    """Compile the templates of a configuration. Raises ConfigError if a template is invalid."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: no pods will be injected")
     try:

@@ -18,30 +18,30 @@ def containers(pod: Plain, field: str = "containers") -> list[Plain]:
 
 
 def find(name: str, candidates: Iterable[Plain]) -> Plain | None:
-    """Return the first container with this name, or None."""
+    """Return the first container with a name, or None if there is none."""
     return next((c for c in candidates if c.get("name") == name), None)
 
 
 def find_anywhere(pod: Plain, name: str) -> Plain | None:
-    """Return the container or init container with this name, or None."""
+    """Return the container or init container with a name, or None if there is none."""
     return find(name, containers(pod)) or find(name, containers(pod, "initContainers"))
 
 
 def with_container(pod: Plain, changed: Plain) -> Plain:
-    """Replace the container or init container with the same name."""
+    """Return the Pod with the container or init container of the same name replaced by `changed`."""
     field = "containers" if find(changed["name"], containers(pod)) is not None else "initContainers"
     replaced = [changed if c.get("name") == changed["name"] else c for c in containers(pod, field)]
     return {**pod, "spec": {**pod["spec"], field: replaced}}
 
 
 def first(items: list[Plain], *names: str) -> list[Plain]:
-    """Return the containers with the named ones first, in that order."""
+    """Return the containers in another order: those in `names` come first, in that order."""
     lead = [c for name in names for c in items if c.get("name") == name]
     return [*lead, *(c for c in items if c.get("name") not in names)]
 
 
 def last(items: list[Plain], *names: str) -> list[Plain]:
-    """Return the containers with the named ones last, in that order."""
+    """Return the containers in another order: those in `names` come last, in that order."""
     tail = [c for name in names for c in items if c.get("name") == name]
     return [*(c for c in items if c.get("name") not in names), *tail]
 
@@ -49,9 +49,9 @@ def last(items: list[Plain], *names: str) -> list[Plain]:
 def in_order(pod: Plain, hold: bool) -> Plain:
     """Return the Pod with its containers in order.
 
-    The proxy is the last container, or the first if applications wait for it. A native sidecar comes right after
-    istio-init and istio-validation. Otherwise istio-init is the last init container, so that it does not cut off the
-    others, and istio-validation the first.
+    The proxy is the last container, or the first if applications wait for it. If it is a native sidecar, it follows
+    istio-init and istio-validation. Otherwise, istio-validation is the first init container, and istio-init is the
+    last, so that it does not block the traffic of the others.
     """
     spec = {**pod.get("spec", {})}
     main, init = containers(pod), containers(pod, "initContainers")

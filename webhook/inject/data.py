@@ -15,19 +15,19 @@ from webhook.pod.schema import TYPES
 
 
 class StructData(GoStruct):
-    """A struct with these fields."""
+    """A Go struct with the given fields."""
 
     def __init__(self, type_name: str, members: dict[str, Any]) -> None:
         self.type_name, self._members = type_name, members
 
     def member(self, name: str) -> Any:
-        """Return a field's value. Raises ActionError if there is no such field."""
+        """Return the value of a field. Raises ActionError if there is no such field."""
         if name in self._members:
             return self._members[name]
         raise self.no_member(name)
 
     def printed(self, verb: str) -> str:
-        """Return the field values in braces."""
+        """Return the field values in braces, as Go prints a struct."""
         return f"{{{' '.join(to_text(value, verb) for value in self._members.values())}}}"
 
 

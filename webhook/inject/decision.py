@@ -1,4 +1,4 @@
-"""The decision whether to inject a Pod. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
+"""Decides whether to inject a Pod. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _log = scope("webhook")
 
 
 def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
-    """Return whether a Pod gets a proxy: by exclusions, then its label or annotation, the selectors and the policy."""
+    """Return whether a Pod gets a proxy.
+
+    The exclusions are checked first. Then the Pod's label or annotation, the selectors and the policy are checked in
+    this order.
+    """
     metadata = pod.get("metadata") or {}
     if (pod.get("spec") or {}).get("hostNetwork") or metadata.get("namespace") in IGNORED_NAMESPACES:
         return False
@@ -30,7 +34,7 @@ def is_injected(pod: dict[str, Any], config: WrittenConfig) -> bool:
 
 
 def _wish(metadata: dict[str, Any]) -> bool | None:
-    """Return the value of a Pod's inject label or annotation, or None if it is neither true nor false."""
+    """Return the boolean value of a Pod's inject label or annotation, or None if there is no valid value."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     value = labels[INJECT] if INJECT in labels else annotations.get(INJECT, "")
     if value not in ("true", "false", ""):

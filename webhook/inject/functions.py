@@ -1,4 +1,4 @@
-"""Istio's template functions. They override Sprig's functions with the same name."""
+"""Istio's template functions. They replace Sprig's functions with the same names."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PROXY = "istio-proxy"
 
 
 def annotation(metadata: GoStruct, name: str, default: Any) -> str:
-    """Return the value of an annotation, or a default as a string."""
+    """Return the value of an annotation. If it is absent, return the default as a string."""
     value = metadata.member("Annotations").get(name)
     return to_text(default) if value is None else str(value)
 
 
 def exclude_inbound_port(port: Any, excluded: str) -> str:
-    """Return the excluded ports with another one, unless it is 0 or already excluded."""
+    """Return the excluded ports with a port added, unless the port is 0 or already excluded."""
     text = to_text(port).strip()
     ports = excluded.split(",")
     if text in ("", "0", *ports):
@@ -41,7 +41,7 @@ def exclude_inbound_port(port: Any, excluded: str) -> str:
 
 
 def value_or_default(value: Any, default: Any) -> Any:
-    """Return a value, or the default if it is nil or an empty string."""
+    """Return the value, or the default if the value is nil or an empty string."""
     return default if value is None or (isinstance(value, str) and value == "") else value
 
 
@@ -51,7 +51,7 @@ def json_of_texts(texts: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Parse JSON. Returns the string "{}" if it is invalid."""
+    """Parse JSON. Returns the string "{}" if the JSON is invalid."""
     try:
         return go_json.loads(text)
     except ValueError:
@@ -60,7 +60,7 @@ def from_json(text: str) -> Any:
 
 
 def json_of(value: Any) -> str:
-    """Return a value as JSON, or an empty object if it is nil or cannot be encoded."""
+    """Return a value as JSON, or "{}" if it is nil or cannot be encoded."""
     try:
         return "{}" if value is None else go_json.dumps(value)
     except ValueError:
@@ -68,7 +68,7 @@ def json_of(value: Any) -> str:
 
 
 def json_of_message(value: Any) -> str:
-    """Return a message as protobuf JSON. A ProxyConfig is reduced to its differences from the defaults."""
+    """Return a message as protobuf JSON. For a ProxyConfig, include only the differences from the defaults."""
     if not isinstance(value, TemplateMessage) or value.empty:
         return "{}"
     message = value.message
@@ -86,7 +86,10 @@ def indent_rest(spaces: int, text: str) -> str:
 
 
 def append_multus_network(existing: str, network: str) -> str:
-    """Add a network to an annotation unless it is present. The value is a JSON list or comma-separated names."""
+    """Return the value of an annotation with a network added, unless the network is present.
+
+    The value is a JSON list or a comma-separated list of names.
+    """
     if not existing:
         return network
     end = existing.rfind("]")
@@ -116,18 +119,18 @@ def _ports(containers: Any, but: str = "") -> str:
 
 
 def string_dict(*pairs: str) -> StringMap:
-    """Return a map of alternating keys and values."""
+    """Return a map of strings. The arguments are alternating keys and values."""
     padded = (*pairs, "") if len(pairs) % 2 else pairs
     return StringMap(zip(padded[::2], padded[1::2], strict=True))
 
 
 def merge_maps(*maps: Any) -> StringMap:
-    """Merge maps; the last one wins."""
+    """Merge maps. If several maps have the same key, the last one wins."""
     return StringMap((key, value) for mapping in maps for key, value in (mapping or {}).items())
 
 
 def omit_nil(value: Any) -> Any:
-    """Return a value without nils and the containers that become empty, or nil if nothing remains."""
+    """Return a value without nils and without containers that are empty as a result. Return nil if nothing remains."""
     if isinstance(value, dict):
         entries = {key: cleaned for key, item in value.items() if (cleaned := omit_nil(item)) is not None}
         return entries if entries or not value else None

@@ -11,7 +11,7 @@ _NAME = "proxyv2"
 
 
 def proxy_image(config: InjectorConfig, annotated_type: str | None, configured_type: str) -> str:
-    """Return the proxy's image. `annotated_type` is the image type of the Pod's annotation, or None."""
+    """Return the proxy's image. `annotated_type` is the image type in the Pod's annotation, or None."""
     name = config.value("global", "proxy", "image") or _NAME
     return _url(config, name, annotated_type if annotated_type is not None else configured_type or _variant(config))
 
@@ -32,7 +32,7 @@ def _url(config: InjectorConfig, name: str, kind: str) -> str:
 
 
 def _tag(tag: str, kind: str) -> str:
-    """Return the tag for an image type, replacing another type at its end."""
+    """Return the tag for an image type. If the tag ends with another type, replace that type."""
     if not kind:
         return tag
     bare = next((tag.removesuffix(f"-{image_type}") for image_type in _TYPES if tag.endswith(f"-{image_type}")), tag)

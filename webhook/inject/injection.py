@@ -25,7 +25,7 @@ _log = scope("webhook")
 
 
 def inject(request: InjectionRequest) -> Plain:
-    """Return the injected Pod; the request's Pod is not modified. Annotations must have been validated.
+    """Return the injected Pod. The request's Pod is not modified. Its annotations must be valid.
 
     Raises InjectionError if the Pod cannot be injected.
     """
@@ -66,9 +66,10 @@ def _warn(pod: Plain) -> None:
 
 
 def _environment(request: InjectionRequest) -> dict[str, str]:
-    """Return the proxy's variables with its cluster and network.
+    """Return the proxy's environment variables, including its cluster and network.
 
-    The webhook's path takes precedence over the values; for the network, the Pod's label takes precedence over both.
+    Variables in the webhook's path take precedence over the values. For the network, the Pod's label takes precedence
+    over both.
     """
     environment = dict(request.environment)
     cluster = environment.get(CLUSTER_VARIABLE) or request.config.value("global", "multiCluster", "clusterName")
@@ -85,7 +86,7 @@ def _environment(request: InjectionRequest) -> dict[str, str]:
 
 
 def _processed(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
-    """Apply the changes that templates cannot express."""
+    """Return the Pod with the changes that templates cannot express."""
     metadata = pod.get("metadata") or {}
     pod = {
         **pod,
@@ -124,7 +125,10 @@ def _with_metadata(pod: Plain, template: Plain, request: InjectionRequest) -> Pl
 
 
 def _holds(request: InjectionRequest) -> bool:
-    """Return whether applications wait for the proxy: set by the Pod's annotation, the mesh config or the values."""
+    """Return whether applications wait for the proxy.
+
+    This is enabled in the values, or in the mesh config, which the Pod's annotation overrides.
+    """
     config = request.mesh.default_config
     if (text := request.annotations.get(PROXY_CONFIG)) is not None:
         try:

@@ -1,4 +1,4 @@
-"""Mesh configuration messages as templates see them: Go field names, and getters that accept nil."""
+"""Mesh configuration messages as templates see them: with Go field names, and with getters that accept nil."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webhook.inject.protobuf_json import plain_message, zero_of_enum
 
 
 class _Shape(dict[str, tuple[str, mi.Type]]):
-    """The attribute and type of each field of a message, by its Go name."""
+    """Mapping from the Go name of each field of a message to the field's attribute and type."""
 
 
 @functools.cache
@@ -28,14 +28,15 @@ def _go_name(name: str) -> str:
 
 
 class TemplateMessage(GoStruct):
-    """A protobuf message, or a nil one whose getters return zero values."""
+    """A protobuf message. It can be nil, and its getters then return zero values."""
 
     def __init__(self, message: Any, kind: type) -> None:
         self.message, self._kind = message, kind
         self.type_name = f"*v1alpha1.{kind.__name__}"
 
     def member(self, name: str) -> Any:
-        """Return a field or the result of a getter. Raises ActionError if there is neither."""
+        """Return the value of a field or the result of a getter. Raises ActionError if there is no field or getter with
+        the name."""
         getter = name.startswith("Get")
         entry = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
         if entry is None:
@@ -63,7 +64,8 @@ class TemplateMessage(GoStruct):
 
 
 class Wrapped(GoStruct):
-    """A protobuf wrapper such as BoolValue, with the field Value and the getter GetValue, which defaults to zero."""
+    """A protobuf wrapper such as BoolValue. It has the field Value and the getter GetValue, whose default is the zero
+    value."""
 
     type_name = "*wrapperspb.Value"
 
@@ -71,7 +73,8 @@ class Wrapped(GoStruct):
         self._value, self._zero = value, zero
 
     def member(self, name: str) -> Any:
-        """Return the value. Raises ActionError for another name, or for an absent value without the getter."""
+        """Return the value. Raises ActionError if the name is another one, or if the field Value of a nil wrapper is
+        read."""
         if name == "GetValue":
             return self._zero if self._value is None else self._value
         if name == "Value" and self._value is not None:
@@ -79,7 +82,7 @@ class Wrapped(GoStruct):
         raise self.no_member(name)
 
     def plain(self) -> Any:
-        """Return the bare value."""
+        """Return the wrapped value."""
         return self._value
 
 
@@ -138,7 +141,7 @@ def _shown(value: Any, kind: mi.Type) -> Any:
 
 
 def _zero(kind: mi.Type) -> Any:
-    """Return the value of a field of a nil message."""
+    """Return the value that a getter of a nil message returns for a field."""
     match kind:
         case mi.StrType():
             return ""

@@ -1,4 +1,4 @@
-"""User and group IDs of proxies on OpenShift, from the ranges assigned to namespaces.
+"""User and group IDs of proxies on OpenShift, from the ranges that are assigned to namespaces.
 
 https://docs.redhat.com/en/documentation/openshift_container_platform/latest/html/authentication_and_authorization/managing-pod-security-policies
 """
@@ -15,9 +15,10 @@ _RANGE = re.compile(r"(\d+)([/-])(\d+)")
 
 
 def proxy_ids(annotations: Mapping[str, str]) -> tuple[int, int]:
-    """Return the proxy's user and group for a namespace with these annotations.
+    """Return the proxy's user and group ID for a namespace with these annotations.
 
-    They are the last IDs of the user range and of the first group range, or 1337 if a range is missing or invalid.
+    They are the last ID of the user range and of the first group range. If a range is missing or invalid, the ID is
+    1337.
     """
     users = annotations.get(_USERS, "")
     groups = annotations.get(_GROUPS, users).partition(",")[0]

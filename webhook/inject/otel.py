@@ -19,9 +19,9 @@ def resource_attributes(
     namespace: str,
     containers: Sequence[tuple[str, str]],
 ) -> str:
-    """Return comma-separated attribute=value pairs, or "" if no provider of the mesh requires them.
+    """Return comma-separated attribute=value pairs, or "" if no extension provider of the mesh requires them.
 
-    `containers` are pairs of name and image.
+    Each of `containers` is the name and the image of a container.
     """
     enrichments = (
         p.opentelemetry.service_attribute_enrichment for p in mesh.extension_providers if p.opentelemetry is not None
@@ -39,7 +39,7 @@ def resource_attributes(
 
 
 def _version(containers: Sequence[tuple[str, str]]) -> str:
-    """Return the image's tag and digest if the workload has a single container."""
+    """Return the tag and digest of the image, or "" unless the workload has exactly one container."""
     if len(containers) != 1:
         return ""
     name, _, digest = containers[0][1].partition("@")
@@ -48,5 +48,5 @@ def _version(containers: Sequence[tuple[str, str]]) -> str:
 
 
 def _instance(namespace: str, containers: Sequence[tuple[str, str]]) -> str:
-    """Return the instance ID; Kubernetes expands $(POD_NAME) because the name may not be generated yet."""
+    """Return the instance ID. It contains $(POD_NAME), which Kubernetes expands, because the name may not exist yet."""
     return f"{namespace}.$(POD_NAME).{containers[0][0]}" if containers else ""

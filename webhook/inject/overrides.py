@@ -1,6 +1,6 @@
-"""User overrides of injected containers, which are merged over the template's containers with the same names.
+"""User overrides of injected containers. They are merged over the template's containers with the same names.
 
-They are recorded in an annotation for reinjection.
+An annotation records the overrides for reinjection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELDS = ("containers", "initContainers")
 
 
 def saved(pod: Plain) -> dict[str, list[Plain]]:
-    """Return the overrides recorded by an earlier injection. Raises InjectionError if the annotation is invalid."""
+    """Return the overrides that an earlier injection recorded. Raises InjectionError if the annotation is invalid."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES)
     if text is None:
         return {}
@@ -37,7 +37,7 @@ def saved(pod: Plain) -> dict[str, list[Plain]]:
 
 
 def reinserted(pod: Plain) -> Plain:
-    """Return the Pod with the recorded containers that it lacks."""
+    """Return the Pod with its missing containers added from the recorded overrides."""
     overrides = saved(pod)
     spec = dict(pod.get("spec") or {})
     for field in _FIELDS:
@@ -48,9 +48,10 @@ def reinserted(pod: Plain) -> Plain:
 
 
 def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
-    """Merge the user's containers over the template's.
+    """Return the Pod with the user's containers merged over the template's.
 
-    They are the recorded overrides or the Pod's containers, except those added by an earlier injection.
+    The user's containers are the recorded overrides, or else those of the Pod. Containers that an earlier injection
+    added are not the user's.
     """
     original, recorded, before = request.pod, saved(request.pod), injected_before(request.pod)
     overlays: dict[str, list[Plain]] = {}
@@ -87,7 +88,10 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 
 
 def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
-    """Pass the proxy's user, if set in the Pod, to the init container. With TPROXY the proxy runs as root."""
+    """Return the Pod with the user and group that the Pod sets for the proxy copied to the init container.
+
+    With TPROXY, the proxy runs as root.
+    """
     recorded = [c for items in saved(request.pod).values() for c in items]
     proxy = find(PROXY_NAME, recorded) or find_anywhere(request.pod, PROXY_NAME)
     context = (proxy or {}).get("securityContext") or {}

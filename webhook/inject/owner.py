@@ -1,4 +1,4 @@
-"""The workload that owns a Pod, derived from the Pod."""
+"""The workload that owns a Pod, derived from the Pod alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class WorkloadOwner(NamedTuple):
 
 
 def owner_of(pod: dict[str, Any]) -> WorkloadOwner:
-    """Return the Deployment, CronJob or other workload of a Pod with a generated name, or the Pod itself."""
+    """Return the Deployment, CronJob or other workload that owns a Pod.
+
+    If the Pod's name is not generated, the Pod itself is the workload.
+    """
     metadata = pod.get("metadata") or {}
     itself = WorkloadOwner("Pod", "v1", metadata.get("name") or "", metadata.get("namespace") or "")
     controller = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), None)
@@ -32,7 +35,10 @@ def owner_of(pod: dict[str, Any]) -> WorkloadOwner:
 
 
 def _above(controller: WorkloadOwner, labels: dict[str, str]) -> WorkloadOwner:
-    """Return the owner of a Pod's controller, derived from its name and the Pod's labels, or the controller."""
+    """Return the owner of a Pod's controller, derived from the controller's name and the Pod's labels.
+
+    Return the controller itself if it has no owner.
+    """
     kind, name = controller.kind, controller.name
     if kind == "ReplicaSet":
         for label, owner_kind, version in (

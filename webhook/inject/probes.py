@@ -1,4 +1,4 @@
-"""Redirects application probes to the agent, because the kubelet has no certificate of the mesh.
+"""Redirects application probes to the agent, because the kubelet has no certificate that the mesh trusts.
 
 https://istio.io/latest/docs/ops/configuration/mesh/app-health-check/
 """
@@ -22,7 +22,7 @@ _ACTIONS = ("httpGet", "tcpSocket", "grpc")
 
 
 def rewrite_probes(pod: Plain, request: InjectionRequest) -> Plain:
-    """Redirect the probes and hooks of a Pod to the agent, which receives their original targets."""
+    """Return the Pod with its probes and hooks redirected to the agent. The agent receives their original targets."""
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or not _is_rewritten(pod["metadata"]["annotations"], request):
         return pod
@@ -51,7 +51,7 @@ def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
 
 
 def _with_probers(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
-    """Return the proxy's variables with the probers. On reinjection, recorded probers are preserved."""
+    """Return the proxy's environment variables with the probers added. On reinjection, keep the recorded probers."""
     present = next((e for e in environment if e.get("name") == PROBERS), None) if again else None
     if present is None:
         return [*environment, {"name": PROBERS, "value": msgspec.json.encode(probers, order="sorted").decode()}]
@@ -64,7 +64,10 @@ def _with_probers(environment: list[Plain], probers: Plain, again: bool) -> list
 
 
 def _probers(pod: Plain, agent: int) -> Plain:
-    """Return the original probe for each agent path, with port names resolved. Unresolved ports are omitted."""
+    """Return the original probe for each path of the agent, with port names resolved.
+
+    Probes with unknown ports are omitted.
+    """
     probers: Plain = {}
     for container in (*containers(pod, "initContainers"), *containers(pod)):
         if container.get("name") == PROXY:
@@ -77,7 +80,7 @@ def _probers(pod: Plain, agent: int) -> Plain:
 
 
 def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
-    """Return the agent's path, the probe or hook, and whether it is a hook, for each in a container."""
+    """Return the agent's path, the probe or hook, and whether it is a hook, for each probe and hook of a container."""
     name, lifecycle = container.get("name"), container.get("lifecycle") or {}
     probes = [
         (f"/app-health/{name}/{path}", container[field], False)
@@ -108,7 +111,7 @@ def _prober(probe: Plain, ports: Plain, agent: int, hook: bool) -> Plain | None:
 
 
 def _rewritten(container: Plain, port: int) -> Plain:
-    """Redirect a container's probes and hooks to the agent, except commands."""
+    """Return a container with its probes and hooks redirected to the agent, except those that run commands."""
     if container.get("name") == PROXY:
         return container
     changed = dict(container)

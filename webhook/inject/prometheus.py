@@ -1,6 +1,6 @@
-"""Merges the metrics of application and proxy.
+"""Merges the metrics of the application and the proxy.
 
-Annotations direct Prometheus to the agent. An environment variable gives the agent the location of the application's
+Annotations direct Prometheus to the agent. An environment variable tells the agent the location of the application's
 metrics.
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
@@ -45,12 +45,12 @@ _RESERVED = {
 
 
 def _spelt(name: str) -> str:
-    """Return the name of an annotation as Prometheus normalizes it."""
+    """Return the normalized name of an annotation. Prometheus normalizes names in the same way."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
 def is_prometheus(name: str) -> bool:
-    """Return whether an annotation configures scraping, in any spelling."""
+    """Return whether an annotation configures scraping. All spellings that Prometheus accepts are recognized."""
     return _spelt(name) in _OURS
 
 
@@ -64,7 +64,10 @@ def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
 
 
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
-    """Direct Prometheus to the agent. Raises InjectionError if the application's port is invalid or reserved."""
+    """Return the Pod with annotations that direct Prometheus to the agent.
+
+    Raises InjectionError if the application's port is invalid or reserved.
+    """
     annotations = pod["metadata"]["annotations"]
     port = request.mesh.default_config.status_port
     if not _is_scraped(annotations) or not _is_merged(annotations, request) or is_rerouted(annotations, port):
@@ -97,7 +100,7 @@ def _is_merged(annotations: Mapping[str, str], request: InjectionRequest) -> boo
 
 
 def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]:
-    """Return the location of the application's metrics for the agent."""
+    """Return the location of the application's metrics in the agent's format."""
     scrape: dict[str, Any] = {
         "scrape": _annotation(annotations, _SCRAPE) or "",
         "path": _annotation(annotations, _PATH) or "",
@@ -114,7 +117,7 @@ def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]
 
 
 def _targets(text: str) -> list[dict[str, str]]:
-    """Return the port and path of each target, or nothing if a port is missing."""
+    """Return the port and path of each target, or [] if a port is missing."""
     targets = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         port, _, path = (part.strip() for part in entry.partition(":"))
@@ -136,7 +139,10 @@ def _check(port: str, agent: int, head: str, subject: str, tail: str) -> None:
 
 
 def secure_port(pod: Plain) -> Plain:
-    """Annotate the Pod with the proxy's port for merged metrics over TLS, unless it has the annotation."""
+    """Return the Pod with an annotation for the port on which the proxy serves merged metrics over TLS.
+
+    An existing annotation is kept.
+    """
     annotations = pod["metadata"]["annotations"]
     sidecar = find_anywhere(pod, PROXY)
     if sidecar is None or _annotation(annotations, _spelt(_SECURE_PORT)) is not None:

@@ -1,4 +1,4 @@
-"""Mesh configuration in protobuf JSON, without fields that have zero values."""
+"""Mesh configuration in protobuf JSON. Fields with zero values are omitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pilot.lib.duration import Duration
 
 
 def plain_message(message: msgspec.Struct, built_in: msgspec.Struct | None = None) -> dict[str, Any]:
-    """Return a message's fields by JSON name, without zero values and values equal to those of `built_in`."""
+    """Return the fields of a message, keyed by JSON name. Zero values and values equal to those of `built_in` are
+    omitted."""
     result: dict[str, Any] = {}
     for name, encoded, zero in _fields(type(message)):
         value = getattr(message, name)
@@ -28,7 +29,7 @@ def plain_message(message: msgspec.Struct, built_in: msgspec.Struct | None = Non
 
 
 def message_json(message: msgspec.Struct, built_in: msgspec.Struct | None = None) -> str:
-    """Return `plain_message` as JSON."""
+    """Return a message as JSON, with the same fields as `plain_message`."""
     return msgspec.json.encode(plain_message(message, built_in)).decode()
 
 
@@ -57,7 +58,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
 
 @functools.cache
 def zero_of_enum(kind: type[msgspec.Struct], field: str) -> str:
-    """Return the default of an enum field: the first declared value."""
+    """Return the default value of an enum field, which is the first declared value."""
     declared = typing.get_type_hints(kind)[field]
     literal = next((t for t in (declared, *typing.get_args(declared)) if typing.get_origin(t) is typing.Literal), None)
     return str(typing.get_args(literal)[0])

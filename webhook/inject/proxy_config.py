@@ -15,7 +15,7 @@ from pilot.ingest.files.documents import SyntaxFault, read_documents
 
 
 class ProxyConfigObject(NamedTuple):
-    """A ProxyConfig object. An empty `selector` matches its namespace; the oldest object wins."""
+    """A ProxyConfig object. With an empty `selector`, it applies to its whole namespace. The oldest object wins."""
 
     namespace: str
     created: str = ""
@@ -35,8 +35,9 @@ def effective(
 ) -> ProxyConfig:
     """Return the effective ProxyConfig of a Pod.
 
-    In increasing precedence: the mesh config, the object of the root namespace, the object of the Pod's namespace, the
-    Pod's annotation `override`, and the object that selects the Pod. Raises ValueError if the override is invalid.
+    The sources in ascending precedence are the mesh config, the object in the root namespace, the object in the Pod's
+    namespace, the Pod's annotation `override`, and the object that selects the Pod. Raises ValueError if the override
+    is invalid.
     """
     ordered = sorted(objects, key=lambda o: o.created)
     config = mesh
@@ -61,7 +62,7 @@ def _over(config: ProxyConfig, override: ProxyConfigObject | None) -> ProxyConfi
 
 
 def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
-    """Return a ProxyConfig with the fields set in YAML. `proxyMetadata` and `proxyHeaders` are merged.
+    """Return a ProxyConfig with the fields in a YAML text replaced. `proxyMetadata` and `proxyHeaders` are merged.
 
     Raises ValueError if the YAML is invalid.
     """
@@ -79,7 +80,7 @@ def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
 
 
 def _headers(lower: Any, upper: Any) -> Any:
-    """Merge two sets of headers; non-default fields of `upper` win."""
+    """Merge two sets of headers. Non-default fields of `upper` take precedence."""
     default = type(upper)()
     changes = {f: getattr(upper, f) for f in upper.__struct_fields__ if getattr(upper, f) != getattr(default, f)}
     return msgspec.structs.replace(lower, **changes)

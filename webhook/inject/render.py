@@ -1,4 +1,4 @@
-"""Executes a Pod's templates and merges them into it."""
+"""Executes a Pod's templates and merges their output into the Pod."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _KEPT_OVERLAYS = 256
 
 
 class Rendered(NamedTuple):
-    """The Pod merged with the templates, and the merged templates by themselves."""
+    """The Pod with the output of the templates merged into it, and the merged output alone."""
 
     pod: Plain
     template: Plain
 
 
 def render(request: InjectionRequest, visible: Plain) -> Rendered:
-    """Render a Pod's templates, with `visible` as their Pod. Raises InjectionError if one is missing or fails."""
+    """Render the templates of a Pod. They see the Pod `visible`. Raises InjectionError if a template is missing or
+    fails."""
     configured_type = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
     image_type = ((visible.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
     data = template_data(
@@ -54,7 +55,7 @@ def render(request: InjectionRequest, visible: Plain) -> Rendered:
 
 
 def selected(request: InjectionRequest) -> Iterator[str]:
-    """Yield the names of a Pod's templates, with aliases resolved once."""
+    """Yield the names of a Pod's templates. Aliases are resolved, but not recursively."""
     annotation = request.annotations.get(TEMPLATES)
     names = (
         [name.strip() for name in annotation.split(",")]
@@ -77,8 +78,10 @@ def _execute(request: InjectionRequest, name: str, data: Any) -> str:
 
 @lru_cache(_KEPT_OVERLAYS)
 def _overlay(text: str) -> tuple[Plain, Plain]:
-    """Return a template's output, as is and merged into an empty Pod. It is cached for replicas and must not be
-    modified."""
+    """Return the parsed output of a template, and the same merged into an empty Pod.
+
+    The result is cached for other replicas and must not be modified.
+    """
     try:
         documents = read_documents(text.encode(), "")
         plain = documents[0].plain if documents else {}
@@ -96,7 +99,7 @@ def _overlay(text: str) -> tuple[Plain, Plain]:
 
 
 def _moved(pod: Plain, template: Plain) -> Plain:
-    """Move the Pod's proxy container to the init containers if the template has the proxy there."""
+    """Return the Pod with its proxy container moved to the init containers if the template has the proxy there."""
     proxy = find(PROXY, containers(pod))
     if proxy is None or find(PROXY, containers(template, "initContainers")) is None:
         return pod

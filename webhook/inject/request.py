@@ -15,10 +15,10 @@ PROXY_ID = 1337
 
 
 class InjectionRequest(NamedTuple):
-    """A Pod and everything its injection depends on.
+    """A Pod and everything that its injection depends on.
 
-    `environment` holds the proxy's variables from the webhook's path. `native` runs proxies as native sidecars, that
-    is, as restartable init containers. `uid` and `gid` are the proxy's user and group.
+    `environment` contains the proxy's environment variables from the webhook's path. With `native`, proxies are native
+    sidecars, that is, restartable init containers. `uid` and `gid` are the proxy's user and group ID.
     """
 
     pod: dict[str, Any]
@@ -36,12 +36,12 @@ class InjectionRequest(NamedTuple):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Return the pod's annotations."""
+        """Return the Pod's annotations."""
         return (self.pod.get("metadata") or {}).get("annotations") or {}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the pod's labels."""
+        """Return the Pod's labels."""
         return (self.pod.get("metadata") or {}).get("labels") or {}
 
     @property

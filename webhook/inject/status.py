@@ -1,4 +1,4 @@
-"""The annotation that records what was injected, and its removal."""
+"""The annotation that records what was injected, and the removal of an earlier injection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _LISTS = ("initContainers", "containers", "volumes", "imagePullSecrets")
 
 
 def status_of(template: Plain, revision: str) -> str:
-    """Return the annotation's value: the names of what the templates add, or null, and the revision."""
+    """Return the value of the annotation. It contains the revision, and for each list the names that the templates add
+    or null."""
     names = {field: [item.get("name", "") for item in containers(template, field)] or None for field in _LISTS}
     return msgspec.json.encode({**names, "revision": revision or "default"}).decode()
 
@@ -31,7 +32,10 @@ def injected_before(pod: Plain) -> dict[str, Any] | None:
 
 
 def stripped(pod: Plain, is_ours: Any) -> Plain:
-    """Return the Pod without the containers of an earlier injection, its annotation and those that match `is_ours`."""
+    """Return the Pod without the containers and the annotation of an earlier injection.
+
+    Annotations for which `is_ours` is true are removed, too.
+    """
     before = injected_before(pod)
     if before is None:
         return pod

@@ -3,9 +3,9 @@
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
-Each line is a type with its fields as `name:type`. `*` before a type means that absent differs from zero; `!` after a
-name means that zero is serialized. `[T]` is a list and `{T}` a map of strings to T. `@key` after a list is its merge
-key; a bare `@` merges by value.
+Each line is a type with its fields as `name:type`. `*` before a type means that an absent value differs from zero. `!`
+after a name means that zero is serialized. `[T]` is a list of T, and `{T}` is a map from strings to T. `@key` after a
+list is its merge key. `@` alone means that the list is merged by value.
 """
 
 FIELDS = """

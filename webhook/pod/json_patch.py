@@ -9,7 +9,7 @@ Operation = dict[str, Any]
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[Operation]:
-    """Yield the operations that turn `old` into `new`. Lists that differ are replaced as a whole."""
+    """Yield the operations that transform `old` into `new`. Lists that differ are replaced as a whole."""
     for key, value in old.items():
         place = f"{path}/{_escape(key)}"
         if key not in new:
@@ -29,7 +29,8 @@ def _escape(key: str) -> str:
 
 
 def apply(target: Any, operations: list[Operation]) -> Any:
-    """Apply the operations of a patch from `differences`: add, remove and replace of object keys."""
+    """Return `target` with the operations of a patch applied. Only the operations that `differences` yields are
+    supported."""
     result = {**target}
     for operation in operations:
         *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]

@@ -1,7 +1,7 @@
 """Strategic merge patches of Pods.
 
-https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ describes them. A merged
-list has the order of the patch; other items keep their place before the items they preceded.
+https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ describes them. The items of
+a merged list have the order of the patch. Any other item stays before the items that it preceded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class MergeError(ValueError):
 
 
 def merge(original: Plain, patch: Plain, kind: Type | None) -> Plain:
-    """Return data with a strategic merge patch applied, without changing either. A null removes a field.
+    """Return the original with a strategic merge patch applied. Neither argument is modified. A null removes a field.
 
-    Raises MergeError for a bad directive.
+    Raises MergeError if a directive is invalid.
     """
     directive = patch.get("$patch")
     if directive is not None:
@@ -63,7 +63,7 @@ def _drop(merged: Plain, name: str, values: Any) -> None:
 
 
 def _added(value: Any) -> Any:
-    """Return a value added by a patch, without nulls and directives."""
+    """Return a value that a patch adds, without nulls and directives."""
     if isinstance(value, dict):
         return {key: _added(item) for key, item in value.items() if item is not None and not key.startswith("$")}
     if isinstance(value, list):
@@ -112,7 +112,7 @@ def _key(item: Plain, key: str) -> Any:
 
 
 def _patch_order(order: Any, key: str, merged: dict[Any, Plain]) -> list[Any]:
-    """Return the keys of the patch's items in the order of `$setElementOrder`, or in their own."""
+    """Return the keys of the patch's items in the order of `$setElementOrder`, or else in the order of the patch."""
     if not isinstance(order, list):
         return list(merged)
     ordered_keys = [item.get(key) for item in order if isinstance(item, dict)]
@@ -120,7 +120,8 @@ def _patch_order(order: Any, key: str, merged: dict[Any, Plain]) -> list[Any]:
 
 
 def _interleave(others: list[tuple[int, Plain]], ordered: list[Plain], places: dict[Any, int], key: str) -> list[Plain]:
-    """Return the patch's items with the other items in between, each before an item that it preceded."""
+    """Return the patch's items and the other items in one list. Each other item stays before the items that it
+    preceded."""
     result: list[Plain] = []
     pending = list(others)
     for item in ordered:

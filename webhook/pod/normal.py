@@ -1,4 +1,4 @@
-"""Normalizes Pods like an API server: canonical quantities, no zero values that equal absence."""
+"""Normalizes Pods as an API server does: quantities are canonical, and zero values that mean absence are removed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "ob
 
 
 class ShapeError(ValueError):
-    """A field of a Pod has the wrong type. The message starts with its path."""
+    """A field of a Pod has the wrong type. The message starts with the path of the field."""
 
 
 def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, Any]:
-    """Return normalized data of a type. Zero values that equal absence become null; unknown fields are unchanged.
+    """Return normalized data of a type. Zero values that equal absence become null. Unknown fields are unchanged.
 
     Raises ShapeError if a field has the wrong type.
     """
@@ -83,7 +83,7 @@ def _wrong(path: str, item: Any, expected: str) -> ShapeError:
 
 
 def without_nulls(value: Any) -> Any:
-    """Return the data without null values, at any depth."""
+    """Return the data without null values at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

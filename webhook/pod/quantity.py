@@ -14,7 +14,8 @@ _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 @functools.lru_cache(4096)
 def canonical(text: str) -> str:
-    """Return the canonical form of a quantity: 2000m → 2, 1024Mi → 1Gi. Raises ValueError if it is malformed."""
+    """Return the canonical form of a quantity, such as 2 for 2000m and 1Gi for 1024Mi. Raises ValueError if it is
+    malformed."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
@@ -41,7 +42,7 @@ def _decimal(number: Fraction) -> str:
 
 
 def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
-    """Return the number in the largest unit that divides it, or None."""
+    """Return the number in the largest unit that divides it, or None if no unit does."""
     if not number:
         return "0"
     for name, unit in sorted(units.items(), key=lambda item: item[1], reverse=True):

@@ -1,4 +1,4 @@
-"""The schema of Pods, used to merge them, validate them and present them to templates."""
+"""The schema of Pods. It is used to merge and validate Pods, and to present them to templates."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ _GO_NAMES = {
 class SchemaField(NamedTuple):
     """A field of a type.
 
-    `shape` is "" for a single value, [ for a list and { for a map. `zero_is_absent` means that zero equals absence.
-    `key` identifies the items of a merged list: None replaces the list as a whole, "" merges by value.
+    `shape` is "" for a single value, "[" for a list and "{" for a map. `zero_is_absent` means that zero equals absence.
+    `key` identifies the items of a merged list. If it is None, the list is replaced as a whole. If it is "", the list
+    is merged by value.
     """
 
     name: str
@@ -57,7 +58,7 @@ class SchemaField(NamedTuple):
 
 
 class Type(NamedTuple):
-    """A type and its fields by JSON name and by Go name."""
+    """A type and its fields, keyed by JSON name and by Go name."""
 
     name: str
     fields: dict[str, SchemaField]

@@ -17,7 +17,7 @@ from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewErro
 from webhook.server.validator import Verdict, validate
 
 LARGEST_BODY = 6 * 1024 * 1024
-"""Largest request body in bytes, enough for the two objects of a review."""
+"""Maximum size of a request body in bytes. It is sufficient for the two objects in a review."""
 _log = scope("webhook")
 
 
@@ -119,7 +119,10 @@ class Webhooks:
 
 
 async def _body(request: web.Request) -> bytes:
-    """Return the request body. Fails with HTTP 400 if it is empty or too large, 415 if its type is not JSON."""
+    """Return the request body.
+
+    The status is 400 if the body is empty or too large, and 415 if its type is not JSON.
+    """
     try:
         body = await request.content.read(LARGEST_BODY + 1) if (request.content_length or 0) <= LARGEST_BODY else None
         while body is not None and len(body) <= LARGEST_BODY and not request.content.at_eof():

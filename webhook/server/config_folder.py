@@ -1,4 +1,4 @@
-"""Watches the injector's configuration in a folder with the files `config` and `values`."""
+"""Loads the injector's configuration from the files `config` and `values` in a folder, and watches them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.lib.logging.log import scope
 from webhook.server.injector import Injector
 
 QUIET = 0.1
-"""Seconds without a further change before the files are read again."""
+"""Seconds to wait after the last change before the files are read again."""
 _log = scope("webhook")
 
 
@@ -26,7 +26,7 @@ class InjectorConfigFolder:
 
     @property
     def exists(self) -> bool:
-        """Return whether the folder has a configuration. It takes precedence over a ConfigMap."""
+        """Return whether the folder contains a configuration. It takes precedence over a ConfigMap."""
         return os.path.isfile(os.path.join(self._folder, "config"))
 
     async def start(self) -> None:

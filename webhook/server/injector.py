@@ -32,9 +32,10 @@ _log = scope("webhook")
 class InjectionContext(NamedTuple):
     """The control plane's state that injection depends on.
 
-    `native` takes a Pod's cluster and node, or "" if it has none yet, and returns whether the proxy runs as a native
-    sidecar. `proxy_configs` returns the ProxyConfig objects, `proxy_ids` the proxy's user and group in a namespace.
-    `resets_users` ignores a user that the platform set in all containers.
+    The arguments of `native` are a Pod's cluster and node. The node is "" if the Pod is not scheduled yet. It returns
+    whether the proxy runs as a native sidecar. `proxy_configs` returns the ProxyConfig objects, and `proxy_ids` the
+    proxy's user and group ID in a namespace. With `resets_users`, a user that the platform has set in all containers is
+    ignored.
     """
 
     mesh: Callable[[], MeshConfig]
@@ -49,7 +50,7 @@ class InjectionContext(NamedTuple):
 class Injector:
     """Answers Pod reviews with the current configuration.
 
-    `config` is None until one is loaded. The callbacks in `on_load` run after each change.
+    `config` is None until a configuration is loaded. The callbacks in `on_load` run after each change.
     """
 
     def __init__(self, context: InjectionContext) -> None:
@@ -59,7 +60,8 @@ class Injector:
         self.on_load: list[Callable[[], None]] = []
 
     def load(self, config: str, values: str) -> bool:
-        """Load a configuration from its ConfigMap keys. If it is invalid, keep the previous one and return False."""
+        """Load a configuration from the values of its ConfigMap keys. If it is invalid, keep the previous one and
+        return False."""
         try:
             self.config = decode_config(config, values)
         except ConfigError as error:
@@ -69,8 +71,10 @@ class Injector:
         return True
 
     async def load_in_thread(self, config: str, values: str) -> None:
-        """Call `load` in a thread, because compiling templates takes tens of milliseconds. Calls take effect in
-        order."""
+        """Call `load` in a thread, because the compilation of templates takes tens of milliseconds.
+
+        Calls take effect in order.
+        """
         async with self._loading:
             if await asyncio.to_thread(self.load, config, values):
                 for callback in self.on_load:
@@ -134,7 +138,10 @@ class Injector:
 
 
 def without_platform_users(pod: Plain) -> Plain:
-    """Return the Pod without the proxy container's user if it equals an application's user, which the platform set."""
+    """Return the Pod without the user of the proxy container if an application has the same user.
+
+    In that case, the platform set the user.
+    """
     spec = pod.get("spec") or {}
     users = {
         c.get("name"): (c.get("securityContext") or {}).get("runAsUser")

@@ -1,4 +1,4 @@
-"""Proxy environment variables from the webhook's path: /inject/cluster/NAME/net/NETWORK/KEY/value."""
+"""Environment variables of the proxy in the webhook's path: /inject/cluster/NAME/net/NETWORK/KEY/value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _SLASH = "--slash--"
 
 
 def environment_of(path: str) -> dict[str, str]:
-    """Return the variables of a path. A key without a value is ignored; --slash-- in a value stands for a slash."""
+    """Return the environment variables in a path. A key without a value is ignored. --slash-- in a value stands for a
+    slash."""
     parts = path.removesuffix("/").split("/", 2)
     if len(parts) < 3:
         return {}

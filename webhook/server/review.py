@@ -32,7 +32,7 @@ class GroupVersionResource(msgspec.Struct):
 
 
 class AdmissionRequest(msgspec.Struct, rename="camel"):
-    """The fields of a request that are used. `object` is decoded on demand."""
+    """The fields of a request that the webhooks use. `object` is decoded on demand."""
 
     uid: str = ""
     kind: GroupVersionKind = msgspec.field(default_factory=GroupVersionKind)
@@ -51,7 +51,7 @@ class AdmissionReview(msgspec.Struct, rename="camel"):
 
 
 class AdmissionResponse(NamedTuple):
-    """The response to a request. `patch` is a JSON patch, empty for none."""
+    """The response to a request. `patch` is a JSON patch, or empty if nothing changes."""
 
     allowed: bool
     message: str = ""
@@ -63,7 +63,7 @@ _DECODER = msgspec.json.Decoder(AdmissionReview)
 
 
 def decode_review(body: bytes) -> AdmissionReview:
-    """Decode a review. Raises ReviewError if it is invalid or has no request."""
+    """Decode a review. Raises ReviewError if it is invalid or contains no request."""
     try:
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -78,7 +78,7 @@ def decode_review(body: bytes) -> AdmissionReview:
 
 
 def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
-    """Decode the object of a request. Raises ReviewError if it is invalid."""
+    """Decode the object in a request. Raises ReviewError if it is invalid."""
     try:
         plain = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -91,7 +91,7 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:
-    """Encode a response in the API version of the review, or in v1 if the review is invalid."""
+    """Encode a response in the API version of the review. If the review is invalid, the version is v1."""
     response: dict[str, Any] = {
         "uid": review.request.uid if review is not None and review.request is not None else "",
         "allowed": answer.allowed,

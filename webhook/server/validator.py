@@ -1,4 +1,4 @@
-"""/validate: rejects configuration that would be invalid when read, and returns its warnings."""
+"""/validate: rejects configuration that the control plane would find invalid, and returns its warnings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _UNDECODABLE = frozenset(
 
 
 class Verdict(NamedTuple):
-    """A response, and the reason for a rejection or ""."""
+    """A response, and the reason for the rejection, or "" if the object is allowed."""
 
     answer: AdmissionResponse
     reason: Reason | Literal[""] = ""
 
 
 def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
-    """Return the verdict for an object. Only CREATE and UPDATE are validated; other operations are allowed."""
+    """Return the verdict on an object. Only CREATE and UPDATE requests are validated. All others are allowed."""
     if request.operation not in ("CREATE", "UPDATE"):
         return Verdict(AdmissionResponse(True), "unsupported_operation")
     try:
@@ -47,7 +47,7 @@ def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
 
 
 def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdict:
-    """Validate an object with the rules that apply when it is read, regardless of its API version."""
+    """Validate an object with the rules that the control plane applies to it, regardless of its API version."""
     group = f"{kind.id.group}/" if kind.id.group else ""
     decoded = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)
     errors = [p for p in decoded.problems if p.severity is Severity.ERROR]
@@ -63,7 +63,7 @@ def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdi
 
 
 def _named(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with a placeholder if its name will be generated."""
+    """Return the object. If its name is to be generated, it gets a placeholder as its name."""
     metadata = plain.get("metadata")
     if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
         return {**plain, "metadata": {**metadata, "name": f"{str(metadata['generateName']).rstrip('-')}-generated"}}

@@ -63,7 +63,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         self.keys, self.item, self._pass_on = keys, item, passed
 
     def passed(self, *args: Hashable) -> tuple[Hashable, ...]:
-        """Return the arguments that the items take after their key, if the gather has the arguments `args`."""
+        """Return the arguments that the items take after their key. `args` are the arguments of the gather."""
         return args if self._pass_on is None else self._pass_on(*args)
 
     def _collect(self, db: Database, node: Node) -> Mapping[K, T]:

@@ -60,7 +60,7 @@ def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
     key_paths: deque[Path] = deque()
     while (
         paths or key_paths
-    ):  # breadth first, so the first path to a node is a shortest one; rows that keys name come last
+    ):  # breadth first, so the first path to a node is a shortest path; rows that keys refer to come last
         *path, at = paths.popleft() if paths else key_paths.popleft()
         if at in visited:
             continue

@@ -29,8 +29,7 @@ have one or two readers."""
 
 
 class CycleError(RuntimeError):
-    """A derived function reads its own value. `args[0]` is the node's key. The error is memoised, as any other error
-    is."""
+    """A derived function reads its own value. `args[0]` is the node's key. The error is memoised like other errors."""
 
 
 class Derivation(Generic[P, T]):
@@ -38,7 +37,7 @@ class Derivation(Generic[P, T]):
 
     gathers: Whether `compute` refreshes the node's `gathered` items.
     is_input: Whether `compute` reads no other node and cannot fail.
-    picks_from: The derivation whose value has the values of this derivation as parts, or None.
+    picks_from: The derivation from whose value this derivation picks its values, or None.
     """
 
     gathers = is_input = False
@@ -47,7 +46,7 @@ class Derivation(Generic[P, T]):
     def __init__(self, name: str, compute: Callable[..., T], hub: bool) -> None:
         self.__name__, self.compute, self.hub = name, compute, hub
 
-    if TYPE_CHECKING:  # keyword arguments are refused, but a ParamSpec cannot say so
+    if TYPE_CHECKING:  # keyword arguments are rejected, but a ParamSpec cannot express this
 
         def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T: ...
 

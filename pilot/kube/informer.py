@@ -127,7 +127,7 @@ class Informer:
                 delay = self._attempts.next_delay(error.retry_after if isinstance(error, ApiError) else 0.0)
                 self._options.on_failure()
                 self._set_error(str(error))
-            except Exception as error:  # a bug of ours, or an invalid response: the informer must go on
+            except Exception as error:  # a bug or an invalid response must not end the informer
                 delay = self._attempts.next_delay()
                 self._forget_versions()
                 _log.error("cannot watch %s", self.collection.path, exc_info=error)

@@ -261,7 +261,7 @@ class Ads:
                 self._pusher.tcp_connections.reset_soon(connection.address)
                 raise asyncio.CancelledError
             error = ending.writer.exception()
-            # An InternalError means that the peer has gone.
+            # An InternalError means that the peer has disconnected.
             if error is not None and not (context.cancelled() or isinstance(error, aio.InternalError)):
                 status = self._handle_failure(connection, error)
             if status:

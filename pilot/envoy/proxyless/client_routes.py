@@ -16,8 +16,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Return the route configuration named after its default cluster, or None if `name` is not the name of such a
-    cluster."""
+    """Return the route configuration of a service port, which is named after the port's default cluster.
+
+    Return None if there is no such service port, or if the name is not that of a default cluster.
+    """
     parsed = parse_cluster(name)
     if parsed is None or parsed.direction != OUTBOUND or parsed.subset:
         return None

@@ -18,7 +18,7 @@ _POLICY_ID = f"{SHADOW_PREFIX}shadow_effective_policy_id"
 def build_condition(rbac_filter: str, provider: str) -> metadata_pb2.MetadataMatcher:
     """Return the condition for calling an authorizer.
 
-    It holds if the preceding RBAC filter matched a rule that names the provider.
+    The condition holds if the preceding RBAC filter matched a rule that names the provider.
     """
     prefix = string_pb2.StringMatcher(prefix=authorizer_prefix(provider))
     return metadata_pb2.MetadataMatcher(

@@ -30,7 +30,7 @@ MESH_CIPHERS = (
     "AES256-GCM-SHA384",
     "AES128-GCM-SHA256",
 )
-# Ciphers that Envoy's BoringSSL supports. Envoy rejects listeners with others.
+# Ciphers that Envoy's BoringSSL supports. Envoy rejects listeners with other ciphers.
 CIPHERS = frozenset(
     {
         *MESH_CIPHERS,

@@ -61,7 +61,7 @@ def build_workload(workload: WorkloadAddress) -> workload_pb2.Workload:
         canonical_name=workload.canonical[0],
         canonical_revision=workload.canonical[1],
         workload_name=workload.workload,
-        # Older ztunnels require a type for everything that runs. Istio uses POD for all of them.
+        # Older ztunnels require a type for all compute workloads, for which Istio always uses POD.
         workload_type=workload_pb2.POD if workload.is_compute else workload_pb2.DEPLOYMENT,
         native_tunnel=workload.native,
         authorization_policies=workload.policies,

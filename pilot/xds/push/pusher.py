@@ -192,7 +192,7 @@ class Pusher:
     def _check(self) -> None:
         assert self._checked_at is not None
         now = time.monotonic()
-        # If this process itself was delayed, proxies are not blamed for it.
+        # If this process itself was delayed, the delay is not attributed to the proxies.
         for _ in self.write_limiter.advance(min(now - self._checked_at, 2 * CHECK_INTERVAL)):
             self._metrics.write_timed_out()
         self._checked_at = now if len(self.write_limiter) or self.write_limiter.waiting else None

@@ -236,8 +236,8 @@ class Session(abc.ABC):
         missing: Sequence[str],
         changes: Sequence[SnapshotChange],
     ) -> Response:
-        """Return the response to a subscription by name. It has the existing resources, and reports names without a
-        resource."""
+        """Return the response to a subscription by name. It has the existing resources, and reports names that have
+        none."""
         xds_type = subscription.type
         placeholders = (Placeholders(xds_type, missing),) if missing and xds_type.has_placeholder else ()
         removed = self._removed(xds_type, missing)
@@ -254,7 +254,7 @@ class Session(abc.ABC):
 
 
 def missing_payloads(payloads: list[Payload], subscription: Subscription) -> list[Payload]:
-    """Return the payloads without the resources of which the client has retained the current version."""
+    """Return the payloads without the resources whose current version the client has retained."""
     versions = subscription.retained
     if not versions or not subscription.type.has_versions:
         return payloads

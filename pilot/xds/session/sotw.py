@@ -27,7 +27,7 @@ class SotwSession(Session):
             return Acknowledgement()
         subscription = self.subscriptions.get(xds_type.url)
         names = frozenset(request.resource_names)
-        if subscription is None or not request.response_nonce:  # the stream's first; a nonce is of an earlier stream
+        if subscription is None or not request.response_nonce:  # a new subscription; a nonce is from an earlier stream
             self._add(Subscription(xds_type, self._name_sets.of(names), wildcard=not xds_type.is_named))
             self._warm(xds_type.url)
             return Acknowledgement()
@@ -53,7 +53,7 @@ class SotwSession(Session):
             subscription.owe(names - previous)
 
     def _warm(self, type_url: str) -> None:
-        """After a first request for clusters, make the next acknowledgement of endpoints get a response.
+        """After a first request for clusters, respond to the next acknowledgement of endpoints.
 
         Envoy may be warming the clusters. It then requests endpoints in a message that looks like an ACK.
         https://github.com/envoyproxy/envoy/issues/13009

@@ -23,7 +23,7 @@ class Subscription:
     held_names: Names that become owed when the proxy has acknowledged the clusters that wait for them.
     retained: Names that a reconnecting client still has, with their versions if the type has versions.
     dropped: Names that were missing in a request with a stale nonce.
-    respond: Whether the next acknowledgement gets a complete response, because Envoy may be waiting for one.
+    respond: Whether to answer the next acknowledgement with a complete response, because Envoy may be waiting for one.
     """
 
     __slots__ = (

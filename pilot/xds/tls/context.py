@@ -16,7 +16,7 @@ _FIPS_CIPHERS = (
     "ECDHE-ECDSA-AES256-GCM-SHA384",
     "ECDHE-RSA-AES256-GCM-SHA384",
 )
-# OpenSSL's names of ciphers by Go's, which the flags of Kubernetes and Istio use:
+# OpenSSL's cipher names, keyed by Go's names, which the flags of Kubernetes and Istio use:
 # https://pkg.go.dev/crypto/tls#pkg-constants
 _CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",

@@ -121,7 +121,7 @@ class TlsFront:
 
     def _start_handshake(self, accepted: socket.socket, peer: Any) -> None:
         accepted.setblocking(False)
-        with contextlib.suppress(OSError):  # the peer may have gone already
+        with contextlib.suppress(OSError):  # the peer may already have disconnected
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             outer = self.context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)

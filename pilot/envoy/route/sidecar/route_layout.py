@@ -55,7 +55,7 @@ class RouteLayout(NamedTuple):
 
     - `virtual_service_hosts`: hosts that only VirtualServices declare.
     - `dropped_domains`: domains that a host loses to another host, keyed by host and port.
-    - `destinations`: visible services that routes cannot refer to by name alone.
+    - `destinations`: visible services with properties that routes depend on, keyed by host name.
     - `dotless_hostnames`: host names that may equal the short name of another service.
     """
 
@@ -220,8 +220,10 @@ def _sort_key(
 
 @hub
 def _special_hostnames(db: Mesh) -> frozenset[str]:
-    """Return the host names of services whose routes need details: ExternalName aliases and services with sticky
-    sessions."""
+    """Return the host names of services with properties that routes depend on.
+
+    These are ExternalName aliases and services with sticky sessions.
+    """
     refs: Iterable[ServiceRef] = ()
     if db.settings.listeners.persistent_sessions:
         refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and find_sticky_session(s) is not None)
@@ -229,7 +231,7 @@ def _special_hostnames(db: Mesh) -> frozenset[str]:
 
 
 def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationService]:
-    """Return the services whose details routes need.
+    """Return the services with properties that routes depend on, keyed by host name.
 
     On a listener for all ports, these are all services, because the destination's port may have to be inferred.
     """

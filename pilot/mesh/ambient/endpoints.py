@@ -36,10 +36,10 @@ _DNS_RESOLUTIONS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 
 @derived
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Return the workloads that a ServiceEntry declares: its endpoints or, if there are none, its hosts if DNS resolves
-    them.
+    """Return the workloads that a ServiceEntry declares.
 
-    There are no workloads if older entries declare all services of the entry.
+    These are its endpoints. If it has none, and DNS resolves its hosts, the hosts are the workloads. There are no
+    workloads if older entries declare all services of the entry.
     """
     row = SERVICE_ENTRY.get(db, key) if db.settings.ambient.enabled else None
     selected = declared_by(db, key, row.spec.hosts) if row is not None else []

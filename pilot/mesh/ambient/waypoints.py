@@ -65,9 +65,9 @@ def waypoint_accounts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
 
 
 def parse_binding(text: str) -> ApplicationTunnel | None:
-    """Return the tunnel from ztunnels to a waypoint that an annotation declares, or None if the annotation is invalid.
+    """Return the tunnel that a waypoint's annotation declares, or None if the annotation is invalid.
 
-    The annotation is `PROTOCOL` or `PROTOCOL/PORT`.
+    ztunnels forward connections to the waypoint through this tunnel. The annotation is `PROTOCOL` or `PROTOCOL/PORT`.
     """
     protocol, slash, port = text.partition("/")
     if slash and not (port.isascii() and port.isdecimal()):
@@ -109,7 +109,8 @@ def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAd
 def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) -> RouteNamespaces:
     """Return the namespaces that a waypoint allows.
 
-    The listener that the waypoint's tunnel is bound to determines them or, if there is none, the HBONE listener.
+    They are declared by the listener that the waypoint's tunnel is bound to or, if there is none, by the HBONE
+    listener.
     """
     bound: Iterable[Listener] = ()
     if tunnel is not None and tunnel.port:

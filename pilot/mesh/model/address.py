@@ -28,9 +28,9 @@ class AddressKey(NamedTuple):
     A workload is identified by its cluster and the object that declares it. If the object declares several workloads,
     `part` is the address of the workload. The name of a service is its hostname.
 
-    For a network gateway, `namespace` is the network, `name` the gateway's address and `part` its port. A split-horizon
-    workload represents the workloads of a service in another network. For it, `cluster` is that network and `part` the
-    gateway.
+    For a network gateway, `namespace` is the network, `name` is the gateway's address and `part` is its port. For a
+    split-horizon workload, which represents the workloads of a service in another network, `cluster` is that network
+    and `part` is the gateway.
     """
 
     kind: Kind

@@ -305,8 +305,8 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The endpoints of a proxy's own service that are replicas of the proxy.
 
-    For zone-aware load balancing, Envoy compares their zones with its own. `ref` is None if the proxy serves no
-    service. `templates` are the values of the labels that distinguish the revisions of a Deployment or Rollout.
+    For zone-aware load balancing, Envoy compares their zones with that of the proxy. `ref` is None if the proxy serves
+    no service. `templates` are the values of the labels that distinguish the revisions of a Deployment or Rollout.
     """
 
     ref: ServiceRef | None
@@ -320,7 +320,7 @@ class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All properties that the inbound listeners and clusters of a sidecar may depend on.
 
     `targets` are ordered by the age of the service. `policies` determine who may connect. With `accepts_hbone`, the
-    sidecar may terminate HBONE in an ambient mesh. Its node reports this (ENABLE_HBONE).
+    sidecar may terminate HBONE in an ambient mesh. The proxy's node reports this (ENABLE_HBONE).
     """
 
     scope: ScopeFacet

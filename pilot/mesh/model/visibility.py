@@ -18,7 +18,8 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
     """Return the namespaces of `export_to`, or those of the defaults if it is empty.
 
-    "*" results in PUBLIC, and otherwise "~" in NO_NAMESPACES. "." is the namespace of the object.
+    If they contain "*", return PUBLIC. Otherwise, if they contain "~", return NO_NAMESPACES. "." is replaced with
+    `namespace`.
     """
     namespaces = frozenset(export_to) or frozenset(defaults) or PUBLIC
     if "*" in namespaces:

@@ -53,8 +53,8 @@ def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
 def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey, ...]:
     """Return all patches of EnvoyFilters in the order in which they are applied.
 
-    They are ordered by priority. For equal priorities, those in the root namespace are first, followed by the others,
-    each ordered by age.
+    They are ordered by the priority of the EnvoyFilter. If priorities are equal, patches in the root namespace are
+    first, and older patches precede newer ones.
     """
     root = root_namespace(db)
     rows = [row for key in filters if (row := ENVOY_FILTER.get(db, key)) is not None]

@@ -48,7 +48,7 @@ class Nearness(msgspec.Struct, frozen=True):
 def placement(db: Mesh) -> Placement:
     """Return the properties of a proxy's location that any configuration uses.
 
-    The mesh config, DestinationRules, network gateways and traffic distributions of services use them.
+    This can be the mesh config, a DestinationRule, a network gateway or the traffic distribution of a service.
     """
     mesh = mesh_config(db)
     defaults = [

@@ -2,8 +2,8 @@
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
 
-Addresses in the status of an entry are kept. If no controller writes the status, the oldest entry is allocated the
-first free address, so that all replicas allocate the same addresses.
+Addresses in the status of an entry are kept. If no controller writes the status, free addresses are allocated in
+ascending order to the entries, oldest first, so that all replicas allocate the same addresses.
 """
 
 from __future__ import annotations

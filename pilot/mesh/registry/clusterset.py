@@ -21,8 +21,8 @@ DOMAIN = "clusterset.local"
 class EndpointVisibility(NamedTuple):
     """The endpoints of a service that are visible in other clusters.
 
-    None are visible if `cluster_local`. Otherwise, those in the `exporting` clusters are, or all if `exporting` is
-    None.
+    If `cluster_local`, no endpoints are visible. Otherwise, those in the `exporting` clusters are visible, or all
+    endpoints if `exporting` is None.
     """
 
     cluster_local: bool = False

@@ -69,8 +69,7 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 
 
 def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
-    """Yield the WorkloadEntries that a Service with virtual IPs selects, as endpoints. They are in the Service's
-    clusters.
+    """Yield the endpoints at WorkloadEntries that a Service with virtual IPs selects in its own clusters.
 
     If the target port is a name, the entry must have a port with that name.
     """

@@ -19,9 +19,11 @@ MANAGED = "gateway.istio.io/managed"
 class GatewayAddresses(NamedTuple):
     """The addresses of a Gateway.
 
-    `external` are those outside the cluster, `virtual` the virtual IPs, and `internal` the `host:port` of the Services
-    that serve its ports. `warnings` describe missing addresses. `usable` is False if an address is missing because of a
-    user's mistake, and not because of a delay.
+    - `external`: its addresses outside the cluster.
+    - `virtual`: its virtual IPs.
+    - `internal`: the `host:port` of each Service port that serves the Gateway.
+    - `warnings`: descriptions of missing addresses.
+    - `usable`: False if an address is missing because of a user's mistake, and not because of a delay.
     """
 
     external: tuple[str, ...] = ()
@@ -33,7 +35,7 @@ class GatewayAddresses(NamedTuple):
     def status_addresses(self, type_: str) -> tuple[str, ...]:
         """Return the addresses for a status: the external addresses or, if there are none, the internal ones.
 
-        Internal addresses are limited to those of a type, which is "" for both types.
+        Internal addresses are limited to those of the type `type_` (IPAddress or Hostname), unless it is "".
         """
         if self.external:
             return self.external

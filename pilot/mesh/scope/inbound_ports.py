@@ -19,7 +19,7 @@ from pilot.mesh.tables.database import Mesh
 class InboundPort(NamedTuple):
     """A port on which a workload listens.
 
-    - `port`: the port that the oldest of its services declares, or the Sidecar.
+    - `port`: the port as declared by the Sidecar or by the oldest of its services.
     - `targets`: the service ports that target it, oldest first.
     - `ingress`: the listener in the Sidecar, or None if services declare the port.
     - `declared_by`: the Sidecar that declares the port, if any.
@@ -35,8 +35,8 @@ class InboundPort(NamedTuple):
 def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
     """Return the inbound ports of a sidecar. Port numbers are unique. Not memoised.
 
-    Ingress listeners of a Sidecar replace those of services, unless the setting merges both. A proxy without traffic
-    capture uses only the ports of a Sidecar.
+    The ports of a Sidecar's ingress listeners replace the ports of services, unless the setting merges both. A proxy
+    without traffic capture uses only the ports of a Sidecar.
     """
     sidecar = find_sidecar(db, inbound.scope.sidecar)
     targets = _targets_by_number(inbound)

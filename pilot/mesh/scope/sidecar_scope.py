@@ -1,6 +1,6 @@
 """The Sidecar that applies to a workload, its egress listeners and its outbound traffic policy.
 
-The module `imports` returns the services that the listeners import.
+The services that the listeners import are computed in the module `imports`.
 """
 
 from __future__ import annotations

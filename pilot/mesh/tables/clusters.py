@@ -35,8 +35,8 @@ def cluster_of(db: Mesh, proxy: Proxy) -> str:
 def preferred_cluster(db: Mesh, proxy: Proxy) -> str:
     """Return the cluster whose service addresses a proxy prefers.
 
-    Return "" for proxies that use the default addresses, which are those in the local cluster or in a cluster without
-    Services.
+    Return "" for proxies in the local cluster and in clusters without Services. These proxies use the default
+    addresses.
     """
     cluster = cluster_of(db, proxy)
     return cluster if cluster != db.settings.registry.cluster_id and cluster in service_clusters(db) else ""

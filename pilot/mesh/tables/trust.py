@@ -18,7 +18,7 @@ def mesh_trust_domains(db: Mesh) -> tuple[str, ...]:
 
 @hub
 def trust_domains(db: Mesh) -> tuple[str, ...]:
-    """Return the trust domains that clients may have, including those of additional roots, or () if all are accepted."""
+    """Return the trust domains that clients may have, including those of additional roots, or () if all are valid."""
     if db.settings.tls.skip_validate_trust_domain:
         return ()
     mesh = mesh_config(db)

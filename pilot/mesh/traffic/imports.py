@@ -212,7 +212,7 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
     """Return the service that routes to a host name refer to, with the ports that the routes name, or () for all.
 
     A service in the scope's namespace takes precedence over a Kubernetes Service, which takes precedence over the
-    oldest service. With a setting, the service in the first namespace by name is used in place of the latter two.
+    oldest service. If the setting `best_namespace` is off, the name of the namespace decides instead of kind and age.
     """
     refs = refs_by_hostname(db, hostname)
     chosen = next((r for r in refs if r.namespace == namespace), None)

@@ -341,8 +341,8 @@ class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
 def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
     """Return the VirtualServices that may route requests to a service, in order of precedence.
 
-    These are the VirtualServices with exactly the service's host. If there are none, it is the one with the longest
-    wildcard that matches the host. `owner` is the service's namespace.
+    These are the VirtualServices with exactly the host `host`. If there are none, the one with the longest wildcard
+    that matches the host is returned. `owner` is the service's namespace.
     """
     name = host.lower()
     if not is_wildcard(name):

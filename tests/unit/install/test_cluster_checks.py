@@ -1,4 +1,4 @@
-"""What an installation sees of the cluster that it is for, and where two objects differ."""
+"""Platform detection, warnings about CNI plugins, and object comparison."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ SOCKETS = "Cilium's socket load balancing bypasses the proxies of pods; set bpf-
 CALICO = "Calico's connect-time load balancing bypasses the proxies of pods; set bpfConnectTimeLoadBalancing to Disabled in the FelixConfiguration"
 
 
-class Server:
-    """What a server has of the two objects that are asked for, by their names."""
+class FakeServer:
+    """A server with the two queried objects, by name."""
 
-    def __init__(self, version: str = "v1.30.0", **there: Any) -> None:
-        self.said, self.there = version, there
+    def __init__(self, version: str = "v1.30.0", **objects: Any) -> None:
+        self.server_version, self.objects = version, objects
 
     async def version(self) -> str:
-        return self.said
+        return self.server_version
 
     async def get(self, key: ResourceKey) -> dict[str, Any] | None:
-        found = self.there.get(
+        response = self.objects.get(
             {"ConfigMap kube-system/cilium-config": "cilium", "FelixConfiguration default": "calico"}[str(key)]
         )
-        if isinstance(found, KubeError):
-            raise found
-        return found
+        if isinstance(response, KubeError):
+            raise response
+        return response
 
 
 @pytest.mark.parametrize(("version", "platform"), [("v1.30.1-gke.200", "gke"), ("v1.30.1", ""), ("v1.30.1-eks-1", "")])
-async def test_the_platform_is_known_by_the_version(version: str, platform: str) -> None:
-    assert await detect_platform(Server(version)) == platform  # type: ignore[arg-type]
+async def test_detect_platform(version: str, platform: str) -> None:
+    assert await detect_platform(FakeServer(version)) == platform  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("objects", "warnings"),
     [
         ({}, []),
         ({"cilium": {"data": None}, "calico": {}}, []),
@@ -63,10 +63,10 @@ async def test_the_platform_is_known_by_the_version(version: str, platform: str)
         ({"cilium": KubeError("forbidden"), "calico": {"spec": {"bpfEnabled": True}}}, []),
     ],
 )
-async def test_plugins_that_the_meshs_own_does_not_work_beside(there: dict[str, Any], said: list[str]) -> None:
-    for component, expected in (("Cni", said), ("Pilot", [])):
+async def test_conflicting_cni_plugins(objects: dict[str, Any], warnings: list[str]) -> None:
+    for component, expected in (("Cni", warnings), ("Pilot", [])):
         plan: Any = SimpleNamespace(steps=[SimpleNamespace(component="Base"), SimpleNamespace(component=component)])
-        assert [warning async for warning in cni_warnings(Server(**there), plan)] == expected  # type: ignore[arg-type]
+        assert [warning async for warning in cni_warnings(FakeServer(**objects), plan)] == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,19 @@ async def test_plugins_that_the_meshs_own_does_not_work_beside(there: dict[str, 
         ([3], [4], ["[0]"]),
     ],
 )
-def test_where_two_objects_differ(one: Any, other: Any, paths: list[str]) -> None:
+def test_differing_paths(one: Any, other: Any, paths: list[str]) -> None:
     assert list(_differing_paths(one, other, "")) == paths
 
 
-def test_what_a_server_adds_is_not_compared() -> None:
-    of_server = {"resourceVersion": "5", "uid": "u", "generation": 2, "managedFields": [], "creationTimestamp": "now"}
-    metadata = {"name": "a", "labels": {"b": "c"}, **of_server}
+def test_server_fields_are_not_compared() -> None:
+    server_fields = {
+        "resourceVersion": "5",
+        "uid": "u",
+        "generation": 2,
+        "managedFields": [],
+        "creationTimestamp": "now",
+    }
+    metadata = {"name": "a", "labels": {"b": "c"}, **server_fields}
     plain = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""What an installer does step by step, and what it says of each, at a cluster that fails where a test wants it to."""
+"""Steps of an installer and their progress reports, in a fake cluster with errors."""
 
 from __future__ import annotations
 
@@ -40,22 +40,24 @@ def injector(name: str, revision: str = "default", tag: str = "", **more: Any) -
     return make_object(MUTATING, name, metadata={"labels": labels}, webhooks=[webhook])
 
 
-def installer(cluster: FakeCluster, told: list[tuple[Any, ...]] | None = None, ready: float = 300.0) -> Installer:
-    def tell(progress: StepProgress) -> None:
-        if told is not None:
+def make_installer(
+    cluster: FakeCluster, reports: list[tuple[Any, ...]] | None = None, ready: float = 300.0
+) -> Installer:
+    def report(progress: StepProgress) -> None:
+        if reports is not None:
             assert progress.seconds >= 0
-            told.append(progress._replace(seconds=0.0))
+            reports.append(progress._replace(seconds=0.0))
 
-    return Installer(cluster, WaitOptions(ready, 0.0), tell)  # type: ignore[arg-type]
+    return Installer(cluster, WaitOptions(ready, 0.0), report)  # type: ignore[arg-type]
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
-    told: list[Any] = []
-    assert await installer(FakeCluster(delays={"istiod": 2}), told).install_step(step(CONFIG, WORKLOAD)) is None
-    assert told == [
+async def test_step_reports_applies_and_waits() -> None:
+    reports: list[Any] = []
+    assert await make_installer(FakeCluster(delays={"istiod": 2}), reports).install_step(step(CONFIG, WORKLOAD)) is None
+    assert reports == [
         StepProgress("Pilot", 0, 2, "ConfigMap istio-system/config", 0.0),
         StepProgress("Pilot", 1, 2, "Deployment istio-system/istiod", 0.0),
         StepProgress("Pilot", 1, 2, "Deployment istio-system/istiod: 0 of 1 pods ready", 0.0),
@@ -63,19 +65,19 @@ async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
     ]
 
 
-async def test_a_step_without_waiting_is_done_when_all_is_applied() -> None:
-    told: list[Any] = []
-    assert await installer(FakeCluster(), told).install_step(step(WORKLOAD, CONFIG)) is None
-    assert [(p.done, p.finished) for p in told] == [(0, False), (1, False), (2, True)]
+async def test_step_without_waiting() -> None:
+    reports: list[Any] = []
+    assert await make_installer(FakeCluster(), reports).install_step(step(WORKLOAD, CONFIG)) is None
+    assert [(p.done, p.finished) for p in reports] == [(0, False), (1, False), (2, True)]
 
 
-async def test_what_does_not_come_up_in_its_time_fails_the_step() -> None:
-    told: list[Any] = []
-    failure = await installer(FakeCluster(delays={"istiod": 99}), told, ready=-1.0).install_step(step(WORKLOAD))
-    said = "Deployment istio-system/istiod: 0 of 1 pods ready"
+async def test_timeout_fails_the_step() -> None:
+    reports: list[Any] = []
+    failure = await make_installer(FakeCluster(delays={"istiod": 99}), reports, ready=-1.0).install_step(step(WORKLOAD))
+    reason = "Deployment istio-system/istiod: 0 of 1 pods ready"
     causes = ("no pods have been created; for details, run kubectl describe -n istio-system deployment istiod",)
-    assert failure == StepFailure("Pilot", f"not ready after -1 s: {said}", causes)
-    assert told[-1] == StepProgress("Pilot", 0, 1, said, 0.0, failed=True)
+    assert failure == StepFailure("Pilot", f"not ready after -1 s: {reason}", causes)
+    assert reports[-1] == StepProgress("Pilot", 0, 1, reason, 0.0, failed=True)
 
 
 FORBIDDEN = ApiError(403, "Forbidden", "no")
@@ -106,34 +108,35 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
         (CONFIG, KubeError("no answer"), StepFailure("Pilot", "ConfigMap istio-system/config: no answer")),
     ],
 )
-async def test_what_cannot_be_applied_fails_the_step_with_advice(
-    plain: Plain, error: KubeError, failure: StepFailure
-) -> None:
-    told: list[Any] = []
-    assert await installer(FakeCluster(errors={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
-    assert told[-1] == StepProgress("Pilot", 0, 2, str(error), 0.0, failed=True)
+async def test_failed_apply_fails_the_step_with_advice(plain: Plain, error: KubeError, failure: StepFailure) -> None:
+    reports: list[Any] = []
+    assert (
+        await make_installer(FakeCluster(errors={"config": error}), reports).install_step(step(plain, WORKLOAD))
+        == failure
+    )
+    assert reports[-1] == StepProgress("Pilot", 0, 2, str(error), 0.0, failed=True)
 
 
 @pytest.mark.parametrize(
-    ("error", "passes"),
+    ("error", "is_ignored"),
     [(NotFound(404, "NotFound", ""), True), (UnknownKind("no such kind"), True), (KubeError("no answer"), False)],
 )
-async def test_a_dry_run_passes_over_what_it_did_not_make_and_waits_for_nothing(error: KubeError, passes: bool) -> None:
-    told: list[Any] = []
+async def test_dry_run_ignores_missing_objects_and_does_not_wait(error: KubeError, is_ignored: bool) -> None:
+    reports: list[Any] = []
     cluster = FakeCluster(errors={"config": error}, delays={"istiod": 99}, dry_run=True)
-    failure = await installer(cluster, told).install_step(step(CONFIG, WORKLOAD))
-    assert (failure is None) is passes
-    assert [p.done for p in told] == ([0, 1, 2] if passes else [0, 0])
+    failure = await make_installer(cluster, reports).install_step(step(CONFIG, WORKLOAD))
+    assert (failure is None) is is_ignored
+    assert [p.done for p in reports] == ([0, 1, 2] if is_ignored else [0, 0])
 
 
-async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
+async def test_step_fails_with_its_dependencies() -> None:
     cluster = FakeCluster(errors={"config": KubeError("no answer")})
     steps = (
         step(CONFIG, component="Base"),
         step(WORKLOAD),
         step(make_object(CONFIG_MAP, "other", "istio-system"), component="Cni"),
     )
-    outcome = await installer(cluster).install(plan(*steps))
+    outcome = await make_installer(cluster).install(plan(*steps))
     assert outcome.failures == (
         StepFailure("Base", "ConfigMap istio-system/config: no answer"),
         StepFailure("Pilot", "not installed, because Base failed"),
@@ -142,11 +145,11 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
     assert (outcome.pruned, outcome.warnings, cluster.applied) == ((), (), ["Namespace istio-system"])
 
 
-# -- the whole ---------------------------------------------------------------------------------------------------------
+# -- installations -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("there", "network", "applied"),
+    ("objects", "network", "applied"),
     [
         ([], "", ["Namespace istio-system"]),
         ([make_object(NAMESPACE, "istio-system")], "", []),
@@ -159,11 +162,9 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
         ([make_object(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n1"}})], "n1", []),
     ],
 )
-async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_is_not(
-    there: list[Plain], network: str, applied: list[str]
-) -> None:
-    cluster = FakeCluster(*there)
-    assert await installer(cluster).install(plan(network=network)) == InstallOutcome((), (), ())
+async def test_system_namespace_is_created_and_labelled(objects: list[Plain], network: str, applied: list[str]) -> None:
+    cluster = FakeCluster(*objects)
+    assert await make_installer(cluster).install(plan(network=network)) == InstallOutcome((), (), ())
     assert cluster.applied == applied
     if applied:
         labels = {"labels": {"topology.istio.io/network": "n1"}} if network else {}
@@ -173,18 +174,18 @@ async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_
         }
 
 
-async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_away_is_an_error() -> None:
+async def test_other_namespaces_and_terminating_namespace() -> None:
     cluster = FakeCluster()
-    await installer(cluster).install(plan(step(make_object(CONFIG_MAP, "c", "gateways")), network="n1"))
+    await make_installer(cluster).install(plan(step(make_object(CONFIG_MAP, "c", "gateways")), network="n1"))
     assert cluster.objects[ResourceKey(NAMESPACE, "", "gateways")] == make_object(NAMESPACE, "gateways")
     with pytest.raises(KubeError, match=r"^the namespace istio-system is being deleted$"):
-        await installer(FakeCluster(make_object(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(
-            plan()
-        )
+        await make_installer(
+            FakeCluster(make_object(NAMESPACE, "istio-system", status={"phase": "Terminating"}))
+        ).install(plan())
 
 
-async def test_what_cannot_be_pruned_is_a_remark() -> None:
-    outcome = await installer(FakeCluster(errors={"list ConfigMap": KubeError("no answer")})).install(plan())
+async def test_failed_pruning_is_a_warning() -> None:
+    outcome = await make_installer(FakeCluster(errors={"list ConfigMap": KubeError("no answer")})).install(plan())
     assert outcome == InstallOutcome((), (), ("cannot prune obsolete objects: no answer",))
 
 
@@ -193,7 +194,7 @@ SECOND = OperatorOwner("unknown", "", "r2")
 
 
 @pytest.mark.parametrize(
-    ("there", "owner", "values", "remark"),
+    ("objects", "owner", "values", "is_set"),
     [
         ([], NO_OWNER, {}, True),
         ([injector("other", "r2")], NO_OWNER, {}, True),
@@ -202,24 +203,24 @@ SECOND = OperatorOwner("unknown", "", "r2")
         ([], NO_OWNER, {"global": {"operatorManageWebhooks": True}}, False),
     ],
 )
-async def test_the_tag_default_is_taken_by_who_has_no_revision_or_is_alone(
-    there: list[Plain], owner: OperatorOwner, values: Plain, remark: bool
+async def test_default_tag_is_set_for_the_default_or_only_revision(
+    objects: list[Plain], owner: OperatorOwner, values: Plain, is_set: bool
 ) -> None:
-    cluster = FakeCluster(*there, errors={DEFAULT_TAG: KubeError("no answer")})
+    cluster = FakeCluster(*objects, errors={DEFAULT_TAG: KubeError("no answer")})
     own = injector("mine", owner.revision, clientConfig={})
-    outcome = await installer(cluster).install(plan(step(own), owner=owner, **values))
-    assert outcome == InstallOutcome((), (), ("cannot set the tag default: no answer",) if remark else ())
+    outcome = await make_installer(cluster).install(plan(step(own), owner=owner, **values))
+    assert outcome == InstallOutcome((), (), ("cannot set the tag default: no answer",) if is_set else ())
 
 
-async def test_a_plan_without_webhooks_sets_no_tag() -> None:
-    outcome = await installer(FakeCluster(OWN, errors={DEFAULT_TAG: KubeError("no answer")})).install(
+async def test_plan_without_webhooks_sets_no_tag() -> None:
+    outcome = await make_installer(FakeCluster(OWN, errors={DEFAULT_TAG: KubeError("no answer")})).install(
         plan(step(CONFIG))
     )
     assert outcome == InstallOutcome((), (), ())
 
 
-async def test_a_dry_run_sets_no_tag() -> None:
-    outcome = await installer(FakeCluster(errors={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(
+async def test_dry_run_sets_no_tag() -> None:
+    outcome = await make_installer(FakeCluster(errors={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(
         plan(step(OWN))
     )
     assert outcome == InstallOutcome((), (), ())
@@ -230,7 +231,7 @@ STRICT = make_object(VALIDATING, "istio-validator", webhooks=[{"name": "a", "fai
 
 
 @pytest.mark.parametrize(
-    ("there", "planned", "with_webhook_state"),
+    ("objects", "planned", "with_webhook_state"),
     [
         ([STRICT], VALIDATOR, STRICT),
         ([], VALIDATOR, VALIDATOR),
@@ -245,15 +246,15 @@ STRICT = make_object(VALIDATING, "istio-validator", webhooks=[{"name": "a", "fai
         ([injector("tag", tag="default")], CONFIG, CONFIG),
     ],
 )
-async def test_a_plan_does_not_undo_what_has_become_of_webhooks(
-    there: list[Plain], planned: Plain, with_webhook_state: Plain
+async def test_plan_keeps_the_state_of_webhooks(
+    objects: list[Plain], planned: Plain, with_webhook_state: Plain
 ) -> None:
-    found = await installer(FakeCluster(*there)).with_webhook_state(plan(step(planned)))
-    assert found == plan(step(with_webhook_state))
+    updated = await make_installer(FakeCluster(*objects)).with_webhook_state(plan(step(planned)))
+    assert updated == plan(step(with_webhook_state))
 
 
 @pytest.mark.parametrize(
-    ("there", "owner", "named"),
+    ("objects", "owner", "expected"),
     [
         ([injector("other")], NO_OWNER, []),
         ([injector("other", tag="default")], SECOND, ["other"]),
@@ -263,39 +264,39 @@ async def test_a_plan_does_not_undo_what_has_become_of_webhooks(
         ([injector("other", "r2", tag="default", namespaceSelector={})], NO_OWNER, []),
     ],
 )
-async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
-    there: list[Plain], owner: OperatorOwner, named: list[str]
-) -> None:
+async def test_conflicting_webhooks(objects: list[Plain], owner: OperatorOwner, expected: list[str]) -> None:
     own = injector(
-        "mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision
+        "mine", "default" if expected == ["other"] and objects[0]["metadata"]["labels"].get(TAG) else owner.revision
     )
-    found = await installer(FakeCluster(*there, injector("third", "r3"))).find_conflicts(plan(step(own), owner=owner))
-    assert [text.partition(" and ")[2].partition(" ")[0] for text in found] == named
+    conflicts = await make_installer(FakeCluster(*objects, injector("third", "r3"))).find_conflicts(
+        plan(step(own), owner=owner)
+    )
+    assert [text.partition(" and ")[2].partition(" ")[0] for text in conflicts] == expected
 
 
-# -- tags and what is verified -----------------------------------------------------------------------------------------
+# -- tags and verification ---------------------------------------------------------------------------------------------
 
 
-async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
+async def test_existing_tag_is_moved_only_with_overwrite() -> None:
     cluster: Any = FakeCluster(
         injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1")
     )
-    (moved,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
-    assert (moved["metadata"]["labels"][REVISION], moved["metadata"]["labels"][TAG]) == ("r2", "prod")
+    (webhook,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
+    assert (webhook["metadata"]["labels"][REVISION], webhook["metadata"]["labels"][TAG]) == ("r2", "prod")
     for tag, revision, error in (
         ("prod", "r2", "tag prod already points to revision r1; use --overwrite to change it"),
         ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),
         ("prod", "r9", "revision r9 is not installed; installed revisions: r1, r2"),
     ):
-        with pytest.raises(TagError) as found:
+        with pytest.raises(TagError) as raised:
             await build_tag_objects(cluster, RevisionTag(tag, revision, "istio-system"), overwrite=False)
-        assert str(found.value) == error
+        assert str(raised.value) == error
     with pytest.raises(TagError, match=r"^tag none does not exist$"):
         await remove_tag(cluster, "none")
     assert list(map(str, await remove_tag(cluster, "prod"))) == cluster.deleted == ["MutatingWebhookConfiguration old"]
 
 
-async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
+async def test_verification_considers_the_state_of_webhooks() -> None:
     deactivated = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
     cluster: Any = FakeCluster(
         deactivated,
@@ -305,8 +306,8 @@ async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
         WORKLOAD,
     )
     changed, absent = make_object(CONFIG_MAP, "there", "a", data={"k": "2"}), make_object(CONFIG_MAP, "absent", "a")
-    found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
-    assert found == [
+    checks = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
+    assert checks == [
         ObjectCheck(resource_key(OWN), ""),
         ObjectCheck(resource_key(VALIDATOR), ""),
         ObjectCheck(resource_key(changed), "data.k differs from the installation"),

@@ -106,7 +106,7 @@ def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
 
 @derived
 def namespace_attachment(db: Mesh, namespace: str) -> WaypointAttachment:
-    """Return the waypoint that the labels of a namespace in the local cluster name, regardless of its traffic type."""
+    """Return the waypoint that the labels of a namespace in the local cluster name. Its traffic type is not checked."""
     if not db.settings.ambient.enabled:
         return NOT_ATTACHED
     return WaypointAttachment(*_attach(db, {}, namespace, None))
@@ -125,8 +125,10 @@ def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
 def _attach(
     db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
 ) -> tuple[ObjectKey | None, Fault | None]:
-    """Return the waypoint that the labels name, or else the labels of the namespace. If the waypoint cannot be used,
-    return the reason instead."""
+    """Return the waypoint that `labels` name. If they do not have the label, those of the namespace apply.
+
+    If the waypoint cannot be used, return the reason instead.
+    """
     key = named_waypoint(
         labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace),
         namespace,

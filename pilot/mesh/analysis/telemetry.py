@@ -79,7 +79,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
 
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
-    """Yield the Telemetries for all workloads from which the entries of a Telemetry inherit providers."""
+    """Yield the Telemetries from which the entries of a Telemetry inherit providers. They apply to all workloads."""
     namespaces = (
         dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
     )

@@ -65,7 +65,7 @@ def is_managed(db: Mesh, spec: Gateway) -> bool:
 
 @derived
 def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
-    """Return the routers of a Gateway. They are empty if the Gateway belongs to another control plane."""
+    """Return the routers of a Gateway. The result is empty if the Gateway belongs to another control plane."""
     row, info = KUBERNETES_GATEWAY.get(db, gateway), gateway_class_of(db, gateway)
     if row is None or info is None:
         return GatewayRouters()

@@ -86,7 +86,7 @@ class AddressPort(NamedTuple):
 
 
 class NetworkAddress(NamedTuple):
-    """An IP address in a network, or a range of addresses if the length of a `prefix` is set."""
+    """An IP address in a network, or a range of addresses if the prefix length `prefix` is set."""
 
     network: str
     ip: str

@@ -8,7 +8,7 @@ import msgspec
 
 
 class EndpointHealth(enum.StrEnum):
-    """Health of an endpoint. UNKNOWN, which is the health of ServiceEntry endpoints, is treated as healthy."""
+    """Health of an endpoint. UNKNOWN, which most endpoints of ServiceEntries have, is treated as healthy."""
 
     UNKNOWN = "Unknown"
     HEALTHY = "Healthy"

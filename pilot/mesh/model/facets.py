@@ -125,7 +125,7 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
 class LocationFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The location of a client, which determines how it reaches endpoints.
 
-    `networks` are those in REQUESTED_NETWORK_VIEW. If it is empty, all networks are visible.
+    `networks` are those in REQUESTED_NETWORK_VIEW. If the set is empty, all networks are visible.
     """
 
     network: str = ""

@@ -92,7 +92,7 @@ def _pod_of(endpoint: SliceEndpoint, cluster: str, namespace: str) -> RegistryKe
 
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
-    """Return the workload at an address that has no reference to a Pod.
+    """Return the workload at the address of an endpoint that does not refer to a Pod.
 
     It is a Pod that has the address or, if there is none, an unnamed workload.
     """

@@ -1,4 +1,7 @@
-"""Addresses of Gateways, which are those of the Services in front of them that have the ports of their listeners."""
+"""Addresses of Gateways.
+
+They are the addresses of the Services in front of a Gateway, if these Services have the ports of its listeners.
+"""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
 
 @hub
 def traffic_distributions(db: Mesh) -> frozenset[str]:
-    """Return the traffic distributions of all services that make endpoints depend on the client's location."""
+    """Return the traffic distributions of all services, without "", which does not depend on the client's location."""
     return frozenset(summary.distribution for summary in _summaries(db).values()) - {""}
 
 

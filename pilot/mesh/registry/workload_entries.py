@@ -70,7 +70,7 @@ def build_entry_workload(
 ) -> Workload:
     """Return the workload of an entry.
 
-    Its network is set only if the entry sets it. `network` may also be derived, and is only used for the label.
+    The workload has a network only if the entry sets one. `network`, which may be derived, is used only for the label.
     """
     locality = entry.locality or label.locality_label(labels)
     return Workload(

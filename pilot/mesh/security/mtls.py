@@ -22,7 +22,7 @@ Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
 
 
 class WorkloadMtls(msgspec.Struct, frozen=True):
-    """The mutual TLS mode of a workload. `ports` maps the numbers of ports with another mode to that mode."""
+    """The mutual TLS mode of a workload. `ports` maps the numbers of ports with their own mode to this mode."""
 
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}

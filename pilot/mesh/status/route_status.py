@@ -19,7 +19,7 @@ from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _BY_SPECIFICITY = list(RejectionReason)
 Place = tuple[str, str]
-"""A listener: the name of its Istio Gateway in VirtualServices, and the name of its section."""
+"""A listener: the name of its Istio Gateway in VirtualServices, and its section name."""
 
 
 class ParentStatus(NamedTuple):

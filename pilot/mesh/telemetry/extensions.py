@@ -68,5 +68,5 @@ def _for_mode(extension: ListedExtension, serves: bool) -> ListedExtension | Non
 
 
 def named_ports(extensions: Iterable[ListedExtension]) -> frozenset[int]:
-    """Return the ports that extensions name. The extensions are the same for all other ports."""
+    """Return the ports that extensions name. All other ports have the same extensions."""
     return frozenset(port.number for e in extensions for m in e.match for port in m.ports)

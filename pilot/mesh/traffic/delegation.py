@@ -63,8 +63,8 @@ def merge_matches(
 
 
 def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
-    """Return a match with the conditions of both. If both have the same condition, the leaf's applies, because it is
-    narrower."""
+    """Return a match with the conditions of both. If both have a condition on the same property, the leaf's applies,
+    because it is narrower."""
     return replace(
         leaf,
         name=_joined(root.name, leaf.name),

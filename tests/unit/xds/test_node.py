@@ -82,10 +82,10 @@ def test_cluster_alias() -> None:
         (node("a~b~c~d~e"), "missing parts"),
         (node("Sidecar~10.0.0.1~pod.ns~ns.svc"), "invalid node type"),
         (node("sidecar~~pod.ns~ns.svc"), "no valid IP address"),
-        (node(LABELS="a=b"), "LABELS: expected a map"),
-        (node(LABELS={"a": 1}), "LABELS: expected a map"),
-        (node(ISTIO_VERSION=1.3), "ISTIO_VERSION: expected a string"),
-        (node(INSTANCE_IPS=["10.0.0.1"]), "INSTANCE_IPS: expected a string"),
+        (node(LABELS="a=b"), "LABELS must be a map"),
+        (node(LABELS={"a": 1}), "LABELS must be a map"),
+        (node(ISTIO_VERSION=1.3), "ISTIO_VERSION must be a string"),
+        (node(INSTANCE_IPS=["10.0.0.1"]), "INSTANCE_IPS must be a string"),
     ],
 )
 def test_invalid_node_is_rejected(message: base_pb2.Node, text: str) -> None:

@@ -45,7 +45,7 @@ class Score:
 
 
 def referenced_names(resources: dict[str, dict[str, Any]], kind: str) -> set[str]:
-    """Return the names of routes or endpoints that the listeners or clusters beside them refer to."""
+    """Return the names of routes or endpoints that the other resources, listeners or clusters, refer to."""
     if kind == "RDS":
         return set(re.findall(r"'routeConfigName': '([^']*)'", repr(resources.get("LDS", {}))))
     clusters = resources.get("CDS", {})

@@ -97,7 +97,7 @@ async def test_changed_plugged_in_signer_is_served_without_a_disconnect(tmp_path
         assert any(line.startswith("citadel_server_cert_chain_expiry_seconds ") for line in env.metrics())
 
 
-async def test_self_signed_root_is_kept_in_its_directory(tmp_path: pathlib.Path) -> None:
+async def test_self_signed_root_is_stored_in_its_directory(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path, caDir=str(tmp_path / "ca")) as env:
         first = env.root
     async with running(tmp_path, caDir=str(tmp_path / "ca")) as env:

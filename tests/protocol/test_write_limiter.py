@@ -230,7 +230,7 @@ async def test_write_with_unknown_progress_gets_a_long_grace_period() -> None:
     assert proxies.aborted == ["a", "b"]
 
 
-async def test_progress_may_become_known_later() -> None:
+async def test_progress_may_become_available_later() -> None:
     proxies = Proxies(LIMITS._replace(stalled=100))
     proxies.acked_bytes |= dict.fromkeys("ab")
     await proxies.begin(*"abcde")

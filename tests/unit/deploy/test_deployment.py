@@ -244,7 +244,7 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
     await client.close()
 
 
-def test_deployment_flags_are_known() -> None:
+def test_deployment_flags_are_supported() -> None:
     assert load(discovery_arguments(), discovery_variables()).warnings == []
 
 

@@ -26,7 +26,7 @@ def test_list_items_are_merged_by_key_and_new_ones_come_first() -> None:
     assert result["containers"] == [{"name": "c"}, {"name": "a", "image": "1", "tty": True}, {"name": "b"}]
 
 
-def test_order_of_existing_items_is_kept() -> None:
+def test_order_of_existing_items_is_preserved() -> None:
     result = merge_specs({"volumes": [{"name": n} for n in "abcd"]}, {"volumes": [{"name": "c"}, {"name": "x"}]})
     assert names(result["volumes"]) == ["a", "b", "c", "x", "d"]
 

@@ -98,7 +98,7 @@ async def test_invalid_reviews(path: str) -> None:
             assert response["status"]["message"]
 
 
-async def test_injection_without_a_configuration_is_not_found() -> None:
+async def test_injection_without_a_configuration_returns_404() -> None:
     async with serving(None) as client:
         assert (await client.send("/inject", review(pod())))[0] == 404
 

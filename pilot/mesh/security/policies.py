@@ -198,5 +198,5 @@ def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[Polic
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:
-    """Return the policies that change one part of a proxy. Proxies that differ only in other policies share this part."""
+    """Return the policies that change one part of a proxy. Proxies that differ only in other policies share it."""
     return PolicyFacet(tuple((kind, keys) for kind, keys in facet.applied if scope in POLICIES[kind].scopes))

@@ -43,8 +43,10 @@ class Roots(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """The reason why an object is not a valid credential. `path` is the location in the object, such as
-    `data[tls.crt]`."""
+    """The reason why an object is not a valid credential.
+
+    `path` is the location in the object, such as `data[tls.crt]`.
+    """
 
     path: str
     reason: str

@@ -105,8 +105,10 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         self._has_tables = False
 
     def add_source(self, rows: Source, enabled: Callable[[Any], bool] | None = None) -> None:
-        """Add a source that derives objects from other kinds. Raise RuntimeError if a database has already been
-        created."""
+        """Add a source that derives objects from other kinds.
+
+        Raise RuntimeError if a database has already been created.
+        """
         if self._has_tables:
             raise RuntimeError(f"cannot add a source to {self.id}: a database already exists")
         super().add_source(rows, enabled)

@@ -1,7 +1,7 @@
 """Access control for remote callers of debug pages.
 
-Callers from the control plane's namespace see all pages; other callers see only the pages of proxies in their own
-namespace.
+Callers from the control plane's namespace can access all pages. Other callers can only access pages about proxies in
+their own namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMESPACED_PAGES = frozenset({"/debug/config_dump", "/debug/ndsz", "/debug/edsz"
 
 
 class _OwnFleet(NamedTuple):
-    """The proxies of one namespace; proxies of other namespaces are hidden."""
+    """The connected proxies of one namespace. Proxies of other namespaces are hidden."""
 
     fleet: Fleet
     namespace: str
@@ -45,10 +45,10 @@ class _OwnFleet(NamedTuple):
 
 
 def is_trusted(sources: Sources, identities: Sequence[str]) -> bool:
-    """Return whether a caller with these identities may see everything.
+    """Return whether a caller with these identities may access everything.
 
-    That holds for the control plane's namespace and the namespaces allowed by the settings, or for every authenticated
-    caller if the settings do not restrict access.
+    Callers in the control plane's namespace, and in the namespaces that the settings allow, are trusted. If the
+    settings do not restrict access, every authenticated caller is trusted.
     """
     settings = sources.settings
     namespaces = {sources.db.settings.registry.namespace, *settings.allowed_namespaces}
@@ -56,7 +56,10 @@ def is_trusted(sources: Sources, identities: Sequence[str]) -> bool:
 
 
 def visible_sources(sources: Sources, identities: Sequence[str]) -> Sources:
-    """Return the sources visible to these identities. Refused 401 without identities, and 403 without a namespace."""
+    """Return the sources that are visible to a caller with these identities.
+
+    Raise Refused with status 401 if there are no identities, or 403 if none of them has a namespace.
+    """
     if not identities:
         raise Refused(401, "")
     if is_trusted(sources, identities):
@@ -68,8 +71,10 @@ def visible_sources(sources: Sources, identities: Sequence[str]) -> Sources:
 
 
 def sources_for(sources: Sources, path: str, identities: Sequence[str]) -> Sources:
-    """Return the sources of a page for these identities. Refused 401 without identities, and 403 if access is
-    denied."""
+    """Return the sources of a page that are visible to a caller with these identities.
+
+    Raise Refused with status 401 if there are no identities, or 403 if the caller may not access the page.
+    """
     visible = visible_sources(sources, identities)
     if visible is not sources and path not in NAMESPACED_PAGES:
         raise Refused(403, "")

@@ -21,14 +21,14 @@ from pilot.debug.sources import Sources
 from pilot.lib.metrics.exposition import CONTENT_TYPE
 
 MAX_CONCURRENT = 16
-"""Maximum number of concurrent responses: a large page occupies tens of megabytes until it is sent."""
+"""Maximum number of concurrent responses. A large page uses tens of megabytes of memory until it has been sent."""
 CHUNK = 1 << 18
-"""Bytes of a response that are written at a time."""
+"""Number of bytes of a response to write at a time."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(sources: Sources) -> web.Application:
-    """Return the application of the monitoring port: /metrics, /version and the debug pages."""
+    """Return the web application of the monitoring port, with /metrics, /version and the debug pages."""
     app = web.Application(middlewares=[not_found])
     app.router.add_route("*", "/metrics", _metrics(sources))
     app.router.add_route("*", "/version", _version(sources))
@@ -37,7 +37,10 @@ def application(sources: Sources) -> web.Application:
 
 
 def add_debug(app: web.Application, sources: Sources) -> None:
-    """Add the pages below /debug, unless ENABLE_DEBUG_ON_HTTP is false. Only the index is open to every caller."""
+    """Add the pages below /debug unless ENABLE_DEBUG_ON_HTTP is false.
+
+    All pages except the index require authorization.
+    """
     if not sources.settings.pages:
         return
     app.router.add_route("*", "/", _index(sources))
@@ -52,10 +55,10 @@ def add_debug(app: web.Application, sources: Sources) -> None:
 
 @web.middleware
 async def not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the 404 text of Go's servers for unknown paths, and redirect paths with empty or dot segments to their
-    clean form.
+    """Respond to unknown paths as Go's servers do.
 
-    istioctl relies on the redirect because it requests //version.
+    If a path contains empty or dot segments, redirect to the clean path. istioctl relies on this, because it requests
+    //version. For any other unknown path, return Go's 404 text.
     """
     try:
         return await handler(request)
@@ -67,7 +70,7 @@ async def not_found(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def clean_path(path: str) -> str:
-    """Return the path without empty and dot segments; a trailing slash stays."""
+    """Return the path without empty and dot segments. A trailing slash is preserved."""
     clean = posixpath.normpath("/" + path.lstrip("/"))
     return f"{clean}/" if path.endswith("/") and clean != "/" else clean
 
@@ -96,7 +99,7 @@ def _page(sources: Sources, page: Page, semaphore: asyncio.Semaphore) -> Handler
 
 
 async def _respond(request: web.Request, page_answer: Answer) -> web.StreamResponse:
-    """Send a response chunk by chunk, as fast as the client reads it."""
+    """Send a response in chunks, at the speed at which the client reads them."""
     headers = {
         "Content-Type": page_answer.content_type,
         "Content-Length": str(sum(map(len, page_answer.parts))),
@@ -115,7 +118,10 @@ async def _respond(request: web.Request, page_answer: Answer) -> web.StreamRespo
 
 
 async def _visible_sources(sources: Sources, request: web.Request, path: str) -> Sources:
-    """Return the sources visible to a request; loopback callers see everything. Refused if access is denied."""
+    """Return the sources that are visible to a request.
+
+    All sources are visible to a caller on the loopback interface. Raise Refused if access is denied.
+    """
     return sources if is_loopback(request) else sources_for(sources, path, await _identities(sources, request))
 
 

@@ -1,4 +1,4 @@
-"""Background checks of mesh health after changes, for the health metrics and push_status."""
+"""Background checks of mesh health, which run after changes. They provide the health metrics and push_status."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pilot.mesh.tables.database import Mesh
 
 _log, _ads = scope("default"), scope("ads")
 LOGGED = 50
-"""If there are more findings than this, the log only contains their counts."""
+"""Maximum number of findings that are logged in full. If there are more, only their counts are logged."""
 REST = 50
-"""Pause after a check, as a multiple of its duration, so that checks use at most two percent of a core."""
+"""Pause after a check, as a multiple of the check's duration. It limits checks to two percent of a core."""
 
 
 def _ignore(metric: str, count: int) -> None:
-    """Do nothing with a count."""
+    """Ignore the count of a metric."""
 
 
 def log_status(findings: Mapping[str, Mapping[str, Finding]]) -> None:
-    """Log the content of push_status if there are findings, or only their counts if there are many."""
+    """Log the content of push_status if there are findings. If there are many, log only their counts."""
     if sum(map(len, findings.values())) > LOGGED:
         report: Any = {metric: len(by_key) for metric, by_key in findings.items() if by_key}
     else:
@@ -44,8 +44,10 @@ class Problems(Protocol):
 
 
 class HealthChecker:
-    """The findings of the last complete check, by metric and key. `tell` receives the count of each metric after every
-    check."""
+    """Runs the checks. `findings` contains the findings of the last complete check, keyed by metric and key.
+
+    `tell` is called with the number of findings for each metric after every check.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class HealthChecker:
         self._task: asyncio.Task[None] | None = None
 
     def schedule(self) -> None:
-        """Start a check if something changed, no check is running, and the pause after the last one is over."""
+        """Start a check if something has changed, no check is running, and the pause after the last check is over."""
         is_running = self._task is not None and not self._task.done()
         if not is_running and self._state() != self._checked_state and self._now() >= self._not_before:
             self._task = asyncio.create_task(self._run_or_log(), name="check mesh health")
@@ -74,7 +76,7 @@ class HealthChecker:
             await asyncio.wait((self._task,))
 
     async def run_checks(self) -> None:
-        """Check everything and update `findings`."""
+        """Run all checks, and update `findings`."""
         started, self._checked_state = self._now(), self._state()
         by_metric: dict[str, dict[str, Finding]] = {metric: {} for metric in METRICS}
 
@@ -99,5 +101,5 @@ class HealthChecker:
             _log.exception("mesh health check failed")
 
     def _state(self) -> Any:
-        """Return a value that differs after every change."""
+        """Return a value that changes whenever the checked state changes."""
         return self._db.revision, tuple(connection.id for connection in self._fleet.connections()), len(self._problems)

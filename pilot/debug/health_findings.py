@@ -1,4 +1,4 @@
-"""Checks for anomalies that are no errors in objects, named after istiod's health metrics."""
+"""Checks for anomalies that are not errors in objects. They are named after istiod's health metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUTBOUND_CONFLICT, INBOUND_CONFLICT = (
     "pilot_conflict_inbound_listener",
 )
 DUPLICATE_CLUSTERS = "pilot_duplicate_envoy_clusters"
-"""Never reported, because clusters are unique by name."""
+"""There are never findings for this metric, because the names of clusters are unique."""
 DNS_WITHOUT_ENDPOINTS, EDS_WITHOUT_ENDPOINTS = "pilot_dns_cluster_without_endpoints", "pilot_eds_no_instances"
 DUPLICATE_DOMAINS, DUPLICATE_SUBSETS = "pilot_vservice_dup_domain", "pilot_destrule_subsets"
 METRICS = (
@@ -52,7 +52,10 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 def show_findings(by_metric: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return findings in the format of push_status: metric → key → proxy and message, if available."""
+    """Return findings in the format of push_status.
+
+    The format maps metrics to keys, and keys to a proxy and a message if they are known.
+    """
     return {
         metric: {key: _finding_fields(finding) for key, finding in by_key.items()}
         for metric, by_key in by_metric.items()
@@ -68,7 +71,7 @@ def _finding_fields(finding: Finding) -> dict[str, str]:
 def find_anomalies(
     db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Problem]
 ) -> Iterator[Iterable[Finding]]:
-    """Yield findings object by object, so that the caller can yield to the event loop in between."""
+    """Yield the findings of one object at a time, so that the caller can yield to the event loop in between."""
     listening: dict[tuple[str, int], ServiceRef] = {}
     ports: dict[str, tuple[int, ...]] = {}
     for ref in service_refs(db):
@@ -102,8 +105,10 @@ def _unserved(db: Mesh, entry: Service) -> Iterator[Finding]:
 
 
 def _outbound_conflicts(entry: Service, listening: dict[tuple[str, int], ServiceRef]) -> Iterator[Finding]:
-    """Yield a finding for each TCP address that two services share. `listening` maps addresses to services and is
-    updated."""
+    """Yield a finding for each TCP address that two services share.
+
+    `listening` maps addresses to services. The addresses of `entry` are added to it.
+    """
     if entry.resolution in (Resolution.PASSTHROUGH, Resolution.ALIAS):
         return
     for port in entry.ports:
@@ -116,7 +121,8 @@ def _outbound_conflicts(entry: Service, listening: dict[tuple[str, int], Service
 def _endpoint_slice_findings(
     db: Mesh, key: RegistryKey, row: Object[EndpointSlice], by_pod: Mapping[tuple[str, str], str]
 ) -> Iterator[Finding]:
-    """Yield findings for endpoints whose Pod is missing, and for connected proxies whose endpoint is not ready."""
+    """Yield a finding for each endpoint whose Pod does not exist, and for each connected proxy whose endpoint is not
+    ready."""
     host = kubernetes_hostname(row.labels.get(_SERVICE_NAME, row.name), row.namespace, db.settings.registry.domain)
     for endpoint in row.spec.endpoints:
         pod = endpoint.target_ref
@@ -131,7 +137,7 @@ def _endpoint_slice_findings(
 
 
 def _proxy_findings(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
-    """Yield findings for a proxy without services, and for ports that services use with different protocols."""
+    """Yield a finding if a proxy has no services, and for each port for which services specify different protocols."""
     targets, proxy = service_targets(db, connection.proxy_key), connection.proxy.id
     if not targets:
         yield Finding(NO_SERVICE, proxy, proxy)
@@ -151,7 +157,10 @@ def _proxy_findings(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
 def _problem_findings(
     db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[ConnectedProxy]
 ) -> Iterator[Finding]:
-    """Yield findings for the problems of users' objects that istiod counts. `ports` are service ports by hostname."""
+    """Yield findings for a problem in a user's object if istiod has a metric for it.
+
+    `ports` maps hostnames to service ports.
+    """
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
         row, index = VIRTUAL_SERVICE.table(db).peek(ObjectKey(namespace, name)), _INDEX.search(problem.path)
@@ -166,7 +175,7 @@ def _problem_findings(
 
 
 def _first_importer(db: Mesh, sidecars: Sequence[ConnectedProxy], host: str) -> str:
-    """Return the id of the first proxy that imports a hostname, or ""."""
+    """Return the ID of the first proxy that imports a hostname, or "" if there is none."""
     for connection in sidecars:
         if (
             db.proxies.peek(connection.proxy_key) is not None

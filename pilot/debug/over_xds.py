@@ -1,4 +1,4 @@
-"""Debug pages over xDS, as requested by istioctl: one response per request.
+"""Debug pages over xDS, which istioctl requests. There is one response per request.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/status/v3/csds.proto
 """
@@ -27,12 +27,12 @@ from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
 _STATUS = csds_pb2.ConfigStatus
 _NEVER = -62_135_596_800 * 10**9
-"""Go's zero time in Unix nanoseconds, which istioctl displays for a type that was never sent."""
+"""Go's zero time in Unix nanoseconds. istioctl displays it for a type that has never been sent."""
 del config_dump_pb2  # imported to register its messages, which a dump contains
 
 
 class DebugResponse(NamedTuple):
-    """A response with named resources. `identifier` identifies the control plane, or is ""."""
+    """A response that contains named resources. `identifier` identifies the control plane, if it is not ""."""
 
     resources: Sequence[tuple[str, any_pb2.Any]]
     identifier: str = ""
@@ -41,7 +41,8 @@ class DebugResponse(NamedTuple):
 async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
     """Return the response to a caller with these identities.
 
-    Refused with an HTTP status: 401 without identities, 403 if access is denied, 400 for a wrong number of names.
+    Raise Refused with an HTTP status: 401 if there are no identities, 403 if access is denied, or 400 if the number of
+    names is wrong.
     """
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
         return DebugResponse(())
@@ -57,7 +58,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
 
 
 async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
-    """Return the body of a page as served over HTTP, including error messages."""
+    """Return the body of a page. It is the same as over HTTP, also if it is an error message."""
     if not identities:
         raise Refused(401, "authentication required")
     if len(names) != 1:
@@ -73,7 +74,7 @@ async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str
 
 
 async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
-    """Return the parts of a proxy's config_dump, or nothing if the proxy is not connected."""
+    """Return the parts of a proxy's config_dump, or an empty response if the proxy is not connected."""
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
@@ -88,13 +89,13 @@ async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
 
 
 def _whole(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a dump with its lazy entries evaluated."""
+    """Return a part of a dump after evaluating its lazy fields."""
     evaluated: dict[str, Any] = json.loads(b"".join(parts(part, pretty=False)))
     return evaluated
 
 
 def client_config(connection: ConnectedProxy) -> csds_pb2.ClientConfig:
-    """Return the sync status of a proxy by type."""
+    """Return the sync status of each type that a proxy subscribes to."""
     config = csds_pb2.ClientConfig()
     proxy = connection.proxy
     config.node.id = proxy.id
@@ -119,7 +120,7 @@ def _status(watch: WatchedType) -> Any:
 
 
 def identifier(sources: Sources) -> str:
-    """Return the identifier of this control plane in the format of istioctl: its pod and build."""
+    """Return the identifier of this control plane in the format that istioctl expects, with the Pod and the build."""
     build = sources.build
     info = {
         "version": build.version,

@@ -1,4 +1,4 @@
-"""Debug pages as functions of the process state and a query, independent of any web framework."""
+"""Debug pages, as functions of the process state and a query. They do not depend on a web framework."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected
 
 
 class Refused(Exception):
-    """The request is rejected with an HTTP status and a message for the caller."""
+    """A request that is rejected. It has an HTTP status and a message for the caller."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -28,13 +28,13 @@ class Refused(Exception):
 
 
 class TextAnswer(NamedTuple):
-    """A plain text response."""
+    """A plain-text response."""
 
     text: str
 
 
 class Indented(NamedTuple):
-    """JSON that is always indented, regardless of the query."""
+    """A JSON response that is always indented, regardless of the query."""
 
     value: Any
 
@@ -53,7 +53,7 @@ class Html(NamedTuple):
 
 
 class Later(NamedTuple):
-    """A slow response that is rendered from immutable values in a thread."""
+    """A response that is slow to render. `make` renders it in a thread, from immutable values."""
 
     make: Callable[[], Any]
 
@@ -61,9 +61,9 @@ class Later(NamedTuple):
 class Page(NamedTuple):
     """A debug page.
 
-    `answer` returns plain data for JSON, a response type of this module, or an awaitable of either, or raises
-    `Refused`. `examples` are queries to link. `of_proxy` marks pages that require a proxyID, and `listed` those in
-    /debug/list.
+    `answer` returns plain data for JSON, a response type of this module, or an awaitable of one of these. It may raise
+    `Refused`. The index links to the page with the queries in `examples`. `of_proxy` is true if the page requires a
+    proxyID, and `listed` is true if the page is in /debug/list.
     """
 
     path: str
@@ -75,7 +75,7 @@ class Page(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An HTTP response with its body in parts. `headers` excludes the content type."""
+    """An HTTP response whose body consists of `parts`. `headers` does not include the content type."""
 
     status: int
     content_type: str
@@ -84,12 +84,15 @@ class Answer(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Return the whole body."""
+        """The whole body."""
         return b"".join(self.parts)
 
 
 async def answer(page: Page, sources: Sources, query: Query) -> Answer:
-    """Return the response of a page. Slow work is sliced or runs in a thread; `Refused` becomes an error response."""
+    """Return the response of a page. If the page raises `Refused`, return an error response.
+
+    Slow work is done in slices or in a thread.
+    """
     try:
         with without_collections():
             value = page.answer(sources, query)
@@ -101,7 +104,7 @@ async def answer(page: Page, sources: Sources, query: Query) -> Answer:
 
 
 def encode(value: Any, query: Query) -> Answer:
-    """Encode a page's value; JSON is compact, or indented by four if the query contains `pretty`."""
+    """Encode the value that a page returns. JSON is compact, or indented by four if the query contains `pretty`."""
     if isinstance(value, TextAnswer):
         return Answer(200, TEXT, (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, Html):
@@ -119,7 +122,7 @@ def encode(value: Any, query: Query) -> Answer:
 
 
 def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
-    """Return the first connection whose id contains `proxy_id`."""
+    """Return the first connection whose ID contains `proxy_id`. Raise Refused if there is none."""
     for connection in sources.fleet.connections():
         if proxy_id in connection.id:
             return connection
@@ -127,7 +130,7 @@ def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
 
 
 def requested_connection(sources: Sources, query: Query) -> ConnectedProxy:
-    """Return the connection that matches the query's proxyID."""
+    """Return the connection that matches the query's proxyID. Raise Refused if there is none."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:
         raise Refused(400, NO_PROXY_ID)

@@ -1,4 +1,4 @@
-"""The list of all pages below /debug, by topic."""
+"""The list of all pages below /debug, grouped by topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pilot.settings.process import DebugSettings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
-    """Return the names of all pages, including queries with side effects, for istioctl's completion."""
+    """Return the names of all pages for istioctl's completion. The list includes queries that have side effects."""
     page_lists = sections(sources.settings).values()
     names = [page.path.removeprefix("/debug/") for pages in page_lists for page in pages if page.listed]
     return sorted([*names, "adsz?push=true", "cachez?sizes=true", "cachez?clear=true"])
@@ -121,6 +121,6 @@ _UNSAFE = {"Administration": (Page("/debug/force_disconnect", "Close the stream 
 
 
 def sections(settings: DebugSettings) -> dict[str, tuple[Page, ...]]:
-    """Return the enabled pages by section title."""
+    """Return the enabled pages, keyed by the title of their section."""
     enabled = _SECTIONS | {"Profiles": PAGES} if settings.profiles else _SECTIONS
     return enabled | _UNSAFE if settings.unsafe_admin else enabled

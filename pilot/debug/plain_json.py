@@ -1,4 +1,4 @@
-"""Incremental JSON encoding, because encoding a large page in one call would block the interpreter for too long."""
+"""Incremental JSON encoding. Encoding a large page in one call would block the interpreter for too long."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from pilot.lib.text import one_line
 
 LEVELS = 4
-"""Levels of lists and objects that are encoded item by item; deeper values are encoded in one call."""
+"""Number of levels of lists and objects that are encoded item by item. Deeper values are encoded in one call."""
 INDENT = 4
 _ESCAPES = tuple((character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029")
 PART = 1 << 18
-"""Minimum bytes of a part, because many small parts are expensive to write."""
+"""Minimum number of bytes in a part, because writing many small parts is expensive."""
 
 
 class LazyFields(NamedTuple):
@@ -24,9 +24,9 @@ class LazyFields(NamedTuple):
 
 
 def parts(value: Any, pretty: bool) -> Iterator[bytes]:
-    """Yield JSON, compact or indented by four, in parts of at least `PART` bytes.
+    """Yield the JSON encoding of a value, compact or indented by four, in parts of at least `PART` bytes.
 
-    Lists may be iterators, whose items are written as they are produced.
+    Lists may be iterators. Their items are encoded as they are produced.
     """
     pieces: list[bytes] = []
     size = 0
@@ -43,7 +43,7 @@ def parts(value: Any, pretty: bool) -> Iterator[bytes]:
 def _escaped(encoded: bytes) -> bytes:
     """Escape the characters that Go's encoder escapes, so that browsers cannot interpret a page as HTML.
 
-    They only occur inside strings.
+    These characters occur only inside strings.
     """
     for character, escape in _ESCAPES:
         encoded = encoded.replace(character, escape)
@@ -83,7 +83,7 @@ def _whole(value: Any, depth: int) -> bytes:
 
 
 def _as_text(value: Any) -> Any:
-    """Escape lone surrogates, which stand for invalid UTF-8 in file names."""
+    """Escape lone surrogates, which represent invalid UTF-8 in file names."""
     if isinstance(value, str):
         return "".join(one_line(c) if 0xD800 <= ord(c) < 0xE000 else c for c in value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Slicing of long work on the event loop, so that other tasks wait for milliseconds at most."""
+"""Slicing of long work on the event loop, so that other tasks wait for a few milliseconds at most."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 SLICE = 0.004
-"""Duration of a slice in seconds, which one slow item may exceed."""
+"""Maximum duration of a slice in seconds. A single slow item may exceed it."""
 
 
 async def collect_all(items: Iterable[T]) -> list[T]:
-    """Return all items, and yield to the event loop while they are produced."""
+    """Return all items. Yield to the event loop while they are produced."""
     return [item async for item in _in_turns(items)]
 
 
 async def collect_present(items: Iterable[T | None]) -> list[T]:
-    """Return all items except None, like `collect_all`."""
+    """Return all items that are not None. Yield to the event loop while they are produced."""
     return [item async for item in _in_turns(items) if item is not None]
 
 
 async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
-    """Call `act` with each item, like `collect_all`."""
+    """Call `act` with each item. Yield to the event loop between items."""
     async for item in _in_turns(items):
         act(item)
 
@@ -40,11 +40,11 @@ async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 LONGEST = 10.0
-"""Maximum seconds that garbage collection is suspended while large responses overlap."""
+"""Maximum number of seconds for which overlapping large responses suspend garbage collection."""
 
 
 class _Suspension:
-    """The number of users that suspend garbage collection, and the start of the suspension (monotonic)."""
+    """The number of responses that suspend garbage collection, and when the suspension started (monotonic time)."""
 
     users = 0
     since = 0.0
@@ -54,8 +54,8 @@ class _Suspension:
 def without_collections() -> Iterator[None]:
     """Suspend garbage collection while a large response is built.
 
-    Collections would traverse its many objects again and again and block the event loop. The objects form no cycles, so
-    they are freed when the response has been written.
+    Otherwise the collector would repeatedly traverse the response's many objects and block the event loop. The objects
+    form no reference cycles, so they are freed once the response has been written.
     """
     if not _Suspension.users and gc.isenabled():
         gc.disable()

@@ -1,4 +1,4 @@
-"""The interfaces that debug pages read, implemented by objects that the composition root passes in."""
+"""The interfaces that debug pages read. The composition root passes in objects that implement them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """An anomaly. A metric counts each key once; `proxy` is the id of an affected proxy, or ""."""
+    """An anomaly. A metric counts each key once. `proxy` is the ID of an affected proxy, or "" if there is none."""
 
     metric: str
     key: str
@@ -29,9 +29,9 @@ class Finding(NamedTuple):
 class WatchedType(Protocol):
     """A proxy's subscription to one type.
 
-    `names` are the subscribed names, with "*" for a wildcard. `wildcard_names` are the names that a delta wildcard
-    subscription has received. `sent_at` is in Unix seconds, 0 before the first response. Nonces and `last_error` (of
-    the last NACK, cleared by an ACK) are "" if there is none.
+    `names` are the subscribed names, with "*" for a wildcard. `wildcard_names` are the names that were sent for a delta
+    wildcard subscription. `sent_at` is the time of the last response in Unix seconds, or 0 before the first one.
+    `last_error` is the message of the last NACK, and an ACK clears it. The nonces and `last_error` are "" if not set.
     """
 
     @property
@@ -49,10 +49,10 @@ class WatchedType(Protocol):
 
 
 class ConnectedProxy(Protocol):
-    """A proxy's stream.
+    """The stream of a proxy.
 
-    `id` is `<proxy id>-<number>`, `proxy_key` the key of its row in `Mesh.proxies`, `connected_at` in Unix seconds, and
-    `subscriptions` by type URL. `activity` changes whenever something is sent or received.
+    `id` is `<proxy id>-<number>`, and `proxy_key` is the key of the proxy's row in `Mesh.proxies`. `connected_at` is in
+    Unix seconds. `subscriptions` is keyed by type URL. `activity` changes whenever something is sent or received.
     """
 
     @property
@@ -78,13 +78,13 @@ class Fleet(Protocol):
     def version(self) -> str: ...
     def connections(self) -> Sequence[ConnectedProxy]: ...
     def push_all(self) -> int:
-        """Push everything to all proxies again, and return their number."""
+        """Push everything to all proxies again, and return the number of proxies."""
 
     def disconnect(self, connection_id: str) -> None:
         """Close a stream."""
 
     def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
-        """Return the cached serialized resources by type URL, as groups by name."""
+        """Return the groups of cached serialized resources for each type URL. A group is keyed by resource name."""
 
     def clear_cache(self) -> None:
         """Drop cached resources that no connected proxy uses."""
@@ -96,17 +96,18 @@ async def nobody(address: str, headers: Mapping[str, str]) -> Sequence[str]:
 
 
 def _no_health() -> None:
-    """Return None, because health checks are disabled."""
+    """Return None. This is the default if health checks are disabled."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read.
 
-    `problems` returns the current problems of users' objects. `identify` returns the authenticated SPIFFE identities of
-    an HTTP caller, from its address and its headers with lower-case names. `pod` is the name of this pod, or "".
-    `templates` returns the injection templates by name, or None if injection is disabled. `health` returns the findings
-    of the last health check by metric and key, or None before the first one.
+    `problems` returns the current problems in users' objects. `identify` returns the authenticated SPIFFE identities of
+    an HTTP caller. Its arguments are the caller's address and the headers, whose names are in lower case. `pod` is the
+    name of this Pod, or "". `templates` returns the injection templates keyed by name, or None if injection is
+    disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
+    check.
     """
 
     db: Mesh

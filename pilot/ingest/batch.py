@@ -17,8 +17,10 @@ Edits = dict[tuple[str, Hashable], Any]
 SLICES = (1_000, 4_000)
 """The initial and the maximum number of edits in a slice."""
 LONG = 0.15
-"""Duration in seconds. If a slice takes longer, most of the time is a fixed cost per slice, so the next slice is
-larger."""
+"""Threshold for the duration of a slice in seconds.
+
+If a slice takes longer, the next one is larger, because most of the time is a fixed cost per slice.
+"""
 ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
 """Maximum debounce time of endpoint changes, in seconds.

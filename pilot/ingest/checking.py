@@ -17,8 +17,11 @@ SLICE = 50  # subjects checked before other tasks run; keeps the event loop resp
 
 
 class _Kind:
-    """A check and its subjects. `keys` is the node that lists the subjects, and `problems` maps each evaluated subject
-    to the node with its problems."""
+    """A check and its subjects.
+
+    `keys` is the node that lists the subjects, and `problems` maps each evaluated subject to the node with its
+    problems.
+    """
 
     __slots__ = ("check", "keys", "problems")
 

@@ -111,8 +111,10 @@ def _new_labels(rows_by_key: Mapping[tuple[str, Any], Any]) -> dict[ClusterNames
 
 
 def _selected(selectors: Selectors, place: ClusterNamespace, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector matches a namespace, or True if there are no selectors. As in Kubernetes, the name of a
-    namespace is also a label."""
+    """Return whether a selector matches a namespace, or True if there are no selectors.
+
+    As in Kubernetes, the name of a namespace is also a label.
+    """
     return not selectors or any(
         selects(selector, {NAMESPACE_NAME_LABEL: place.namespace, **labels}) for selector in selectors
     )

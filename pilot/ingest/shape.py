@@ -60,9 +60,9 @@ def decode_extension(kind: type, value: Any) -> Any:
 
 
 def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
-    """Return the value converted to a type, or None and a problem for each mismatch. Paths are relative to the value.
+    """Return the value converted to a type, or None and a problem for each mismatch.
 
-    A null field is treated as absent, as in the API server.
+    Paths are relative to the value. A null field is treated as absent, as in the API server.
     """
     try:
         return _convert(value, kind), []

@@ -1,1 +1,1 @@
-"""Shared utilities, which import no other package of the control plane."""
+"""Shared utilities. They import no other package of the control plane."""

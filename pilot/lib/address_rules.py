@@ -1,6 +1,6 @@
-"""Rules for the addresses that URLs in users' configuration may lead to.
+"""Rules for the addresses to which URLs in users' configuration may resolve.
 
-They prevent server-side request forgery: configuration must not make the control plane or an agent connect to private
+They prevent server-side request forgery. Configuration must not make the control plane or an agent connect to private
 ports of other services, to a cloud's metadata service, or to itself.
 """
 
@@ -15,13 +15,13 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """The address of a connection is not allowed."""
+    """A connection to an address that is not allowed."""
 
 
 class AddressRules:
-    """Allows public addresses and the private blocks in `allowed`, except the blocks in `blocked`.
+    """Rules that allow public addresses and the private CIDR blocks in `allowed`, but no address in `blocked`.
 
-    Raise ValueError for text that is not a CIDR block.
+    Raise ValueError if a string is not a CIDR block.
     """
 
     def __init__(self, allowed: Iterable[str] = (), blocked: Iterable[str] = ()) -> None:
@@ -44,7 +44,7 @@ class AddressRules:
 
 
 def _plain(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 address, else the address itself."""
+    """Return the IPv4 address that is embedded in an IPv6 address. Return any other address unchanged."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""IP addresses as text."""
+"""IP addresses as strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def is_ipv4(text: str) -> bool:
 
 
 def is_ipv6(text: str) -> bool:
-    """Return whether a string is an IPv6 address without brackets and zone."""
+    """Return whether a string is an IPv6 address with neither brackets nor a zone."""
     return ":" in text and _parses(socket.AF_INET6, text)
 
 
@@ -22,12 +22,12 @@ def is_ip(text: str) -> bool:
 
 
 def joined(host: str, port: int) -> str:
-    """Return "host:port", with an IPv6 address in brackets."""
+    """Return "host:port". An IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address in "host:port", with IPv4-mapped IPv6 as IPv4, or None if the host is not an address."""
+    """Return the address in "host:port", or None if the host is not an address. An IPv4-mapped address becomes IPv4."""
     host = text.rpartition(":")[0].removeprefix("[").removesuffix("]").partition("%")[0]
     try:
         address = ipaddress.ip_address(host)

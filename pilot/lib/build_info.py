@@ -12,7 +12,10 @@ UNKNOWN = "unknown"
 
 
 class BuildInfo(NamedTuple):
-    """Version, git commit and status ("Clean"). Commit and status are "unknown" unless installed from git."""
+    """The version, the git commit and the status, such as "Clean".
+
+    The commit and the status are "unknown" unless the package was installed from git.
+    """
 
     version: str = UNKNOWN
     revision: str = UNKNOWN
@@ -28,7 +31,7 @@ class BuildInfo(NamedTuple):
 
 @functools.cache
 def build_info() -> BuildInfo:
-    """Return the metadata of the installed distribution.
+    """Return the build information of the installed package.
 
     https://packaging.python.org/specifications/direct-url/
     """

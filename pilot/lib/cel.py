@@ -1,4 +1,4 @@
-"""Validation of filters in the Common Expression Language as Envoy accepts them.
+"""Validation of filters in the Common Expression Language (CEL), according to what Envoy accepts.
 
 Envoy rejects a whole listener if one of its expressions has a syntax error, calls an unknown function, or loops.
 
@@ -62,7 +62,7 @@ _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "capt
 
 
 def find_fault(expression: str) -> str:
-    """Return the reason why Envoy rejects an expression, or ""."""
+    """Return why Envoy rejects an expression, or "" if Envoy accepts it."""
     if len(expression) > _MAX_LENGTH:
         return f"must be at most {_MAX_LENGTH} characters"
     try:
@@ -75,7 +75,7 @@ def find_fault(expression: str) -> str:
 
 
 class _SyntaxFault(Exception):
-    """A syntax error. Does not leave this module."""
+    """A syntax error. It is always caught in this module."""
 
 
 class _Token(NamedTuple):
@@ -97,7 +97,7 @@ def _tokens(expression: str) -> Iterator[_Token]:
             raise _SyntaxFault(f"position {at}: unexpected {expression[at : at + 12]!r}")
         token = _Token(match.lastgroup, match[0], at)
         if token.kind == "text" and any(escape["wrong"] for escape in _ESCAPE.finditer(token.text)):
-            raise _SyntaxFault(f"position {at}: {token.text} has an unknown escape")
+            raise _SyntaxFault(f"position {at}: {token.text} has an invalid escape sequence")
         if token.kind == "whole" and _is_too_large(token.text.lower()):
             raise _SyntaxFault(f"position {at}: {token.text} does not fit into 64 bits")
         if token.kind != "space":
@@ -112,9 +112,10 @@ def _is_too_large(number: str) -> bool:
 
 
 class _Parser:
-    """Recursive descent parser. Each method consumes a part and returns the height of its tree.
+    """Recursive descent parser.
 
-    Raise `_SyntaxFault` at the first token that does not fit.
+    Each method consumes a part of the expression and returns the height of its syntax tree. Raise `_SyntaxFault` at the
+    first unexpected token.
     """
 
     def __init__(self, tokens: list[_Token]) -> None:
@@ -135,7 +136,10 @@ class _Parser:
         return height
 
     def _operands(self, level: int) -> int:
-        """Parse operands joined by operators of this precedence or a higher one. Envoy balances chains of || and &&."""
+        """Parse operands that are joined by operators of this or a higher precedence.
+
+        Envoy balances chains of || and &&.
+        """
         if level == len(_OPERATORS):
             return self._unary()
         height, chain = self._operands(level + 1), 0
@@ -206,7 +210,7 @@ class _Parser:
         return max(a.height for a in arguments) + 1  # has at least one argument
 
     def _list(self, close: str) -> list[_Argument]:
-        """Parse expressions separated by commas up to a closing bracket."""
+        """Parse comma-separated expressions up to a closing bracket."""
         expressions: list[_Argument] = []
         while not self._take(close):
             if expressions:
@@ -239,7 +243,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _take(self, sign: str) -> bool:
-        """Consume a sign if it is next, and return whether it was."""
+        """Consume the next token if it is `sign`. Return whether it was."""
         is_next = self._next.kind == "sign" and self._next.text == sign
         self._at += is_next
         return is_next
@@ -260,7 +264,7 @@ class _Parser:
 
 
 def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise a fault if no function takes this number of arguments, or if its regular expression is invalid."""
+    """Raise `_SyntaxFault` unless a function takes this number of arguments, and its regular expression is valid."""
     if len(arguments) not in functions.get(name.text, ()):
         raise _SyntaxFault(f"position {name.at}: Envoy has no function {name.text}() with {len(arguments)} arguments")
     if name.text == "matches" and len(last := arguments[-1].tokens) == 1 and last[0].kind in ("raw", "text"):
@@ -270,6 +274,6 @@ def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping
 
 
 def _text_of(token: _Token) -> str:
-    """Return the value of a string literal. Escapes that Python does not know are kept as written."""
+    """Return the value of a string literal. Escape sequences that Python does not support are left unchanged."""
     value = ast.literal_eval(token.text.replace("\\?", "?").replace("\\`", "`"))
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Formats of the time of day."""
+"""Formatting of times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 def rfc3339(seconds: float) -> str:
-    """Return Unix seconds as UTC with microseconds, such as 2026-01-02T03:04:05.000006Z."""
+    """Format Unix seconds as a UTC time with microseconds, such as 2026-01-02T03:04:05.000006Z."""
     return (
         datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     )

@@ -27,7 +27,7 @@ class Duration(int):
 
     @classmethod
     def of(cls, seconds: float) -> Duration:
-        """Return a duration of this many seconds."""
+        """Return the duration for a number of seconds."""
         return cls(round(seconds * 1_000_000_000))
 
     @property
@@ -45,7 +45,7 @@ class Duration(int):
 
 
 def parse_duration(text: str) -> Duration:
-    """Return the duration of text such as "1.5s", "1h30m", "-1s" or "0". Raise ValueError for invalid text.
+    """Parse a duration such as "1.5s", "1h30m", "-1s" or "0". Raise ValueError if the string is invalid.
 
     https://pkg.go.dev/time#ParseDuration
     """
@@ -59,7 +59,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(duration: Duration) -> str:
-    """Return a duration as text that `parse_duration` accepts, such as "1h30m", "45s", "100ms" or "1.5s"."""
+    """Format a duration as a string that `parse_duration` accepts, such as "1h30m", "45s", "100ms" or "1.5s"."""
     rest = abs(duration)
     if rest < 1_000_000_000:
         parts = [next((f"{rest // unit}{name}" for name, unit in _SMALL if rest % unit == 0))] if rest else ["0s"]

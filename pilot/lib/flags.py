@@ -1,7 +1,8 @@
 """Command-line flags and environment values in the syntax of Go's flag packages.
 
-The forms are `--name=value`, `--name value` and `-n value`. A boolean flag has no value or `=value`. Unknown flags are
-skipped together with what looks like their value, as https://pkg.go.dev/github.com/spf13/pflag does with UnknownFlags.
+The forms are `--name=value`, `--name value` and `-n value`. The value of a Boolean flag must follow `=` and may be
+omitted. An unknown flag is skipped, and so is the next argument if it looks like a value. This is what
+https://pkg.go.dev/github.com/spf13/pflag does with UnknownFlags.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class FlagError(ValueError):
-    """An invalid command line or value. The text is for the user."""
+    """An invalid command line or value. Users see the message."""
 
 
 def parse_bool(text: str) -> bool:
-    """Return a boolean, parsed like Go's strconv.ParseBool."""
+    """Parse a Boolean in the syntax of Go's strconv.ParseBool."""
     if text in TRUE:
         return True
     if text in FALSE:
@@ -27,14 +28,14 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """Return a decimal integer. Unlike int(), this rejects blanks and underscores."""
+    """Parse a decimal integer. Unlike int(), this rejects blanks and underscores."""
     if not text.removeprefix("-").removeprefix("+").isascii() or not text.removeprefix("-").removeprefix("+").isdigit():
         raise FlagError(f"{text!r} is not an integer")
     return int(text)
 
 
 def parse_float(text: str) -> float:
-    """Return a finite decimal number."""
+    """Parse a finite decimal number."""
     try:
         value = float(text)
     except ValueError:
@@ -45,7 +46,7 @@ def parse_float(text: str) -> float:
 
 
 class Scanned(NamedTuple):
-    """The values of the defined flags by name, in order; the names of the unknown flags; the positional arguments."""
+    """The values of the known flags keyed by name, the names of unknown flags, and the positional arguments."""
 
     values: dict[str, list[str]]
     unknown: list[str]
@@ -53,10 +54,9 @@ class Scanned(NamedTuple):
 
 
 def scan(argv: Sequence[str], names: Collection[str], switches: Collection[str], short: Mapping[str, str]) -> Scanned:
-    """Parse a command line.
+    """Parse a command line. Raise FlagError if a value is missing.
 
-    `names` are the defined flags, `switches` those of them without a separate value, and `short` maps letters to names.
-    Raise FlagError if a value is missing.
+    `names` are the known flags. `switches` are the Boolean flags among them. `short` maps letters to names.
     """
     scanned = values, unknown, positional = Scanned({}, [], [])
     rest = list(reversed(argv))
@@ -86,7 +86,7 @@ def scan(argv: Sequence[str], names: Collection[str], switches: Collection[str],
 
 
 def _split(word: str, short: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return a flag's full name, and its value if it is in the same word."""
+    """Return the full name of a flag, and its value if the same argument contains it."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         return name, value if equals else None

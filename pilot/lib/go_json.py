@@ -1,4 +1,4 @@
-"""JSON encoding identical to Go's standard library, because some programs compare configuration as text."""
+"""JSON encoding identical to that of Go's standard library, because some programs compare configuration as text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ def encode(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a quoted string. Characters that could end an HTML script element are escaped."""
+    """Return a string in quotes. Characters that could end an HTML script element are escaped."""
     quoted = json.dumps(value, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _number(value: float) -> str:
-    """Return the shortest text that parses to the same number. Only very large or small numbers have an exponent."""
+    """Return the shortest decimal form that parses to the same number.
+
+    Only very large or small numbers have an exponent.
+    """
     if not math.isfinite(value):
         raise ValueError(f"{value} has no JSON representation")
     if value == 0:

@@ -1,6 +1,6 @@
-"""Host names in Istio's configuration: exact names, or wildcards whose first character is `*`.
+"""Hostnames in Istio's configuration. They are exact names, or wildcards whose first character is `*`.
 
-The `*` matches any text, including dots and the empty text. The wildcard `*` matches every host.
+The `*` matches any string, including dots and the empty string. The wildcard `*` matches every host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def is_server_name(host: str) -> bool:
-    """Return whether Envoy can match a host by SNI. There a wildcard matches whole labels, or every name.
+    """Return whether Envoy can match a host against the SNI. The host must be exact, `*`, or start with `*.`.
 
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
     """
@@ -35,12 +35,15 @@ def matches(host: str, other: str) -> bool:
 
 
 def specificity(host: str) -> tuple[bool, int, str]:
-    """Return a sort key: exact names first, then longer names, then alphabetical order."""
+    """Return a sort key that orders exact names first, then longer names first, then alphabetically."""
     return is_wildcard(host), -len(host), host
 
 
 def most_specific(host: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate closest to `host`: itself, else the longest wildcard that covers it, else None."""
+    """Return the most specific candidate that matches `host`, or None if there is none.
+
+    This is `host` itself if it is a candidate, otherwise the longest wildcard that matches it.
+    """
     closest: str | None = None
     for candidate in candidates:
         if candidate == host:
@@ -55,8 +58,10 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
 
 
 def full_name(host: str, namespace: str, domain: str) -> str:
-    """Return the full name of a host in a namespace. A name without a dot is a service there; `*`, addresses and ""
-    stay."""
+    """Return the full name of a host that an object in `namespace` refers to.
+
+    A name without a dot is a service in that namespace. `*`, addresses and "" are returned unchanged.
+    """
     if "." in host or host in ("", "*") or is_address(host):
         return host
     return f"{host}.{namespace}.svc.{domain}"
@@ -68,10 +73,10 @@ def is_address(text: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as written in an authority, with an IPv6 address in brackets."""
+    """Return a host as it is written in an authority. An IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def with_port(host: str, port: int) -> str:
-    """Return `host:port`, with an IPv6 address in brackets."""
+    """Return `host:port`. An IPv6 address is in brackets."""
     return f"{bracketed(host)}:{port}"

@@ -1,4 +1,4 @@
-"""Labels of workloads, and the facts that Istio reads from them."""
+"""Labels of workloads, and the information that Istio derives from them."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ MESH_CONTROLLER = "istio.io-mesh-controller"  # the value of `GATEWAY_MANAGED` a
 
 
 def accepts_hbone(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Return whether a workload accepts HBONE, itself or through a ztunnel."""
+    """Return whether a workload accepts HBONE, either itself or through a ztunnel."""
     return "http" in labels.get(TUNNEL, "").split(",") or annotations.get(REDIRECTION) == "enabled"
 
 
 def cut(labels: Mapping[str, str], keys: Collection[str]) -> frozenset[tuple[str, str]]:
-    """Return the labels with these keys."""
+    """Return the labels whose keys are in `keys`."""
     return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()
 
 
 def canonical_service(labels: Mapping[str, str], workload: str) -> tuple[str, str]:
-    """Return the canonical name and revision of a workload: from its labels, else its own name and "latest"."""
+    """Return the canonical name and revision of a workload. They default to the workload's name and "latest"."""
     name = next((labels[k] for k in _NAMES if k in labels), workload)
     return name, next((labels[k] for k in _REVISIONS if k in labels), LATEST)
 
 
 def locality_label(labels: Mapping[str, str]) -> str:
-    """Return the locality in a workload's labels as "region/zone/subzone", or "". It overrides the node's locality.
+    """Return the locality in a workload's labels as "region/zone/subzone", or "" if there is none.
 
-    Label values cannot contain "/", so "." separates the parts.
+    It overrides the locality of the node. Its parts are separated by ".", because label values cannot contain "/".
     """
     locality = labels.get(LOCALITY, labels.get(_OLD_LOCALITY, ""))
     return locality if "/" in locality else locality.replace(".", "/")
 
 
 def node_locality(labels: Mapping[str, str]) -> str:
-    """Return the locality in a Kubernetes node's labels as "region/zone/subzone", or ""."""
+    """Return the locality in a Kubernetes node's labels as "region/zone/subzone", or "" if there is none."""
     region = labels.get(REGION) or labels.get(_OLD_REGION, "")
     zone = labels.get(ZONE) or labels.get(_OLD_ZONE, "")
     subzone = labels.get(SUBZONE, "")
@@ -68,13 +68,13 @@ def node_locality(labels: Mapping[str, str]) -> str:
 
 
 def split_locality(text: str) -> tuple[str, str, str]:
-    """Return region, zone and subzone of "region/zone/subzone", with "" for missing parts."""
+    """Return the region, zone and subzone in "region/zone/subzone". Missing parts are ""."""
     parts = text.split("/")
     return parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
 
 
 def with_topology(labels: Mapping[str, str], cluster: str, locality: str, node: str, network: str) -> dict[str, str]:
-    """Return the labels with the workload's topology added as labels. An existing network label is kept."""
+    """Return the labels, with labels for the workload's topology added. An existing network label is kept."""
     out = dict(labels)
     region, zone, subzone = split_locality(locality)
     where = {REGION: region, ZONE: zone, SUBZONE: subzone, CLUSTER: cluster, HOSTNAME: node}

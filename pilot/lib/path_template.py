@@ -1,4 +1,7 @@
-"""Path templates of AuthorizationPolicies: `{*}` matches one segment of a path, `{**}` all that follow."""
+"""Path templates of AuthorizationPolicies.
+
+`{*}` matches one segment of a path, and `{**}` matches all remaining segments.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ def is_template(path: str) -> bool:
 
 
 def to_envoy(path: str) -> str:
-    """Return a template in Envoy's syntax, `*` and `**`."""
+    """Return a template in Envoy's syntax, which uses `*` and `**`."""
     return path.replace(REST, "**").replace(ONE, "*")
 
 
 def find_template_fault(path: str) -> str:
-    """Return the reason why a path is not a valid template, or "". Paths that are not templates must not contain
-    braces."""
+    """Return why a path is not a valid template, or "" if it is valid.
+
+    A path that is not a template must not contain braces.
+    """
     if is_template(path):
         if not path.startswith("/"):
             return f"{path!r} does not begin with /"

@@ -1,4 +1,4 @@
-"""Statistics of this process from Linux."""
+"""Statistics that Linux provides about this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ _STATUS = pathlib.Path("/proc/self/status")
 
 
 def process_status() -> dict[str, int]:
-    """Return the numbers in /proc/self/status by name, sizes in KiB. Empty on systems without it."""
+    """Return the numbers in /proc/self/status, keyed by name. Sizes are in KiB.
+
+    Return an empty dict if the file does not exist.
+    """
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

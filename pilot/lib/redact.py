@@ -1,4 +1,4 @@
-"""Removes private keys, tokens and passwords from text."""
+"""Removes private keys, tokens and passwords from strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATTERNS = (
 
 
 def redact(text: str) -> str:
-    """Return the text with a note in place of everything that looks like a secret."""
+    """Return a string in which everything that looks like a secret is replaced with a note."""
     for pattern, note in _PATTERNS:
         text = pattern.sub(note, text)
     return text

@@ -1,4 +1,4 @@
-"""Environment and arguments of the process with secrets hidden."""
+"""The environment and arguments of the process, without secrets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ _PASSWORD_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 
 
 def redacted_environment(environ: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the variables, sorted by name. Values that are secret by their name or content are `HIDDEN`."""
+    """Return the environment variables, sorted by name.
+
+    A value is `HIDDEN` if its name or content indicates a secret.
+    """
     return [{"name": name, "value": _redact(name, value)} for name, value in sorted(environ.items())]
 
 
 def redacted_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the command-line arguments. Values of flags with a secret's name are `HIDDEN`, inline or in the next
-    argument."""
+    """Return the command-line arguments. The value of a flag is `HIDDEN` if its name or content indicates a secret.
+
+    The value may be in the same argument as the flag, or in the next one.
+    """
     visible: list[str] = []
     before = ""
     for argument in arguments:

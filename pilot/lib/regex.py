@@ -17,7 +17,7 @@ _OPTIONS.log_errors = False
 
 @functools.lru_cache(maxsize=4096)
 def find_fault(pattern: str) -> str:
-    """Return the reason why a pattern is invalid, or ""."""
+    """Return why a pattern is invalid, or "" if it is valid."""
     if len(pattern) > MAX_LENGTH:
         return f"must be at most {MAX_LENGTH} characters"
     try:

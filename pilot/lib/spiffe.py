@@ -9,7 +9,7 @@ PREFIX = "spiffe://"
 
 
 class Identity(NamedTuple):
-    """The parts of an identity."""
+    """The parts of a SPIFFE identity."""
 
     trust_domain: str
     namespace: str
@@ -17,7 +17,7 @@ class Identity(NamedTuple):
 
 
 def parse_identity(text: str) -> Identity | None:
-    """Return the parts of an identity, or None if the text is not a SPIFFE identity."""
+    """Return the parts of a SPIFFE identity, or None if the string is not one."""
     trust_domain, *path = text.removeprefix(PREFIX).split("/")
     if (
         not text.startswith(PREFIX)
@@ -30,12 +30,15 @@ def parse_identity(text: str) -> Identity | None:
 
 
 def identity(trust_domain: str, namespace: str, service_account: str) -> str:
-    """Return the identity of a service account. "@" in a trust domain, as in those of GCP projects, is written "."."""
+    """Return the SPIFFE identity of a service account.
+
+    "@" in a trust domain is replaced with ".". Trust domains of GCP projects can contain it.
+    """
     return f"{PREFIX}{trust_domain.replace('@', '.')}/ns/{namespace}/sa/{service_account}"
 
 
 def in_trust_domains(identities: Iterable[str], trust_domains: Iterable[str]) -> set[str]:
-    """Return the identities, and each SPIFFE identity once more for every trust domain."""
+    """Return the identities, and a copy of each SPIFFE identity for every trust domain."""
     domains = tuple(trust_domains)
     out = set(identities)
     for one in tuple(out):

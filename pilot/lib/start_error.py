@@ -2,4 +2,4 @@
 
 
 class StartError(Exception):
-    """The process cannot start with these settings in this environment. The text is for the user."""
+    """The process cannot start with its settings or in its environment. Users see the message."""

@@ -7,7 +7,7 @@ import contextlib
 
 
 async def cancel_tasks(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks and wait until they have finished. None stands for a task that was never started."""
+    """Cancel tasks, and wait until they have finished. None represents a task that has not been started."""
     started = [task for task in tasks if task is not None]
     for task in started:
         task.cancel()

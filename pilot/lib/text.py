@@ -1,4 +1,4 @@
-"""Makes untrusted text safe to show: one line, without terminal control characters, of bounded length."""
+"""Makes untrusted strings safe to display: on one line, without terminal control characters, and of limited length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def one_line(text: str) -> str:
-    r"""Return the text with line breaks and control characters as escapes such as \n or \x1b."""
+    r"""Return a string in which line breaks and control characters are replaced with escapes such as \n or \x1b."""
     return _UNSAFE.sub(_escape, text)
 
 
@@ -19,7 +19,7 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def cut(text: str, length: int) -> str:
-    """Return the text, truncated to `length` characters with a note of how many were left out."""
+    """Return a string truncated to `length` characters, with a note of how many characters were removed."""
     return text if len(text) <= length else f"{text[:length]}… ({len(text) - length} more characters)"
 
 
@@ -32,7 +32,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def human_size(size: int) -> str:
-    """Return a number of bytes as text, such as 334B, 33.2kB or 1.4MB."""
+    """Format a number of bytes, such as 334B, 33.2kB or 1.4MB."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f}{name}"
@@ -40,5 +40,5 @@ def human_size(size: int) -> str:
 
 
 def printable_path(path: str) -> str:
-    """Return a path as valid UTF-8. Other bytes are escaped like \\xff."""
+    """Return a path as valid UTF-8. Invalid bytes are replaced with escapes such as \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""The catalogue of xDS resource types. A new type is one entry in `TYPES`."""
+"""The catalogue of xDS resource types. To add a type, add an entry to `TYPES`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEALTH = _GOOGLE + "istio.v1.HealthInformation"
 DEBUG_PAGE = "istio.io/debug"
 """The type URL of debug pages over xDS."""
 DEBUG = "istio.io/debug/"
-"""Prefix of the type URLs of debug pages that have their own message types."""
+"""Prefix of type URLs of debug pages that have their own message types."""
 LAST = 8
 
 
@@ -31,13 +31,13 @@ class XdsType(NamedTuple):
     rank: position in a push. Envoy warms clusters before their endpoints, and listeners before their routes.
     is_named: proxies receive only the resources that they name. For other types, they receive all resources unless a
         delta request names some.
-    tells_removals: delta responses list the names without a resource.
-    has_placeholder: a name without a resource is answered with an empty resource of that name.
+    tells_removals: delta responses list names for which there is no resource.
+    has_placeholder: if there is no resource with a requested name, an empty resource with this name is sent.
     needs_identity: streams without a verified identity receive no resources.
     has_nonces: requests with a nonce acknowledge or reject a response.
     is_answered: False for types that proxies only report.
-    has_versions: resources carry versions, and a reconnecting client does not receive versions that it has.
-    has_aliases: a name may lead to resources with other names, and then stands for all of them.
+    has_versions: resources have versions. A client that reconnects does not receive versions that it already has.
+    has_aliases: a requested name may be an alias for resources with other names, all of which are sent.
 
     https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations
     """
@@ -82,7 +82,10 @@ for _entry in TYPES:
 
 
 def find_type(url: str) -> XdsType:
-    """Return the entry of a type URL. URLs without an entry get the properties of debug pages or of any other type."""
+    """Return the properties of a type.
+
+    Types that are not in `TYPES` have the properties of debug pages, or the defaults.
+    """
     entry = _BY_URL.get(url)
     if entry is None:
         return XdsType(url, url, needs_identity=is_debug_request(url), has_nonces=not is_debug_request(url))
@@ -90,12 +93,12 @@ def find_type(url: str) -> XdsType:
 
 
 def is_debug_request(url: str) -> bool:
-    """Return whether requests of a type are answered once, without a subscription, as for debug pages."""
+    """Return whether a type is that of a debug page, whose requests are answered once, without a subscription."""
     return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 
 def is_object(url: str) -> bool:
-    """Return whether a type URL names configuration objects: group/version/Kind."""
+    """Return whether a type URL is that of configuration objects, which is group/version/Kind."""
     return url.count("/") == 2 and not is_debug_request(url)
 
 

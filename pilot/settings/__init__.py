@@ -1,8 +1,8 @@
-"""The settings of the control plane. Each setting is declared once, with its flag, environment variable, default and
-description.
+"""The settings of the control plane.
 
-`Settings` has a section for each part of the process, and a part receives only its own section. `parse` reads flags and
-environment variables. `document` generates docs/settings.md.
+Each setting is declared once, with its flag, environment variable, default and description. `Settings` has a section
+for each part of the process, and a part receives only its own section. `parse` reads flags and environment variables.
+`document` generates docs/settings.md.
 """
 
 # ruff: noqa: RUF009 (the values of section() are immutable)

@@ -91,8 +91,10 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
 
 
 def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
-    """Return the value of a flag. If the flag is used more than once, a tuple collects all values, and the last use
-    determines any other value."""
+    """Return the value of a flag.
+
+    If the flag is used more than once, a tuple collects the values of all uses. For other types, the last use wins.
+    """
     if d.repeated:
         return tuple(filter(None, texts))
     return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)

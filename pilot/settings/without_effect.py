@@ -1,5 +1,7 @@
-"""Environment variables that istiod reads but that have no effect in pyistiod. The warning about each states the
-reason."""
+"""Environment variables that istiod reads but that have no effect in pyistiod.
+
+`VARIABLES` maps each of them to the reason, which the warning states.
+"""
 
 from __future__ import annotations
 

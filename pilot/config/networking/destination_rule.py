@@ -247,8 +247,10 @@ def _of(policy: TrafficPolicy | PortTrafficPolicy) -> ConsistentHashLB | None:
 
 
 def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
-    """Return the consistent hash settings of the first policy for a port. Return None if there is no such policy, or if
-    it has no consistent hash settings."""
+    """Return the consistent hash settings of the first policy for a port.
+
+    Return None if there is no such policy, or if it has no consistent hash settings.
+    """
     settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
     port_policy = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
     return _of(port_policy) if port_policy is not None else None

@@ -109,8 +109,10 @@ class ListenerMatch(Strict, frozen=True):
 
 
 class FilterChainMatch(Strict, frozen=True):
-    """Selects filter chains. `application_protocols` is a comma-separated list; a chain must have all of these
-    protocols."""
+    """Selects filter chains.
+
+    `application_protocols` is a comma-separated list; a chain must have all of these protocols.
+    """
 
     name: str = ""
     sni: str = ""

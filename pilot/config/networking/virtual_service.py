@@ -85,8 +85,10 @@ class TCPRoute(Strict, frozen=True):
 
 
 class HTTPMatchRequest(Strict, frozen=True):
-    """A match condition. All of its fields must match. An empty StringMatch in `headers` matches if the header is
-    present."""
+    """A match condition.
+
+    All of its fields must match. An empty StringMatch in `headers` matches if the header is present.
+    """
 
     name: str = ""
     uri: StringMatch | None = None
@@ -206,8 +208,10 @@ class CorsPolicy(Strict, frozen=True):
 
 
 class Delay(OneOf, frozen=True):
-    """A delay. It applies to `percentage` of the requests if set, otherwise to `percent` if set, otherwise to all
-    requests."""
+    """A delay.
+
+    It applies to `percentage` of the requests if set, otherwise to `percent` if set, otherwise to all requests.
+    """
 
     groups: ClassVar = (("fixed_delay", "exponential_delay"),)
 

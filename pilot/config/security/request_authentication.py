@@ -67,8 +67,10 @@ class JwksSource(NamedTuple):
 
 
 def jwks_source(rule: JWTRule) -> JwksSource | None:
-    """Return the key set to fetch for a rule. Return None if the rule contains its keys, or has neither a jwksUri nor
-    an issuer."""
+    """Return the key set to fetch for a rule.
+
+    Return None if the rule contains its keys, or has neither a jwksUri nor an issuer.
+    """
     if rule.jwks or not (rule.jwks_uri or rule.issuer):
         return None
     key = JwksKey("", rule.jwks_uri) if rule.jwks_uri else JwksKey(rule.issuer, "")

@@ -1,2 +1,4 @@
-"""The live dashboard of the mesh: a graph, proxies, problems, pushes and certificates, updated by server-sent
-events."""
+"""The live dashboard of the mesh, which shows a graph, proxies, problems, pushes and certificates.
+
+Server-sent events update it.
+"""

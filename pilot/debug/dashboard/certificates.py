@@ -1,4 +1,4 @@
-"""Validity of the certificates known to the control plane."""
+"""Validity periods of the certificates that the control plane knows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _OF_AUTHORITY = {
 
 
 class Validity(NamedTuple):
-    """Validity of a certificate, named by its location. Times are Unix seconds; `begins` is 0.0 if unknown."""
+    """The validity period of a certificate.
+
+    `name` tells where it is. Times are Unix seconds, and `begins` is 0.0 if unknown.
+    """
 
     name: str
     begins: float
@@ -29,19 +32,19 @@ class Validity(NamedTuple):
 
 
 class Material(NamedTuple):
-    """The public part of an object's credential, as PEM."""
+    """Certificates in an object, as PEM. `name` identifies the object."""
 
     name: str
     pem: bytes
 
 
 def of_authority(metrics: Metrics) -> list[Validity]:
-    """Return the validity of the built-in CA's root and chain, if this process signs workload certificates."""
+    """Return the validity periods of the built-in CA's root and chain, if this process signs workload certificates."""
     return [Validity(name, 0.0, at) for name, metric in _OF_AUTHORITY.items() if (at := metrics.value(metric))]
 
 
 def material(db: Mesh) -> list[Material]:
-    """Return at most `MOST` certificates and roots of Secrets, without private keys."""
+    """Return at most `MOST` certificate chains and roots from Secrets, without private keys."""
     contents = ((key, pem) for key, row in SECRET.table(db).rows() for pem in _certificates(row.spec.data))
     return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(contents, MOST)]
 
@@ -55,8 +58,10 @@ def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:
 
 
 def validity(items: Iterable[Material]) -> list[Validity]:
-    """Return the validity of the first certificate of each item. Invalid certificates, which are reported elsewhere,
-    are skipped."""
+    """Return the validity period of the first certificate in each item.
+
+    Items without a valid certificate are skipped, because they are reported elsewhere.
+    """
     validities = []
     for item in items:
         try:

@@ -14,10 +14,10 @@ ERROR_LENGTH = 500
 
 
 class ProxyRow(NamedTuple):
-    """The row of a stream.
+    """The dashboard row of a stream. Times are Unix seconds.
 
-    `since` is the time of connection and `waits_since` that of the oldest unacknowledged response, or 0.0 (Unix
-    seconds). `error` is the text of current NACKs, or "".
+    `since` is when the proxy connected. `waits_since` is when the oldest unacknowledged response was sent, or 0.0 if
+    there is none. `error` contains the messages of current NACKs, or is "" if there are none.
     """
 
     id: str
@@ -34,7 +34,7 @@ class ProxyRow(NamedTuple):
         return "error" if self.error else "waiting" if self.waits_since else "synced"
 
     def plain(self) -> dict[str, Any]:
-        """Return the row for JSON."""
+        """Return the row as a JSON object."""
         return {
             "id": self.id,
             "name": self.name,
@@ -49,8 +49,7 @@ class ProxyRow(NamedTuple):
 
 
 class StreamSnapshot(NamedTuple):
-    """A snapshot of a stream, with the time of its last response (Unix seconds, 0.0 before the first) and its
-    `activity`."""
+    """A snapshot of a stream. `sent_at` is the Unix time of the last response, or 0.0 before the first one."""
 
     row: ProxyRow
     sent_at: float
@@ -58,7 +57,7 @@ class StreamSnapshot(NamedTuple):
 
 
 def snapshot_stream(connection: ConnectedProxy, previous: ProxyRow | None = None) -> StreamSnapshot:
-    """Return a snapshot of a stream. An unchanged row is the `previous` object."""
+    """Return a snapshot of a stream. If the row has not changed, it is the `previous` object."""
     waits = sent_at = 0.0
     errors: list[str] = []
     for url, watch in connection.subscriptions.items():
@@ -83,7 +82,7 @@ def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
 
 
 class Difference(NamedTuple):
-    """New and changed rows, the ids of closed streams, and the number of earlier streams that received a response."""
+    """New and changed rows, the ids of closed streams, and the number of existing streams that received a response."""
 
     changed: list[ProxyRow]
     gone: list[str]
@@ -91,7 +90,10 @@ class Difference(NamedTuple):
 
 
 class ProxyRows:
-    """The rows of all connected proxies. The cost of an update is proportional to the activity since the last one."""
+    """The rows of all connected proxies.
+
+    The cost of an update is proportional to the activity since the previous update.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -100,15 +102,15 @@ class ProxyRows:
 
     @property
     def waiting(self) -> int:
-        """Return the number of proxies with unacknowledged responses."""
+        """The number of proxies that have unacknowledged responses."""
         return len(self._waiting)
 
     def plain(self) -> list[dict[str, Any]]:
-        """Return the rows for JSON."""
+        """Return the rows as JSON objects."""
         return [seen.row.plain() for seen in self._snapshots.values()]
 
     async def poll(self) -> Difference:
-        """Update the rows in slices, and return the difference to the last update."""
+        """Update the rows in slices, and return what has changed since the previous update."""
         current, due, stayed = self._snapshots, [], 0
         for connection in self._fleet.connections():
             previous = current.get(connection.id)

@@ -1,4 +1,4 @@
-"""Incremental maintenance of the mesh graph while a dashboard is open."""
+"""Incremental updates of the mesh graph while a dashboard is open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class _WatchedItems(Generic[K, T]):
-    """The values of `each` for every key of `listing`, watched between the first `refresh` and `stop`."""
+    """The values of `each` for all keys that `listing` returns, which are watched from the first `refresh` until
+    `stop`."""
 
     def __init__(self, db: Mesh, listing: Derived[[], tuple[K, ...]], each: Derived[[K], T]) -> None:
         self._db, self._listing, self._each = db, listing, each
@@ -27,11 +28,14 @@ class _WatchedItems(Generic[K, T]):
         self._revision = -1
 
     def values(self) -> list[T]:
-        """Return the values as of the last refresh, in no order and without failed ones."""
+        """Return the values as of the last refresh, in no particular order.
+
+        Values whose computation failed are omitted.
+        """
         return [node.value for node in self._nodes.values() if node.value is not UNSET]
 
     async def refresh(self) -> bool:
-        """Update the values in slices, and return whether any may have changed since the last refresh."""
+        """Update the values in slices, and return whether any value may have changed since the last refresh."""
         db, last_revision, now = self._db, self._revision, self._db.revision
         if self._listed is None:
             self._listed = db.watch(self._listing)
@@ -59,7 +63,7 @@ class _WatchedItems(Generic[K, T]):
 
 
 class CachedGraph:
-    """The mesh graph. It is maintained between `keep` and `release`; at other times, each `get` builds a new one."""
+    """The mesh graph. Between `keep` and `release` it is kept up to date. Otherwise each `get` builds a new graph."""
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
@@ -75,17 +79,17 @@ class CachedGraph:
         """Changes whenever the graph changes."""
 
     def keep(self) -> None:
-        """Maintain the graph from the next `get` on."""
+        """Keep the graph up to date, starting with the next `get`."""
         self._is_maintained = True
 
     def release(self) -> None:
-        """Stop maintaining the graph, after a running `get` has finished."""
+        """Stop keeping the graph up to date. If a `get` is running, this takes effect when it has finished."""
         self._is_maintained = False
         if not self._refreshing.locked():
             self._stop()
 
     async def get(self) -> MeshGraph:
-        """Return the current graph, which is built in slices."""
+        """Return the current graph, which is updated in slices."""
         async with self._refreshing:
             try:
                 if self._revision != self._db.revision:

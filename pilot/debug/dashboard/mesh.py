@@ -1,4 +1,4 @@
-"""The mesh graph: services by namespace, gateways, routes between them, and permitted callers."""
+"""The mesh graph: services grouped by namespace, gateways, the routes between them, and allowed callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import qualified
 
 WHOLE = 150
-"""Maximum number of services that are all shown; in a larger mesh, only those of requested namespaces are."""
+"""Maximum number of services in a mesh that is shown as a whole.
+
+In a larger mesh, only services in requested namespaces are shown.
+"""
 _USABLE = frozenset({EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN})
 _MESH = "mesh"
 
@@ -32,9 +35,9 @@ _MESH = "mesh"
 class ServiceFacts(NamedTuple):
     """Facts about a service.
 
-    `ready` of `total` endpoints of its first port are usable. `callers` are the namespaces, with a service account or
-    "", that its ALLOW policies admit, or None if everybody is admitted. `policies` are the names of all policies of its
-    workloads.
+    `total` is the number of endpoints of the first port, of which `ready` are usable. `callers` are the callers that
+    ALLOW policies admit, or None if all callers are admitted. Each is a namespace and a service account, which is ""
+    for all accounts. `policies` are the names of all policies that apply to the workloads.
     """
 
     namespace: str
@@ -46,13 +49,15 @@ class ServiceFacts(NamedTuple):
     policies: tuple[str, ...]
 
     def plain(self, problems: int) -> dict[str, Any]:
-        """Return the facts for JSON."""
+        """Return the facts as a JSON object."""
         return {**self._asdict(), "problems": problems}
 
 
 class Link(NamedTuple):
-    """A route from a gateway ("gateway NAMESPACE/NAME") or a host ("HOST") to a destination host. `by` is the
-    VirtualService."""
+    """A route to a destination host.
+
+    `source` is a gateway ("gateway NAMESPACE/NAME") or a host ("HOST"). `by` is the name of the VirtualService.
+    """
 
     source: str
     target: str
@@ -68,14 +73,14 @@ class MeshGraph(NamedTuple):
 
 
 class MeshContext(NamedTuple):
-    """Context of the graph: the objects with problems, and the namespaces of the proxies."""
+    """The objects that have problems, and the namespace of each proxy."""
 
     problems: list[ObjectRef]
     proxies: list[str]
 
 
 def mesh_context(sources: Sources) -> MeshContext:
-    """Return the current problems and proxies."""
+    """Return the context of the graph from the current problems and proxies."""
     return MeshContext(
         [p.object for p in sources.problems()],
         [connection.proxy.namespace for connection in sources.fleet.connections()],
@@ -83,10 +88,11 @@ def mesh_context(sources: Sources) -> MeshContext:
 
 
 def show_graph(graph: MeshGraph, around: MeshContext, requested: frozenset[str]) -> dict[str, Any]:
-    """Return a graph for JSON: namespaces with counts, and their services if there are few or the namespace is
-    requested.
+    """Return a graph as a JSON object.
 
-    This is slow for a large mesh, and thread-safe because all inputs are immutable.
+    It contains counts for each namespace. The services of a namespace are included if the mesh is small or if the
+    namespace is requested. This function is slow for a large mesh. It is thread-safe because all arguments are
+    immutable.
     """
     problems = Counter((ref.kind.name, ref.namespace, ref.name) for ref in around.problems)
     by_namespace = Counter(ref.namespace for ref in around.problems)
@@ -116,14 +122,20 @@ def show_graph(graph: MeshGraph, around: MeshContext, requested: frozenset[str])
 
 
 def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -> int:
-    """Return the number of problems of the Kubernetes Service of a host and of objects with the same name."""
+    """Return the number of problems in the objects of a service.
+
+    They have the first label of its hostname as their name.
+    """
     name = facts.host.partition(".")[0]
     kinds = ("Service", "ServiceEntry", "VirtualService", "DestinationRule")
     return sum(problems[kind, facts.namespace, name] for kind in kinds)
 
 
 def _visible_links(graph: MeshGraph, namespaces: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the links between visible services, or namespaces for hidden ones, merged with their counts."""
+    """Return the links between visible services, and the number of each.
+
+    A hidden service is replaced with its namespace.
+    """
     place = {facts.host: _place(facts, namespaces) for facts in graph.services}
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for link in graph.links:
@@ -147,7 +159,7 @@ def _place(facts: ServiceFacts, namespaces: dict[str, dict[str, Any]]) -> str:
 
 @derived
 def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
-    """Return the facts of a service, or None if it does not exist."""
+    """Return the facts about a service, or None if the service does not exist."""
     target = service(db, ref)
     if target is None:
         return None
@@ -172,7 +184,7 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
 
 
 def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str, str], ...] | None:
-    """Return the namespaces and accounts that ALLOW policies admit, or None if everybody is admitted."""
+    """Return the namespaces and accounts that ALLOW policies admit, or None if all callers are admitted."""
     allow_policies = [row for row in policies if row.spec.action == "ALLOW"]
     if not allow_policies:
         return None
@@ -187,7 +199,7 @@ def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str
 
 
 def _source_callers(source: Source, policy_namespace: str) -> Iterator[tuple[str, str]]:
-    """Yield the namespaces and accounts of a source. An account without a namespace is in the policy's namespace."""
+    """Yield the namespaces and accounts of a source. An account without a namespace is in that of the policy."""
     yield from ((namespace, "") for namespace in source.namespaces)
     for account in source.service_accounts:
         namespace, slash, name = account.partition("/")
@@ -199,7 +211,7 @@ def _source_callers(source: Source, policy_namespace: str) -> Iterator[tuple[str
 
 @derived
 def route_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Return the keys of all VirtualServices, including those derived from routes."""
+    """Return the keys of all VirtualServices, including those derived from the routes of other APIs."""
     return VIRTUAL_SERVICE.all_keys(db)
 
 

@@ -1,4 +1,4 @@
-"""HTTP routes of the dashboard: its files, the mesh graph, and the event stream."""
+"""HTTP routes of the dashboard: its files, the mesh graph and the event stream."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Dashboard:
-    """The dashboard of a control plane. `access` returns the sources visible to a request for a path, or raises
-    Refused."""
+    """The dashboard of a control plane.
+
+    `access` returns the sources of a path that are visible to a request, or raises Refused.
+    """
 
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources, self._access = sources, access
         self._stream = EventStream(sources)
 
     def add_to(self, app: web.Application) -> None:
-        """Add the routes of the page, its files and its data."""
+        """Add the routes of the dashboard's page, files and data."""
         app.router.add_get(PATH, self._guarded(functools.partial(_file, _FILES[0])))
         for name in _FILES[1:]:
             app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(_file, name)))
@@ -59,7 +61,10 @@ class Dashboard:
         return handle
 
     async def _mesh(self, request: web.Request) -> web.StreamResponse:
-        """Serve the mesh graph; `namespace` (repeatable) requests the services of a namespace."""
+        """Return the mesh graph.
+
+        The query parameter `namespace`, which can be repeated, requests the services of a namespace.
+        """
         graph = await self._stream.graph.get()
         requested, context = frozenset(request.query.getall("namespace", [])), mesh_context(self._sources)
         body = await asyncio.to_thread(lambda: msgspec.json.encode(show_graph(graph, context, requested)))

@@ -1,4 +1,4 @@
-"""The event stream of the dashboard: changes are computed once a second and sent to all open pages."""
+"""The event stream of the dashboard. Changes are computed once a second and sent to all open pages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from pilot.lib.logging.log import scope
 SECONDS = 1.0
 PROBLEMS = 1_000
 SLOWEST = 30
-"""Maximum queued events of a page before it is disconnected; it reconnects and receives the current state."""
+"""Maximum number of queued events for a page.
+
+If the queue is full, the page is disconnected. It then reconnects and receives the current state.
+"""
 _STATM = pathlib.Path("/proc/self/statm")
 _log = scope("default")
 
 
 class PushCounts(NamedTuple):
-    """Counters at one moment: responses, their bytes, and CPU seconds of the process."""
+    """Counters at one point in time: responses, their bytes, and CPU seconds of the process."""
 
     responses: int
     bytes: int
@@ -35,7 +38,7 @@ class PushCounts(NamedTuple):
 
 
 class EventStream:
-    """The events of the dashboard, for callers with full access. It is idle while no page is open."""
+    """The events of the dashboard, for callers with full access. Nothing is computed while no page is open."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -50,7 +53,7 @@ class EventStream:
         self._sent_graph = self.graph.number
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield events in text/event-stream format: first a `state`, then a `change` every second."""
+        """Yield events in the text/event-stream format: first a `state`, then a `change` every second."""
         queue: asyncio.Queue[bytes] = asyncio.Queue(SLOWEST)
         try:
             async with self._refreshing:
@@ -73,7 +76,7 @@ class EventStream:
                 self.graph.release()
 
     async def tell(self) -> None:
-        """Send the changes to every page. A page with `SLOWEST` unread events is disconnected."""
+        """Send the changes to every page. Disconnect pages that have `SLOWEST` unread events."""
         async with self._refreshing:
             event = _event("change", await self._change())
             for queue in list(self._pages):
@@ -83,7 +86,7 @@ class EventStream:
                     queue.put_nowait(event)
 
     def close(self) -> None:
-        """Close the streams of all pages, which will try to reconnect."""
+        """Close the streams of all pages. The pages will try to reconnect."""
         for queue in self._pages:
             while queue.full():
                 queue.get_nowait()
@@ -99,7 +102,7 @@ class EventStream:
                 _log.exception("cannot update the dashboard")
 
     async def _state(self) -> dict[str, Any]:
-        """Return the initial state of the page."""
+        """Return the initial state for a page."""
         secret_certificates = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
         valid = [*certificates.of_authority(self._sources.metrics), *secret_certificates]
         return {
@@ -145,7 +148,7 @@ class EventStream:
 
 
 def _memory() -> int:
-    """Return the resident memory of this process in bytes, or 0 if unavailable."""
+    """Return the resident memory of this process in bytes, or 0 if it is unknown."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

@@ -1,1 +1,1 @@
-"""The debug pages, one module per page or group of pages."""
+"""The debug pages. Each module contains one page or a group of pages."""

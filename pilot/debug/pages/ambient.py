@@ -20,16 +20,16 @@ _MESSAGES = {ADDRESS: workload_pb2.Address, AUTHORIZATION: authorization_pb2.Aut
 
 
 def ambientz(sources: Sources, query: Query) -> Any:
-    """Return all workloads, services and policies; empty lists are None.
+    """Return all workloads, services and policies. Empty lists are None.
 
-    As on istiod's page, IP addresses are the bytes of their text form.
+    As on istiod's page, IP addresses are the bytes of their textual form.
     """
     resources = list(_resources(sources.db))
     return Later(lambda: _page(resources))
 
 
 def _resources(db: Mesh) -> Iterator[Resource]:
-    """Yield the resources of a ztunnel that subscribes to everything."""
+    """Yield the resources that a ztunnel receives if it subscribes to everything."""
     for group in (*address_groups(db).get(ADDRESS, ()), *policy_groups(db)):
         resources: Mapping[Any, Resource] = group.fn(db, *group.args)
         yield from resources.values()
@@ -51,7 +51,7 @@ def _page(resources: list[Resource]) -> Mapping[str, Any]:
 def _with_text_addresses(
     message: workload_pb2.Workload | workload_pb2.Service,
 ) -> workload_pb2.Workload | workload_pb2.Service:
-    """Convert the IP addresses of a message to text."""
+    """Return a message whose IP addresses have been converted to their textual form."""
     if isinstance(message, workload_pb2.Workload):
         message.addresses[:] = [_text(raw) for raw in message.addresses]
         references = [message.waypoint, message.network_gateway]

@@ -1,4 +1,4 @@
-"""The debug page authz: lists a proxy's AuthorizationPolicies and evaluates a request against them."""
+"""The debug page authz, which lists a proxy's AuthorizationPolicies and evaluates a request against them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NO_CERTIFICATE = "denied", "PeerAuthentication is STRICT and the client has no 
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A request to evaluate, or a TCP connection if `tcp` is true (None: according to the port's protocol).
+    """A request to evaluate, or a TCP connection if `tcp` is true.
 
-    `principal` may have the prefix `spiffe://`; `namespace` stands for the default service account of a namespace. `ip`
-    is the source address, `remote_ip` the client address behind proxies, and `to_ip` the destination (default: the
-    proxy's first address).
+    If `tcp` is None, the protocol of the port decides. `principal` may have the prefix `spiffe://`. If it is "", the
+    default service account of `namespace` is used. `ip` is the source address, and `remote_ip` is the address of the
+    client behind proxies. `to_ip` is the destination, by default the proxy's first address.
     """
 
     tcp: bool | None = None
@@ -50,7 +50,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
 
 class Evaluated(NamedTuple):
-    """A policy with the positions of its rules that match the request."""
+    """A policy, and the indexes of its rules that match the request."""
 
     key: ObjectKey
     action: str
@@ -63,7 +63,10 @@ class Evaluated(NamedTuple):
 
 
 def authz(sources: Sources, query: Query) -> Any:
-    """Return the policies of proxyID and, for a `request` in JSON, their decision with its reason."""
+    """Return the policies of the proxy.
+
+    If the query contains a `request` as JSON, also return the decision and the reason.
+    """
     db, connection = sources.db, requested_connection(sources, query)
     node_id = connection.proxy_key
     sidecar = connection.proxy.type is NodeType.SIDECAR
@@ -87,8 +90,10 @@ def authz(sources: Sources, query: Query) -> Any:
 
 
 def decide(policies: list[Evaluated]) -> tuple[str, str]:
-    """Return the joint decision of policies, "allowed", "denied" or "asked" (an external authorizer decides), with its
-    reason."""
+    """Return the combined decision of the policies, and the reason for it.
+
+    The decision is "allowed", "denied" or, if an external authorizer makes it, "asked".
+    """
     in_force = [p for p in policies if not p.dry_run]
     delegating = next((p for p in in_force if p.action == "CUSTOM" and p.met), None)
     denied = next((p for p in in_force if p.action == "DENY" and p.met), None)
@@ -138,7 +143,7 @@ def _show(policy: Evaluated) -> dict[str, Any]:
 
 
 def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
-    """Return the mTLS mode that a sidecar accepts on a port, and whether the port is known not to be HTTP."""
+    """Return the mTLS mode of a sidecar's port, and whether the port's protocol is known and is not HTTP."""
     inbound = inbound_facet(db, node_id)
     spec = next((s for s in port_keys(db, inbound) if number and s.number == number), None)
     known_tcp = spec is not None and spec.protocol.name != "UNSUPPORTED" and not spec.protocol.is_http
@@ -154,7 +159,7 @@ def _decode_request(text: str) -> AuthorizationRequest:
         for address in filter(None, (request.ip, request.remote_ip, request.to_ip)):
             ipaddress.ip_address(address)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Refused(400, f"request: {error}\n") from error
+        raise Refused(400, f"invalid request: {error}\n") from error
     return request
 
 
@@ -183,7 +188,7 @@ def _request_attributes(
 
 
 def _claims(claims: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the claims as policies see them: some are space-delimited lists."""
+    """Return the claims in the form that policies match. Space-delimited claims are split into lists."""
     return {
         name: value.split() if name in _SPACE_DELIMITED and isinstance(value, str) else value
         for name, value in claims.items()

@@ -1,4 +1,4 @@
-"""Debug pages of caches: cachez (serialized resources) and krtz (derived values)."""
+"""The debug pages cachez, which shows serialized resources, and krtz, which shows derived values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ KEY_PARTS = 4
 
 
 def cachez(sources: Sources, query: Query) -> Any:
-    """Return the names of the cached resources, one per variant.
+    """Return the names of the cached resources. A name occurs once for each variant.
 
-    `sizes` returns their sizes instead; `clear` drops the resources that no connected proxy uses.
+    If the query contains `sizes`, return the sizes of the types instead. If it contains `clear`, drop the resources
+    that no connected proxy uses.
     """
     if query.get("clear"):
         sources.fleet.clear_cache()
@@ -38,7 +39,7 @@ def _names(cached: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, 
 
 
 def _sizes(cached: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, str]:
-    """Return the size of each type; a resource shared by several groups is counted once."""
+    """Return the total size of each type. A resource that several groups share is counted once."""
     sizes_by_type: dict[str, dict[int, int]] = {}
     for type_url, groups in cached.items():
         if sizes := {id(resource): resource.size for group in groups for resource in group.values()}:
@@ -50,7 +51,10 @@ def _sizes(cached: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, 
 
 
 def krtz(sources: Sources, query: Query) -> Any:
-    """Return the derivations that have values, with their counts and the readers and inputs of their first values."""
+    """Return the derivations that have values.
+
+    Each has the number of its values, and the readers and inputs of the first values.
+    """
     derivations = []
     for uid, (fn, count) in enumerate(sorted(sources.db.counts(), key=lambda item: item[0].__name__)):
         nodes = {_name(node): _neighbours(node) for node in islice(sources.db.nodes_of(fn), VALUES)}
@@ -65,7 +69,7 @@ def _neighbours(node: Node) -> dict[str, list[str]]:
 
 
 def _derivations_of(nodes: Iterable[Node]) -> list[str]:
-    """Return the derivations of the first nodes."""
+    """Return the names of the derivations to which the first nodes belong."""
     return sorted({node.fn.__name__ for node in islice(nodes, SHOWN)})
 
 
@@ -74,7 +78,10 @@ def _name(node: Node) -> str:
 
 
 def _brief(arg: Any) -> str:
-    """Return a key as text, or only the type of larger values, because facets can be of any size."""
+    """Return a key as a string.
+
+    For a larger value return only the name of its type, because facets can be of any size.
+    """
     parts = arg if isinstance(arg, tuple) else (arg,)
     is_key = len(parts) <= KEY_PARTS and all(isinstance(part, str | int) for part in parts)
     return "/".join(cut(str(part), 100) for part in parts) if is_key else type(arg).__name__

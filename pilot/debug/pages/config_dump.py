@@ -29,15 +29,15 @@ TYPES = ("cds", "eds", "lds", "rds", "sds", "ecds")
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
 Plain = dict[str, Any]
 STREAMED_PARTS = 100
-"""Resources with more parts than this are rendered part by part."""
+"""Maximum number of parts of a resource that is rendered as a whole. Larger resources are rendered part by part."""
 _STREAMED_FIELDS: dict[str, tuple[Any, str]] = {BY_SHORT_NAME["rds"]: (route_pb2.RouteConfiguration, "virtual_hosts")}
 
 
 async def config_dump(sources: Sources, query: Query) -> Later:
-    """Return the resources that proxyID subscribes to; endpoints require include_eds.
+    """Return the resources that the proxy subscribes to. Endpoints are included if the query contains include_eds.
 
-    With `types` (cds,lds …), return only those resources, as a list. A ztunnel's workloads and services are also a
-    list.
+    If the query contains `types` (such as cds,lds), return only the resources of these types, as a list. The workloads
+    and services of a ztunnel are a list too.
     """
     connection = requested_connection(sources, query)
     if types := query.get("types") or ("wds" if connection.proxy.type is NodeType.ZTUNNEL else ""):
@@ -59,14 +59,14 @@ def only(short_type: str) -> Callable[[Sources, Query], Any]:
 
 
 def typed_dump(sources: Sources, connection: ConnectedProxy, short_types: Iterable[str]) -> Later:
-    """Return the resources of some types in one list, without Envoy's envelopes. Unknown types are ignored."""
+    """Return the resources of some types in one list, without Envoy's admin messages. Unknown types are ignored."""
     urls = [url for name in short_types if (url := BY_SHORT_NAME.get(name.lower())) is not None]
     resources = [resource for url in dict.fromkeys(urls) for resource in resources_of(sources, connection, url)]
     return Later(lambda: {"configs": (_unwrapped(shown(resource)) for resource in resources)} if resources else {})
 
 
 def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) -> list[Resource]:
-    """Return the current resources of a type for a proxy, or nothing if it does not subscribe to the type."""
+    """Return a proxy's current resources of a type, or an empty list if the proxy does not subscribe to the type."""
     watch = connection.subscriptions.get(type_url)
     if watch is None:
         return []
@@ -88,7 +88,7 @@ def requested_names(watch: WatchedType) -> frozenset[str]:
 
 
 def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
-    """Return the resources of a group, or its last good ones if it fails."""
+    """Return the resources of a group. If their computation fails, return the last valid resources."""
     try:
         resources: Collection[Resource] = group.fn(db, *group.args).values()
     except Exception:  # a bug in a derivation, logged where it occurs; proxies also keep the last good value
@@ -98,11 +98,14 @@ def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
 
 
 def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoints: bool) -> Plain:
-    """Wrap resources, by short type name, in the envelopes of Envoy's admin API; the contents can be iterated once."""
+    """Return a dump in which the resources are wrapped in the messages of Envoy's admin API.
+
+    `resources` is keyed by short type name. The content of the dump can be iterated only once.
+    """
     versioned = {"versionInfo": version}
 
     def each(short_type: str, show: Callable[[Resource], Plain | LazyFields]) -> Iterator[Plain | LazyFields] | None:
-        """Return the lazily rendered entries of a type, or None if there are none."""
+        """Return the entries of a type, which are rendered lazily, or None if there are none."""
         return map(show, resources[short_type]) if resources[short_type] else None
 
     endpoints = _dump(
@@ -125,12 +128,12 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
 
 
 def _entry(version: str, name: str, resource: Plain | LazyFields) -> LazyFields:
-    """Return a resource with its version."""
+    """Return an entry that contains the version and a resource."""
     return LazyFields(iter([("versionInfo", version), (name, resource)]))
 
 
 def _unwrapped(resource: Plain | LazyFields) -> Plain | LazyFields:
-    """Return the filter inside an extension configuration, as on istiod's pages, and other resources unchanged."""
+    """Return the filter in an extension configuration, as on istiod's pages. Return any other resource unchanged."""
     if isinstance(resource, LazyFields):
         return resource
     return (
@@ -159,7 +162,7 @@ def plain(resource: Resource) -> Plain:
 
 
 def shown(resource: Resource) -> Plain | LazyFields:
-    """Return a resource like `plain`, with the repeated parts of a large one rendered lazily."""
+    """Return a resource as `plain` does, but render the repeated parts of a large resource lazily."""
     packed = any_pb2.Any.FromString(resource.any)
     kind, name = _STREAMED_FIELDS.get(packed.type_url, (None, ""))
     message = kind.FromString(packed.value) if kind is not None else None
@@ -176,7 +179,7 @@ def shown(resource: Resource) -> Plain | LazyFields:
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:
-    """Return a secret with its certificates, and with all keys replaced by "[redacted]" or removed."""
+    """Return a secret that contains its certificates. All keys are removed or replaced with "[redacted]"."""
     redacted = secret_pb2.Secret.FromString(secret)
     if redacted.HasField("tls_certificate"):
         redacted.tls_certificate.ClearField("private_key_provider")

@@ -1,4 +1,4 @@
-"""Debug pages of configuration and its problems: configz, resourcesz, mesh, problemz."""
+"""Debug pages of configuration and of problems in it, such as configz, resourcesz, mesh and problemz."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def resourcesz(sources: Sources, query: Query) -> Any:
 
 
 async def configz(sources: Sources, query: Query) -> Any:
-    """Return all objects of Istio's kinds in Kubernetes' format, by kind, including those derived from other kinds."""
+    """Return all objects of Istio's kinds in Kubernetes' format, grouped by kind. Derived objects are included."""
     istio_kinds = sorted((kind for kind in sources.db.catalogue if kind.is_istio), key=lambda kind: kind.id.name)
     rows_by_kind = [(kind, await collect_all(_rows(sources.db, kind))) for kind in istio_kinds]
     return Later(
@@ -49,7 +49,7 @@ def _rows(db: Mesh, kind: AnyKind) -> Iterator[tuple[Any, Object[Any]]]:
 
 
 def authorizationz(sources: Sources, query: Query) -> Any:
-    """Return all AuthorizationPolicies by namespace, oldest first."""
+    """Return all AuthorizationPolicies, grouped by namespace and ordered by age, oldest first."""
     rows, root = (
         [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
         mesh_config(sources.db).root_namespace,
@@ -58,7 +58,7 @@ def authorizationz(sources: Sources, query: Query) -> Any:
 
 
 def show_policies(rows: Iterable[Object[AuthorizationPolicy]], root: str) -> dict[str, Any]:
-    """Return AuthorizationPolicies by namespace, oldest first."""
+    """Return AuthorizationPolicies, grouped by namespace and ordered by age, oldest first."""
     rows_by_namespace: dict[str, list[Object[AuthorizationPolicy]]] = {}
     for row in rows:
         rows_by_namespace.setdefault(row.namespace, []).append(row)
@@ -84,21 +84,21 @@ def mesh(sources: Sources, query: Query) -> Any:
 
 
 def problemz(sources: Sources, query: Query) -> Any:
-    """Return the current problems of users' objects, with `namespace` only of objects in it."""
+    """Return the current problems in users' objects. If the query contains `namespace`, include only objects in it."""
     namespace = query.get("namespace")
     return [plain_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
 
 
 def inject(sources: Sources, _: Query) -> Any:
-    """Return the injection templates by name. Refused if injection is disabled."""
+    """Return the injection templates, keyed by name. Raise Refused if injection is disabled."""
     templates = sources.templates()
     if templates is None:
-        raise Refused(404, "404 page not templates\n")
+        raise Refused(404, "404 page not found\n")
     return dict(templates)
 
 
 def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
-    """Return an object in Kubernetes' format, with the metadata that is retained."""
+    """Return an object in Kubernetes' format. Metadata that was dropped is missing."""
     metadata: dict[str, Any] = {"name": o.name, "namespace": o.namespace, "creationTimestamp": o.created}
     metadata |= {"labels": dict(o.labels), "annotations": dict(o.annotations)}
     return {

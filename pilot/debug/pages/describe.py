@@ -1,4 +1,4 @@
-"""The debug page describe: a summary of a proxy's services, routes, rules and policies."""
+"""The debug page describe, which summarises a proxy's services, routes, rules and policies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ Plain = dict[str, Any]
 
 
 def describe(sources: Sources, query: Query) -> Any:
-    """Return the services of proxyID with their routes and rules, or a router's Gateways and VirtualServices, and its
-    policies."""
+    """Return the policies of the proxy, and its services with their routes and rules.
+
+    For a router, return its Gateways and their VirtualServices in place of services.
+    """
     db, connection = sources.db, requested_connection(sources, query)
     node_id, proxy = connection.proxy_key, connection.proxy
     head = {
@@ -47,7 +49,7 @@ def describe(sources: Sources, query: Query) -> Any:
 
 
 def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Plain:
-    """Return a service port of the proxy as seen by clients in its namespace."""
+    """Return a service port of the proxy, as clients in the proxy's namespace see it."""
     namespace, labels = connection.proxy.namespace, proxy_labels(db, connection.proxy_key)
     rules = inbound_merged_rule_key(db, namespace, target.ref)
     merged = merged_rule(db, rules)

@@ -1,4 +1,4 @@
-"""The debug page explain: the users' objects that a resource was built from, and the derivations between."""
+"""The debug page explain, which shows the objects from which a resource was built, and the derivations in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from pilot.mesh.model.facets import PatchKey
 
 
 async def explain_page(sources: Sources, query: Query) -> Any:
-    """Explain the `resource` of proxyID, in every subscribed type that has the name, or only in `type` (cds …)."""
+    """Explain a resource of the proxy.
+
+    The query contains the name in `resource`. All subscribed types that have a resource with this name are explained,
+    unless `type` (such as cds) selects one.
+    """
     connection = requested_connection(sources, query)
     name, short_type = query.get("resource", ""), query.get("type", "").lower()
     if not name:
@@ -48,7 +52,7 @@ async def explain_page(sources: Sources, query: Query) -> Any:
 
 
 def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iterator[tuple[str, Group]]:
-    """Yield the resource groups of a proxy with their type URLs, for one type or, with "", for all subscribed types."""
+    """Yield each resource group of a proxy with its type URL. If `type_url` is "", include all subscribed types."""
     plan = proxy_plan(sources.db, connection.proxy_key)
     for url in (type_url,) if type_url else tuple(connection.subscriptions):
         watch = connection.subscriptions.get(url)
@@ -59,8 +63,8 @@ def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iter
 async def _explained(
     sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str
 ) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that renders the explanation of a group's resource, or None if the group has no such
-    resource."""
+    """Return a function that renders the explanation of a resource, or None if the group has no resource with this
+    name."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
@@ -86,7 +90,7 @@ def _patch(key: PatchKey) -> dict[str, Any]:
 
 
 async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
-    """Return the steps that give the proxy the group's facets, such as the services that select it."""
+    """Return the steps that explain why the proxy has the group's facets, such as which services select the proxy."""
     root = sources.db.find_node(proxy_plan, connection.proxy_key)
     facets = (
         [facet for argument in group.args for facet in await collect_present(search_origin(root, argument))]
@@ -101,7 +105,7 @@ async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Grou
 
 
 def _proxy_objects(steps: list[Step], explained: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the objects of the steps, without those in `explained`."""
+    """Return the objects in the steps, except those in `explained`."""
     objects, names = [_object(reason) for reason in explanation(steps).rows], {_identity(o) for o in explained}
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
@@ -111,7 +115,7 @@ def _identity(o: dict[str, Any]) -> tuple[str, ...]:
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
-    """Return the objects with the derivations between, nearest first, and the lists that were read."""
+    """Return the objects with the derivations in between, nearest first, and the lists that were read."""
     return {
         "objects": [_object(reason) for reason in explanation.rows],
         "lists": sorted({_name(node) for node in explanation.lists}),
@@ -126,8 +130,10 @@ def _object(reason: Reason) -> dict[str, Any]:
 
 
 def _name(node: Node) -> str:
-    """Return the name of a derivation; a table's index includes its field: "networking.istio.io/VirtualService by
-    host"."""
+    """Return the name of a derivation.
+
+    The name of a table's index includes the indexed field, as in "networking.istio.io/VirtualService by host".
+    """
     name = str(node.fn)
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 

@@ -1,4 +1,4 @@
-"""Debug pages of connected proxies and their sync status: adsz, connections, syncz, force_disconnect."""
+"""Debug pages of connected proxies and their sync status: adsz, connections, syncz and force_disconnect."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.registry.workloads import proxy_labels, proxy_locality
 
 Watched = Mapping[str, tuple[Collection[str], Collection[str]]]
-"""The subscribed names and the names sent to a wildcard subscription, by type URL."""
+"""Mapping from type URL to the subscribed names, and the names that were sent for a wildcard subscription."""
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 # Types with fields of their own in syncz, besides the table of all types
 _LEGACY_FIELDS = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
 
 
 async def adsz(sources: Sources, query: Query) -> Any:
-    """Return all connections, or that of proxyID, with their subscriptions. `push` in the query pushes everything
-    again."""
+    """Return all connections and their subscriptions. If the query contains proxyID, return only that connection.
+
+    If the query contains `push`, push everything again instead.
+    """
     if query.get("push"):
         return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
@@ -38,7 +40,10 @@ async def connections(sources: Sources, query: Query) -> Any:
 
 
 async def syncz(sources: Sources, query: Query) -> Any:
-    """Return the nonces sent to and acknowledged by each proxy, with `namespace` only for proxies in it."""
+    """Return the nonces that each proxy was sent and has acknowledged.
+
+    If the query contains `namespace`, include only proxies in it.
+    """
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
     return await collect_all(
@@ -47,7 +52,7 @@ async def syncz(sources: Sources, query: Query) -> Any:
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
-    """Close the stream of proxyID; the proxy will reconnect."""
+    """Close the stream of the proxy, which will reconnect."""
     sources.fleet.disconnect(requested_connection(sources, query).id)
     return TextAnswer("OK")
 
@@ -69,7 +74,7 @@ def _client(connection: ConnectedProxy) -> dict[str, Any]:
 
 
 def _described(sources: Sources, connection: ConnectedProxy) -> dict[str, Any]:
-    """Return a proxy's metadata, and its labels and locality, from the registry if possible."""
+    """Return a proxy's metadata, labels and locality. The labels and locality are from the registry if possible."""
     proxy, locality = connection.proxy, proxy_locality(sources.db, connection.proxy_key)
     levels = {"region": locality.region, "zone": locality.zone, "sub_zone": locality.subzone}
     parts: dict[str, Any] = {
@@ -85,7 +90,7 @@ def _watched(connection: ConnectedProxy) -> Watched:
 
 
 def _show_watches(watched: Watched) -> dict[str, Any]:
-    """Return the names of each type that a proxy subscribes to or has; slow if there are many."""
+    """Return the names of each type that a proxy subscribes to or has received. This is slow if there are many."""
     shown = {
         type_url: sorted({*names, *wildcard_names} - {"*"}) for type_url, (names, wildcard_names) in watched.items()
     }
@@ -118,5 +123,5 @@ def _resource_status(watch: WatchedType) -> dict[str, str]:
 
 
 def format_time(seconds: float) -> str:
-    """Return Unix seconds in RFC 3339; 0 is Go's zero time."""
+    """Return Unix seconds as an RFC 3339 time. 0 is formatted as Go's zero time."""
     return rfc3339(seconds) if seconds else _ZERO_TIME

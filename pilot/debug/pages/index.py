@@ -24,7 +24,7 @@ _PROXY_PAGES = {"configuration": "config_dump", "endpoints": "edsz", "scope": "s
 
 
 def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None) -> str:
-    """Return the index as HTML. `sources` is None if the caller may not see connections and configuration."""
+    """Return the index as HTML. `sources` is None if the caller may not access connections and configuration."""
     connections = (
         sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
     )
@@ -73,7 +73,7 @@ def _section(pages: Sequence[Page], connections: Sequence[ConnectedProxy]) -> st
 
 
 def _form(connections: Sequence[ConnectedProxy]) -> str:
-    """Return the form with the parameters of the proxy pages, whose buttons submit it."""
+    """Return the form for the parameters of proxy pages. Its buttons open the pages."""
     options = "".join(f'<option value="{html.escape(connection.id)}">' for connection in connections[:_SHOWN_PROXIES])
     return f"""<form id="{_FORM}"><input type="hidden" name="pretty" value="">
 <label>proxy<input name="proxyID" list="proxies" required placeholder="pod.namespace or part of it"></label>

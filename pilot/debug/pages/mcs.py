@@ -1,4 +1,4 @@
-"""The debug page of multi-cluster services (MCS): mcsz. Field names match istiod's."""
+"""The debug page mcsz, which shows multi-cluster services (MCS). Field names match istiod's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def mcsz(sources: Sources, query: Query) -> Any:
-    """Return all services that clusters export or import, or None."""
+    """Return all services that clusters export or import, or None if there are none."""
     db = sources.db
     keys = {key for table in (SERVICE_EXPORT.table(db), SERVICE_IMPORT.table(db)) for key, _ in table.rows()}
     return [_shared(db, key) for key in sorted(keys)] or None
@@ -36,7 +36,7 @@ def _shared(db: Mesh, key: RegistryKey) -> dict[str, Any]:
 
 
 def _discoverability(db: Mesh, key: RegistryKey) -> dict[str, str]:
-    """Return the visibility of a service's endpoints in a cluster, by hostname."""
+    """Return the visibility of a service's endpoints in a cluster, keyed by hostname."""
     visibility_by_host = {}
     for domain in (db.settings.registry.domain, DOMAIN):
         ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace)

@@ -1,4 +1,4 @@
-"""The pages below /debug/pprof/, compatible with Go's net/http/pprof. https://pkg.go.dev/net/http/pprof"""
+"""The pages below /debug/pprof/, compatible with Go's net/http/pprof: https://pkg.go.dev/net/http/pprof"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTENTION = ValueType("contentions", "count"), ValueType("delay", "nanoseconds
 
 
 def _seconds(query: Query, default: float) -> float:
-    """Return the duration of a profile from the query."""
+    """Return the duration in seconds that the query requests, or `default`."""
     try:
         seconds = float(query.get("seconds") or default)
     except ValueError:
@@ -71,7 +71,7 @@ def _memory(name: str, shown: int) -> Callable[[Sources, Query], Any]:
 
 
 def _profile_answer(name: str, stack_profile: Profile, head: str, query: Query) -> Later:
-    """Return a profile as a file, or as text with `debug`."""
+    """Return a profile as a file or, if the query contains `debug`, as text."""
     if _debug(query):
         return Later(lambda: TextAnswer(as_text(head, stack_profile)))
     return Later(lambda: FileAnswer(f"{name}-delta" if query.get("seconds") else name, encode(stack_profile)))
@@ -83,7 +83,7 @@ def _debug(query: Query) -> int:
 
 
 async def goroutine(sources: Sources, query: Query) -> Any:
-    """Return the stacks of tasks and threads with counts, or one by one with debug=2."""
+    """Return the stacks of tasks and threads. Equal stacks are counted, but with debug=2 each stack is shown."""
     stacks: list[Running] = [*await collect_all(tasks()), *threads()]
     if _debug(query) >= 2:
         return Later(lambda: TextAnswer(one_by_one(stacks)))
@@ -91,7 +91,7 @@ async def goroutine(sources: Sources, query: Query) -> Any:
 
 
 def threadcreate(sources: Sources, query: Query) -> Any:
-    """Return the stacks of threads with counts."""
+    """Return the stacks of threads. Equal stacks are counted."""
     stacks = list(threads())
     return _profile_answer(
         "threadcreate", counted(stacks, THREADS), f"threadcreate profile: total {len(stacks)}", query
@@ -99,18 +99,18 @@ def threadcreate(sources: Sources, query: Query) -> Any:
 
 
 def _empty_profile(name: str, head: str) -> Callable[[Sources, Query], Any]:
-    """Return a page with an empty profile, for events that Python does not record."""
+    """Return a page that shows an empty profile, for events that Python does not record."""
     empty_profile = Profile(_CONTENTION, {}, _CONTENTION[0], shown=1)
     return lambda sources, query: _profile_answer(name, empty_profile, f"--- {head}:\ncycles/second=1000000000", query)
 
 
 def cmdline(sources: Sources, query: Query) -> Any:
-    """Return the arguments of the process, with secrets redacted."""
+    """Return the command-line arguments of the process. Secrets are redacted."""
     return TextAnswer("\0".join(redacted_arguments(sys.argv)))
 
 
 def symbol(sources: Sources, query: Query) -> Any:
-    """Report that profiles are symbolised, so there is nothing to look up."""
+    """Report that profiles are already symbolised, so there are no symbols to look up."""
     return TextAnswer("num_symbols: 1\n")
 
 
@@ -133,7 +133,7 @@ _ABOUT = (
 
 
 def index(sources: Sources, query: Query) -> Any:
-    """Return the HTML list of profiles."""
+    """Return the list of profiles as HTML."""
     rows = "".join(
         f'<tr><td><a href="{name}{"?debug=1" if "debug" in about else ""}">{name}</a><td>{about}\n'
         for name, about, _ in _ABOUT
@@ -144,7 +144,7 @@ def index(sources: Sources, query: Query) -> Any:
 
 
 def unknown(sources: Sources, query: Query) -> Any:
-    """Refuse an unknown profile."""
+    """Raise Refused for an unknown profile."""
     raise Refused(404, "Unknown profile\n")
 
 

@@ -1,4 +1,4 @@
-"""The debug page of mesh-wide configuration: pushcontext."""
+"""The debug page pushcontext, which shows mesh-wide configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 def pushcontext(sources: Sources, query: Query) -> Any:
-    """Return the authorization policies and the network gateways, including gateways whose hostname is not resolved
-    yet."""
+    """Return the authorization policies and the network gateways, including gateways whose hostname has not been
+    resolved."""
     rows, root = (
         [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
         mesh_config(sources.db).root_namespace,

@@ -1,4 +1,4 @@
-"""The debug page of mesh health, by the names of istiod's health metrics: push_status."""
+"""The debug page push_status, which shows mesh health. It uses the names of istiod's health metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pilot.debug.sources import Sources
 
 
 def push_status(sources: Sources, query: Query) -> Any:
-    """Return metric → key → proxy and message from the last health check, or an empty text before the first one."""
+    """Return the findings of the last health check, or an empty text before the first check.
+
+    The result maps metrics to keys, and keys to a proxy and a message.
+    """
     findings = sources.health()
     if findings is None:
         return TextAnswer("")

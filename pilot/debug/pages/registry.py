@@ -1,4 +1,7 @@
-"""Debug pages of the service registry: registryz, endpointShardz, instancesz, networkz. Field names match istiod's."""
+"""Debug pages of the service registry, such as registryz, endpointShardz, instancesz and networkz.
+
+Field names match istiod's.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
 
 async def registryz(sources: Sources, query: Query) -> Any:
-    """Return all services, oldest first."""
+    """Return all services, ordered by age, oldest first."""
     db = sources.db
     details = await collect_all(
         service_details(db, s) for ref in service_refs(db) if (s := service(db, ref)) is not None
@@ -56,7 +59,7 @@ async def registryz(sources: Sources, query: Query) -> Any:
 
 
 async def endpoint_shardz(sources: Sources, query: Query) -> Any:
-    """Return host → namespace → endpoints by shard."""
+    """Return the endpoints of all services, grouped by hostname, namespace and shard."""
     db = sources.db
 
     def shard_entry(ref: ServiceRef) -> tuple[Service, list[Endpoint], tuple[str, ...]] | None:
@@ -93,7 +96,7 @@ async def instancesz(sources: Sources, query: Query) -> Any:
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
-    """Return the clusters of the registry, the local one first. The names of remote secrets are not exposed."""
+    """Return the clusters of the registry, the local cluster first. The names of their Secrets are not exposed."""
     local_cluster = sources.db.settings.registry.cluster_id
     return [
         {"id": cluster, "secretName": "", "syncStatus": "synced"}
@@ -102,7 +105,7 @@ def clusterz(sources: Sources, query: Query) -> Any:
 
 
 def networkz(sources: Sources, query: Query) -> Any:
-    """Return the network gateways, including those with only a hostname."""
+    """Return the network gateways, including gateways that have only a hostname."""
     return [show_network_gateway(g) for g in all_network_gateways(sources.db).gateways]
 
 
@@ -119,7 +122,7 @@ def show_network_gateway(g: NetworkGateway) -> dict[str, Any]:
 
 
 class ServiceDetails(NamedTuple):
-    """A service with facts from its objects: the type and external addresses by cluster, and its aliases."""
+    """A service with details from its objects: its type, its external addresses keyed by cluster, and its aliases."""
 
     service: Service
     type: str
@@ -129,7 +132,7 @@ class ServiceDetails(NamedTuple):
 
 
 def service_details(db: Mesh, s: Service) -> ServiceDetails:
-    """Return a service with the current facts from its objects."""
+    """Return a service with the current details from its objects."""
     local_cluster = db.settings.registry.cluster_id
     rows = {}
     if s.registry is Registry.KUBERNETES:
@@ -147,7 +150,7 @@ def service_details(db: Mesh, s: Service) -> ServiceDetails:
 
 
 def show_service(details: ServiceDetails) -> dict[str, Any]:
-    """Return a service in istiod's format. The resource version is not retained and is always ""."""
+    """Return a service in istiod's format. The resource version is always "", because it is not stored."""
     s = details.service
     vips = {
         cluster: list(addresses)

@@ -1,4 +1,4 @@
-"""The debug page of a proxy's Sidecar scope: sidecarz."""
+"""The debug page sidecarz, which shows a proxy's Sidecar scope."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pilot.mesh.traffic.imports import egress_services, scope_services
 
 _DEFAULT = "default-sidecar"
 _REGISTRY_ONLY = "REGISTRY_ONLY"
-"""Omitted by proto JSON, because it is the first value of its enumeration."""
+"""Proto JSON omits this mode, because it is the first value of its enum."""
 
 
 async def sidecarz(sources: Sources, query: Query) -> Any:
-    """Return the scope of proxyID: its Sidecar, its imports by listener, and its outbound traffic policy."""
+    """Return the scope of the proxy: its Sidecar, the imports of each listener, and its outbound traffic policy."""
     db = sources.db
     connection = requested_connection(sources, query)
     node_id, is_gateway = connection.proxy_key, connection.proxy.type is NodeType.ROUTER
@@ -86,7 +86,7 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
 
 
 def _first_source(db: Mesh, rule: MergedRule) -> Object[DestinationRule] | None:
-    """Return the oldest source of a merged rule, which provides its name, or None if it was deleted."""
+    """Return the oldest source of a merged rule, which determines its name. Return None if the source was deleted."""
     return DESTINATION_RULE.table(db).peek(rule.key)
 
 
@@ -96,7 +96,7 @@ def _rule_version(db: Mesh) -> str:
 
 
 def _show_rule(rule: MergedRule, first: Object[DestinationRule], version: str, domain: str) -> dict[str, Any]:
-    """Return the merged rule of a host in istiod's format; metadata that is not retained is empty."""
+    """Return the merged rule of a host in istiod's format. Metadata that is not stored is empty."""
     group, kind = first.kind
     shown = {
         "type": {"group": group, "version": version, "kind": kind},

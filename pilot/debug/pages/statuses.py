@@ -1,4 +1,4 @@
-"""The debug page of object status, for Gateway API resources and Ingresses, including those from files: statusz."""
+"""The debug page statusz, which shows the status of Gateway API objects and Ingresses, including those from files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.mesh.status.plain_status import plain_status
 
 
 def statusz(sources: Sources, query: Query) -> Any:
-    """Return the status of all objects that have one, filtered by `namespace` and `kind`."""
+    """Return the status of each object that has one. The query can filter objects by `namespace` and `kind`."""
     namespace, kind, controller = (
         query.get("namespace"),
         query.get("kind", "").lower(),

@@ -1,4 +1,4 @@
-"""The debug page of Telemetry resources and their effect on a proxy: telemetryz."""
+"""The debug page telemetryz, which shows Telemetry objects and how they apply to a proxy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _NONE = {"Namespace": "", "Name": ""}
 
 
 def telemetryz(sources: Sources, query: Query) -> Any:
-    """Return all Telemetry resources by namespace, oldest first, or with proxyID the effective ones."""
+    """Return all Telemetry objects, grouped by namespace and ordered by age, oldest first.
+
+    If the query contains proxyID, return only the objects that apply to the proxy.
+    """
     if "proxyID" in query:
         return proxy_telemetry(sources.db, requested_connection(sources, query).proxy_key)
     rows, root = [row for _, row in TELEMETRY.table(sources.db).rows()], mesh_config(sources.db).root_namespace
@@ -42,7 +45,7 @@ def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
 
 
 def proxy_telemetry(db: Mesh, node_id: str) -> dict[str, Any]:
-    """Return the effective Telemetry resources of a proxy by level, and their parts in merge order."""
+    """Return the Telemetry objects that apply to a proxy at each level, and their parts in merge order."""
     root = mesh_config(db).root_namespace
     rows = [
         row

@@ -88,8 +88,10 @@ class KindWatch:
             await self._recheck.wait()
 
     async def _find_version(self) -> str:
-        """Return the version to watch. Retry until a version is served, which may take a moment after the kind is
-        defined."""
+        """Return the version to watch.
+
+        Retry until a version is served, which may take a moment after the kind is defined.
+        """
         attempts = RetryDelays(self._pace.backoff, self._rng)
         while True:
             try:

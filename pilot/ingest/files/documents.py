@@ -81,8 +81,10 @@ def read_chunk(chunk: Chunk) -> list[Document]:
 
 
 def read_json(data: bytes) -> list[Document]:
-    """Return the document in a JSON text, or an empty list if the text is blank. Raise SyntaxFault if the text is
-    invalid."""
+    """Return the document in a JSON text, or an empty list if the text is blank.
+
+    Raise SyntaxFault if the text is invalid.
+    """
     if not data.strip():
         return []
     try:

@@ -28,8 +28,10 @@ from pilot.lib.text import printable_path
 
 _log = scope("config")
 _MANY = 1_000
-"""Number of simultaneous changes above which the whole folder is scanned. This is faster, and the kernel may have
-dropped some notifications."""
+"""Number of simultaneous changes above which the whole folder is scanned.
+
+This is faster, and the kernel may have dropped some notifications.
+"""
 _RETRY = 2.0
 """Seconds between attempts to read an unreadable file or folder."""
 
@@ -259,8 +261,10 @@ class FileSource:
     # -- restarts ------------------------------------------------------------------------------------------------------
 
     def _restore(self, path: str) -> list[Edit]:
-        """Restore the objects that a file had in force before the restart, if the file has not been read since. Return
-        the edits."""
+        """Restore the objects that a file had in force before the restart, if the file has not been read since.
+
+        Return the edits.
+        """
         entries = self._last_good.load(path) if path not in self._files else ()
         if not entries:
             return []

@@ -25,8 +25,10 @@ UNKNOWN = Signature(-1, -1, -1)
 
 
 def is_configuration(name: str) -> bool:
-    """Return whether a file with this name contains configuration. It must have a known suffix and be neither hidden
-    nor temporary."""
+    """Return whether a file with this name contains configuration.
+
+    It must have a known suffix and be neither hidden nor temporary.
+    """
     return name.endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
@@ -46,10 +48,10 @@ def sign(path: str) -> Signature | None:
 
 
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
-    """Yield all configuration files below a folder, in any order. Links to files are followed, and links to folders are
-    not.
+    """Yield all configuration files below a folder, in any order.
 
-    A folder that disappears during the scan is treated as empty. An unreadable folder is skipped and added to `faults`.
+    Links to files are followed, and links to folders are not. A folder that disappears during the scan is treated as
+    empty. An unreadable folder is skipped and added to `faults`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -88,8 +90,10 @@ def valid_parent(path: str) -> str:
 
 
 def place_of(path: str, folder: str) -> str | None:
-    """Return the file or folder to scan after a notification for a path below `folder`. Return None if the notification
-    can be ignored."""
+    """Return the file or folder to scan after a notification for a path below `folder`.
+
+    Return None if the notification can be ignored.
+    """
     parent = folder
     for name in os.path.relpath(path, folder).split(os.sep):
         if name == _SWAPPED:

@@ -33,10 +33,10 @@ Decode = Callable[[Any], tuple[Any, list[Problem]]]
 
 
 class MeshFiles:
-    """Reads the rows "mesh" and "networks" of the table `mesh`. If the path of a row is "", another source provides the
-    row.
+    """Reads the rows "mesh" and "networks" of the table `mesh`.
 
-    Call `load_initial` once, which always sets the rows. Then call `start`, and finally `stop`.
+    If the path of a row is "", another source provides the row. Call `load_initial` once, which always sets the rows.
+    Then call `start`, and finally `stop`.
     """
 
     def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
@@ -135,16 +135,20 @@ class _MeshFile:
         self._put(None, first)
 
     def _put(self, value: Any, first: bool) -> None:
-        """Set the row. If `value` is None, use the default if this is the first value, otherwise leave the row
-        unchanged."""
+        """Set the row.
+
+        If `value` is None, use the default if this is the first value, otherwise leave the row unchanged.
+        """
         if value is None and first:
             value = self._default
         if value is not None:
             self._batch.put([(MESH_CONFIG, self._key, value)])
 
     def _open(self) -> bytes | None:
-        """Return the content of the file, or None if there is no such file. Raise OSError if the file is unreadable, or
-        TooLarge."""
+        """Return the content of the file, or None if there is no such file.
+
+        Raise OSError if the file is unreadable, or TooLarge.
+        """
         try:
             return read_file(self._path, LARGEST)[0]
         except (FileNotFoundError, NotADirectoryError, NoFile):

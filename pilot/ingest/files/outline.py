@@ -33,10 +33,10 @@ class Outline:
         return self._inside
 
     def line(self, start: int, path: str) -> int:
-        """Return the line in the file, from 1, of a path such as `spec.http[0].match`. `start` is the first line of the
-        document.
+        """Return the line in the file, from 1, of a path such as `spec.http[0].match`.
 
-        If the path does not exist, for example because a field is missing, return the line of its nearest parent.
+        `start` is the first line of the document. If the path does not exist, for example because a field is missing,
+        return the line of its nearest parent.
         """
         line = start
         inside = self.inside() if path else None

@@ -1,5 +1,7 @@
-"""Values of plain YAML scalars. As in Kubernetes, this is YAML 1.1, but timestamps and numbers with colons stay
-strings."""
+"""Values of plain YAML scalars.
+
+As in Kubernetes, this is YAML 1.1, but timestamps and numbers with colons stay strings.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ _STEP = 40
 _GROUP = 200
 """Milliseconds after which continuous changes are reported."""
 _CHECK = 2_000
-"""Milliseconds without changes after which the folder is checked. If it was replaced, it sends no more notifications.
+"""Milliseconds without changes after which the folder is checked.
+
+If it was replaced, it sends no more notifications.
 """
 _RETRY = 1.0
 """Seconds between a failure and the next attempt."""

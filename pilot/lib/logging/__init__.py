@@ -1,1 +1,1 @@
-"""Log records, their scopes and their output."""
+"""Log records, log scopes and log output."""

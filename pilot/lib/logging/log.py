@@ -1,4 +1,4 @@
-"""Logs in Istio's format: time, level, scope and message separated by tabs, or one JSON object per line.
+"""Logs in Istio's format. A line contains time, level, scope and message, separated by tabs, or is a JSON object.
 
 Scopes are loggers below "pilot". The scope "default" is the logger "pilot" and is not printed.
 https://istio.io/latest/docs/ops/diagnostic-tools/component-logging/
@@ -27,7 +27,7 @@ LEVELS = {
 _NAMES = {number: name for name, number in LEVELS.items()}
 ARGUMENT_LENGTH = 1000
 MESSAGE_LENGTH = 8000
-"""Maximum number of characters of one value in a message, and of a message. Clients' and users' text is unbounded."""
+"""Maximum number of characters in a message, because strings from clients and users can be of any length."""
 
 
 def scope(name: str) -> logging.Logger:
@@ -36,8 +36,10 @@ def scope(name: str) -> logging.Logger:
 
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
-    """Send all logs to stdout, stderr or files, with levels such as "scope:level,…". Raise ValueError for invalid
-    values."""
+    """Send all logs to stdout, stderr or files. Raise ValueError if a level or target is invalid.
+
+    `levels` has the format "scope:level,…".
+    """
     # Records without these fields, which no line shows, cost half as much.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
@@ -60,15 +62,20 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
 
 
 def watch_drops(on_drop: Callable[[int], None]) -> None:
-    """Call `on_drop`, from any thread, with the number of lines that are dropped because a log is not read."""
+    """Call `on_drop` with the number of lines that are dropped because a log is not read.
+
+    `on_drop` may be called in any thread.
+    """
     for handler in scope("default").handlers:
         if isinstance(handler, Outlet):
             handler.on_drop = on_drop
 
 
 def parse_levels(text: str) -> dict[str, int]:
-    """Return the levels in text such as "default:info,ads:debug" as numbers by scope. A single level is that of
-    "default"."""
+    """Return the levels in a string such as "default:info,ads:debug" as numbers, keyed by scope.
+
+    A level without a scope is that of "default".
+    """
     levels: dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, colon, level = part.rpartition(":")
@@ -79,7 +86,9 @@ def parse_levels(text: str) -> dict[str, int]:
 
 
 class TabbedLine(logging.Formatter):
-    """2026-01-02T03:04:05.000006Z	info	ads	message
+    """Formats a record as a line of fields that are separated by tabs:
+
+        2026-01-02T03:04:05.000006Z  info  ads  message
 
     A message is always one line. Lines of a traceback are indented, so that none of them can be mistaken for a message.
     """
@@ -100,7 +109,10 @@ class TabbedLine(logging.Formatter):
 
 
 class JsonLine(logging.Formatter):
-    """{"level":"info","time":"…","scope":"ads","msg":"…"}, followed by the fields of the line with their types."""
+    """Formats a record as JSON: {"level":"info","time":"…","scope":"ads","msg":"…"}.
+
+    The fields of the record follow, and keep their JSON types.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -119,18 +131,21 @@ class JsonLine(logging.Formatter):
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Return fields of a line as the `extra` of a logging call: pairs at the end of a line, or keys in JSON."""
+    """Return the `extra` argument of a logging call that adds fields to the line.
+
+    The fields are `name=value` pairs at the end of a line, or JSON keys.
+    """
     return {"fields": values}
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the fields of a record, with long strings truncated."""
+    """Return the fields of a record. Long strings are truncated."""
     values: Mapping[str, object] = getattr(record, "fields", {})
     return {name: cut(value, ARGUMENT_LENGTH) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def message(record: logging.LogRecord) -> str:
-    """Return the message of a record, with each argument and the whole truncated."""
+    """Return the message of a record. Each argument and the whole message are truncated."""
     text = str(record.msg)
     if isinstance(record.args, tuple) and record.args:
         text %= tuple(
@@ -142,19 +157,19 @@ def message(record: logging.LogRecord) -> str:
 
 
 def trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Return the traceback of a record, truncated in the middle: the error itself comes last and is kept."""
+    """Return the traceback of a record. It is truncated in the middle, because the error itself is at the end."""
     text = formatter.formatException(record.exc_info) if record.exc_info else ""
     return text if len(text) <= 2 * MESSAGE_LENGTH else f"{cut(text, MESSAGE_LENGTH)}\n{text[-MESSAGE_LENGTH:]}"
 
 
 def traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Return the text below a message: the traceback of its error, and the stack if its scope asks for it."""
+    """Return the traceback of a record's error and the stack of the call, as far as the record has them."""
     stack = cut(record.stack_info, 2 * MESSAGE_LENGTH) if record.stack_info else ""
     return [text for text in (trace(formatter, record), stack) if text]
 
 
 def caller(record: logging.LogRecord) -> str:
-    """Return the source location of a record if its scope asks for it, else ""."""
+    """Return the source location of a record, or "" if its scope does not log callers."""
     return str(getattr(record, "caller", ""))
 
 
@@ -163,5 +178,5 @@ def level_name(record: logging.LogRecord) -> str:
 
 
 def scope_name(record: logging.LogRecord) -> str:
-    """Return the name of a record's scope, "" for the default scope."""
+    """Return the name of a record's scope, or "" for the default scope."""
     return record.name.removeprefix(ROOT).removeprefix(".")

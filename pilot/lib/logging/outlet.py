@@ -1,4 +1,4 @@
-"""Log handler that never blocks: a slow or stopped reader of the log does not stop the process."""
+"""Log handler that never blocks. If the reader of the log is slow or stopped, the process is not affected."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from collections import deque
 from collections.abc import Callable
 
 CAPACITY = 8 << 20
-"""Bytes of lines that may wait to be written. Further lines are dropped and counted."""
+"""Maximum size of the queued lines in bytes. If the queue is full, lines are dropped and counted."""
 STANDARD = {"stdout": 1, "stderr": 2}
 PATIENCE = 1.0
-"""Seconds that the process waits at exit for lines that are not yet written."""
+"""Maximum number of seconds that the process waits at exit until queued lines have been written."""
 GATHER = 0.02
-"""Seconds that lines are gathered before they are written. Waking a thread for every line costs more than the line."""
+"""Seconds for which lines are collected before they are written, because waking a thread costs more than writing a
+line."""
 
 
 def open_target(target: str) -> int:
-    """Return a file descriptor for "stdout", "stderr" or a file to append to. Raise ValueError if it cannot be
-    opened."""
+    """Return a file descriptor for "stdout", "stderr" or a file, to which lines are appended.
+
+    Raise ValueError if the file cannot be opened.
+    """
     if target in STANDARD:
         closed = getattr(sys, f"__{target}__") is None
         return os.open(os.devnull, os.O_WRONLY) if closed else STANDARD[target]
@@ -40,9 +43,9 @@ def make_notice(dropped: int) -> logging.LogRecord:
 
 
 class Outlet(logging.Handler):
-    """Writes lines to a file descriptor in its own thread.
+    """Writes lines to a file descriptor in a separate thread.
 
-    `on_drop` is called, from any thread, with the number of lines that were dropped.
+    `on_drop` is called with the number of lines that were dropped. It may be called in any thread.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Outlet(logging.Handler):
         self._thread: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record as a line, or drop it if the queue is full."""
+        """Queue a record as a line. Drop the record if the queue is full."""
         try:
             line = self._line(record)
         except Exception:
@@ -78,7 +81,7 @@ class Outlet(logging.Handler):
             self.on_drop(1)
 
     def _start_writing(self) -> None:
-        """Start the thread with the first line. If no thread can be started yet, the next line tries again."""
+        """Start the thread unless it is running. If it cannot be started, the next line tries again."""
         if self._thread is None:
             thread = threading.Thread(target=self._write, name="log", daemon=True)
             with contextlib.suppress(RuntimeError):
@@ -86,7 +89,7 @@ class Outlet(logging.Handler):
                 self._thread = thread
 
     def flush(self) -> None:
-        """Wait until everything is written, at most `PATIENCE` seconds."""
+        """Wait until all lines have been written, for at most `PATIENCE` seconds."""
         end = time.monotonic() + PATIENCE
         self._hurry.set()
         with self._changed:
@@ -95,7 +98,7 @@ class Outlet(logging.Handler):
         self._hurry.clear()
 
     def close(self) -> None:
-        """Write what is possible within `PATIENCE` seconds, then stop."""
+        """Write lines for at most `PATIENCE` seconds, then stop."""
         self.flush()
         self._hurry.set()
         with self._changed:
@@ -116,8 +119,10 @@ class Outlet(logging.Handler):
                 self.on_drop(lost)
 
     def _take(self) -> list[bytes] | None:
-        """Wait for lines and return them, with a notice of dropped lines at the end. Return None once the handler is
-        closed."""
+        """Wait for lines and return them. Return None once the handler is closed.
+
+        If lines were dropped, the last line reports this.
+        """
         with self._changed:
             while not self._lines:
                 if self._closed:
@@ -133,7 +138,7 @@ class Outlet(logging.Handler):
         return [*batch, self._line(make_notice(dropped))] if dropped else batch
 
     def _put(self, data: bytes) -> bool:
-        """Write all data, however long that takes. Return False if the file cannot be written."""
+        """Write all data, however long it takes. Return False if writing fails."""
         rest = memoryview(data)
         while rest:
             try:

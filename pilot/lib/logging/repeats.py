@@ -6,11 +6,12 @@ import logging
 from collections import OrderedDict
 
 MAX_REPEATS, WINDOW, CAPACITY = 20, 10.0, 1000
-"""Equal lines written per window, length of the window in seconds, and number of distinct lines remembered."""
+"""Maximum number of equal lines per window, length of the window in seconds, and number of distinct lines to remember.
+"""
 
 
 class Repeats(logging.Filter):
-    """Drops lines that repeat too often. The next equal line that passes states how many were dropped."""
+    """Drops lines that repeat too often. The next equal line that is written states how many were dropped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,6 +36,6 @@ class Repeats(logging.Filter):
             line[2] += 1
             return False
         if line[2]:
-            record.msg, record.args = f"{text} ({int(line[2])} more of these were left out)", None
+            record.msg, record.args = f"{text} ({int(line[2])} more identical lines were dropped)", None
             line[2] = 0
         return True

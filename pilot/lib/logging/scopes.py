@@ -1,4 +1,4 @@
-"""Log scopes of the running process and their levels."""
+"""Log scopes of the process, and their levels."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _DESCRIPTIONS = {
 
 
 class ScopeState(NamedTuple):
-    """State of one scope.
+    """The state of a scope.
 
-    It logs messages from `output_level`, adds the stack from `stack_trace_level`, and adds the source location if
-    `log_callers` is set. Levels are names in `LEVELS`.
+    `output_level` is the lowest level at which messages are logged, and `stack_trace_level` the lowest at which they
+    have a stack. If `log_callers` is true, they have the source location. Levels are names in `LEVELS`.
     """
 
     name: str
@@ -52,7 +52,10 @@ class ScopeState(NamedTuple):
 
 
 class _Details(logging.Filter):
-    """A filter that passes every record and adds the stack and the source location if the scope asks for them."""
+    """Filter that passes every record.
+
+    It adds the stack and the source location to a record if the scope is so configured.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +71,7 @@ class _Details(logging.Filter):
 
 
 def scopes() -> list[ScopeState]:
-    """Return every scope of the process, sorted by name."""
+    """Return all scopes of the process, sorted by name."""
     below = [
         name for name, logger in list(logging.root.manager.loggerDict.items()) if isinstance(logger, logging.Logger)
     ]
@@ -77,12 +80,12 @@ def scopes() -> list[ScopeState]:
 
 
 def find_scope(name: str) -> ScopeState | None:
-    """Return a scope, or None if the process has no scope with this name. Creates nothing."""
+    """Return a scope, or None if the process has no scope with this name. No scope is created."""
     return next((state for state in scopes() if state.name == name), None)
 
 
 def set_output_level(name: str, level: str) -> None:
-    """Set the level of a scope. Other scopes keep their levels, including those that inherited it from "default"."""
+    """Set the level of a scope. Other scopes keep their levels, even if they inherited them from "default"."""
     if name == "default":
         for state in scopes():
             scope(state.name).setLevel(LEVELS[state.output_level])
@@ -90,12 +93,12 @@ def set_output_level(name: str, level: str) -> None:
 
 
 def set_stack_trace_level(name: str, level: str) -> None:
-    """Set the level from which a scope adds the stack to its messages."""
+    """Set the lowest level at which messages of a scope have a stack."""
     _details(name, make=True).stack_trace_level = LEVELS[level]
 
 
 def set_log_callers(name: str, enabled: bool) -> None:
-    """Set whether a scope adds the source location to its messages."""
+    """Set whether messages of a scope have the source location."""
     _details(name, make=True).log_callers = enabled
 
 
@@ -106,7 +109,10 @@ def _state(name: str) -> ScopeState:
 
 
 def _details(name: str, make: bool = False) -> _Details:
-    """Return the filter of a scope, or defaults. The filter is attached only if `make` is set."""
+    """Return the filter of a scope, or a new filter if the scope has none.
+
+    It is added to the scope only if `make` is true.
+    """
     logger = scope(name)
     details = next((f for f in logger.filters if isinstance(f, _Details)), None)
     if details is None:
@@ -117,12 +123,12 @@ def _details(name: str, make: bool = False) -> _Details:
 
 
 def _level_name(level: int) -> str:
-    """Return the name of the lowest level at or above a number."""
+    """Return the name of the lowest level that is at least `level`."""
     return next((name for name, number in LEVELS.items() if number >= level), "none")
 
 
 def _calling_frame() -> FrameType | None:
-    """Return the frame that called the logger."""
+    """Return the stack frame that called the logger."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back

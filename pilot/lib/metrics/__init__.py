@@ -1,1 +1,1 @@
-"""Metrics of the process and their text format."""
+"""Metrics of the process, and their text format."""

@@ -1,4 +1,4 @@
-"""Metrics of unary gRPC calls, under the names of Go's gRPC middleware."""
+"""Metrics of unary gRPC calls, with the names that Go's gRPC middleware uses."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class CallMetrics:
     def unary(self, service: str, method: str) -> Iterator[list[str]]:
         """Measure the handling of one call.
 
-        The handler appends the name of the status in Go's spelling to the list. The default is "OK", or "Unknown" after
-        an exception.
+        The context value is a list, to which the handler appends the name of the status code in Go's spelling. The
+        default is "OK", or "Unknown" after an exception.
         """
         labels = method, service, UNARY
         codes: list[str] = []

@@ -1,7 +1,7 @@
-"""The Prometheus text format 0.0.4 as Go's client writes it.
+"""The Prometheus text format 0.0.4, as Go's client writes it.
 
-prometheus-client adds `_total` and `_created` to names and writes `1.0` where Go writes `1`. Dashboards and alerts for
-istiod rely on the names, and scripts on the numbers.
+prometheus-client adds `_total` and `_created` to names, and writes `1.0` where Go writes `1`. Dashboards and alerts for
+istiod rely on Go's names, and scripts rely on its numbers.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -18,12 +18,14 @@ from prometheus_client import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 SERIES_CACHE_SIZE = 10_000
-"""Number of series whose text, without the value, is cached."""
+"""Number of series for which the line without the value is cached."""
 
 
 def format_float(value: float) -> str:
-    """Return the shortest text that parses to `value`: `1`, `0.01`, `1e+06`. Exponents are used below 1e-4 and from
-    1e6."""
+    """Return the shortest decimal form of a number, such as `1`, `0.01` or `1e+06`.
+
+    Exponents are used below 1e-4, and from 1e6.
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -40,8 +42,10 @@ def format_float(value: float) -> str:
 
 
 def render(metrics: Iterable[Metric], names: Mapping[str, str]) -> bytes:
-    """Return the exposition of metrics, sorted by name. `names` maps family names of prometheus-client to declared
-    names."""
+    """Return the exposition of metrics, sorted by name.
+
+    `names` maps the family names of prometheus-client to the declared names.
+    """
     families = sorted(((names.get(m.name) or _own_name(m), m) for m in metrics), key=lambda family: family[0])
     return "".join(_family(name, metric) for name, metric in families if metric.samples).encode()
 
@@ -63,7 +67,8 @@ def _family(name: str, metric: Metric) -> str:
 
 
 class _Position(NamedTuple):
-    """The sort key of a series: its labels, then in a histogram the buckets by bound, the sum and the count."""
+    """The sort key of a series: its labels and, in a histogram, first the buckets in order of their bounds, then the
+    sum, then the count."""
 
     labels: tuple[tuple[str, str], ...]
     part: int
@@ -72,7 +77,7 @@ class _Position(NamedTuple):
 
 @functools.lru_cache(SERIES_CACHE_SIZE)
 def _series(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[_Position, str]:
-    """Return the position of a series in its family, and the beginning of its line."""
+    """Return the position of a series in its family, and its line without the value."""
     ordered = sorted(labels, key=lambda label: (label[0] == "le", label[0]))  # a bucket's bound comes last
     text = ",".join(f'{key}="{_label(key, value)}"' for key, value in ordered)
     part = 2 if name.endswith("_count") else 1 if name.endswith("_sum") else 0

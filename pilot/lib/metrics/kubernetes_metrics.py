@@ -1,4 +1,4 @@
-"""Metrics of reading from and writing to API servers."""
+"""Metrics of reads from and writes to API servers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class KubernetesMetrics:
         self._at = series.at
 
     def sync_failed(self, cluster: str) -> None:
-        """Count a failure to list or watch a collection. It is retried."""
+        """Count a failure to list or watch a collection. The operation is retried."""
         self._at("controller_sync_errors_total", cluster).inc()
 
     def webhook_patched(self, name: str) -> None:
-        """Count an attempt to write the roots into a webhook configuration."""
+        """Count an attempt to write the root certificates to a webhook configuration."""
         self._at("webhook_patch_attempts_total", name).inc()
 
     def webhook_retried(self, name: str) -> None:
-        """Count a retry to write a webhook configuration."""
+        """Count a retry of a write to a webhook configuration."""
         self._at("webhook_patch_retries_total", name).inc()
 
     def webhook_failed(self, name: str, reason: str) -> None:
@@ -36,7 +36,7 @@ class KubernetesMetrics:
         self._at("galley_validation_config_updates").inc()
 
     def validation_update_failed(self, reason: str) -> None:
-        """Count a failed update of the validating webhook configuration, by the API server's reason."""
+        """Count a failed update of the validating webhook configuration. `reason` is from the API server."""
         self._at("galley_validation_config_update_error", reason).inc()
 
     def registered(self, event: Registration) -> None:

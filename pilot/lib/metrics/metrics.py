@@ -1,4 +1,4 @@
-"""Metrics of the control plane: one method per event. An observation takes about a microsecond."""
+"""Metrics of the control plane. Each event has a method. An observation takes about a microsecond."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilot.lib.metrics.series import Series
 from pilot.lib.xds_types import short_name
 
 CHANGES, PUSHES = "changes", "pushes"
-"""Names of the queues: changes waiting for a commit, and proxies waiting for a push."""
+"""Names of the queues of changes that wait for a commit, and of proxies that wait for a push."""
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
 
@@ -41,11 +41,15 @@ class Metrics:
         self._at("istio_build", "pilot", build.tag).set(1)
 
     def count_nodes(self, count: Callable[[], int]) -> None:
-        """Report the number of derived values, which `count` returns whenever the metrics are read."""
+        """Report the number of derived values. `count` returns this number, and is called whenever the metrics are
+        read."""
         self._at("pyistiod_graph_nodes").set_function(count)
 
     def count_queues(self, depths: Mapping[str, Callable[[], int]]) -> None:
-        """Report the depth of each queue, which `depths` returns whenever the metrics are read."""
+        """Report the depth of each queue.
+
+        `depths` maps each queue to a function that returns its depth. It is called whenever the metrics are read.
+        """
         self._queues = True
         for queue, depth in depths.items():
             self._at("pilot_worker_queue_depth", queue).set_function(depth)
@@ -53,10 +57,10 @@ class Metrics:
     def count_cache(
         self, resources: Callable[[], int], rows: Callable[[], int], reads: Callable[[], tuple[int, int]]
     ) -> None:
-        """Report the cache of serialized resources whenever the metrics are read.
+        """Report the cache of serialized resources.
 
-        `resources` returns their number, `rows` the number of rows they depend on, and `reads` the total hits and
-        misses.
+        `resources` returns the number of resources, `rows` the number of rows that they depend on, and `reads` the
+        total hits and misses. The functions are called whenever the metrics are read.
         """
         self._at("xds_cache_size").set_function(resources)
         self._at("xds_cache_dependent_config_size").set_function(rows)
@@ -71,13 +75,13 @@ class Metrics:
         self._series.before_reading(update)
 
     def cache_evicted(self, cause: Literal["clear", "size"]) -> None:
-        """Count an eviction of cached resources, on request or because the cache was full."""
+        """Count an eviction of cached resources. It was requested, or the cache was full."""
         self._at("xds_cache_evictions", cause).inc()
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connected(self, version: str) -> None:
-        """Count a stream opened by a proxy with this ISTIO_VERSION."""
+        """Count a stream that a proxy with this ISTIO_VERSION opened."""
         self._at("pilot_xds", version).inc()
 
     def disconnected(self, version: str) -> None:
@@ -90,7 +94,7 @@ class Metrics:
             self._at("pilot_xds_recv_max").set(size)
 
     def rejected(self, type_url: str, proxy: str, code: int) -> None:
-        """Count a NACK from a proxy, by its id, with this gRPC status code."""
+        """Count a NACK. `proxy` is the ID of the proxy, and `code` the gRPC status code."""
         name = short_name(type_url)
         self._at("pilot_total_xds_rejects", name).inc()
         if (gauge := f"pilot_xds_{name}_reject") in CATALOGUE:
@@ -101,32 +105,32 @@ class Metrics:
         self._at("pilot_xds_expired_nonce", short_name(type_url)).inc()
 
     def internal_error(self) -> None:
-        """Count a stream closed because of an internal error."""
+        """Count a stream that was closed because of an internal error."""
         self._at("pilot_total_xds_internal_errors").inc()
 
     # -- certificates --------------------------------------------------------------------------------------------------
 
     def csr_received(self) -> None:
-        """Count a certificate signing request, before any check."""
+        """Count a certificate signing request before it is checked."""
         self._at("citadel_server_csr_count").inc()
 
     def csr_unauthenticated(self) -> None:
-        """Count a certificate signing request of a caller that is not authenticated or not authorized."""
+        """Count a certificate signing request whose caller is not authenticated or not authorized."""
         self._at("citadel_server_authentication_failure_count").inc()
 
     def csr_failed(self, code: str) -> None:
-        """Count a failed certificate signing request, by Istio's code."""
+        """Count a certificate signing request that failed. `code` is Istio's error code."""
         self._at("citadel_server_csr_sign_err_count", code).inc()
 
     def csr_signed(self) -> None:
         self._at("citadel_server_success_cert_issuance_count").inc()
 
     def root_expires(self, at: float, now: Callable[[], float] = time.time) -> None:
-        """Set the expiry of the root certificate that expires first, as a Unix timestamp."""
+        """Set the expiry of the root certificate that expires first. `at` is a Unix timestamp."""
         self._expires("citadel_server_root_cert_expiry", at, now)
 
     def chain_expires(self, at: float, now: Callable[[], float] = time.time) -> None:
-        """Set the expiry of the plugged-in signing certificate chain, as a Unix timestamp."""
+        """Set the expiry of the plugged-in signing certificate chain. `at` is a Unix timestamp."""
         self._expires("citadel_server_cert_chain_expiry", at, now)
 
     def _expires(self, name: str, at: float, now: Callable[[], float]) -> None:
@@ -138,7 +142,7 @@ class Metrics:
     def dequeued(self, waited: float, reasons: Mapping[str, int]) -> None:
         """Record that a proxy's push left the queue.
 
-        `reasons` maps the reasons (config, endpoint, service, proxy, global, secret, …) to the number of merged
+        `reasons` maps push reasons (config, endpoint, service, proxy, global, secret, …) to the number of merged
         changes.
         """
         self._at("pilot_proxy_queue_time").observe(waited)
@@ -148,7 +152,10 @@ class Metrics:
             self._at("pilot_push_triggers", reason).inc(count)
 
     def sent(self, type_url: str, size: int, took: float, writing: float) -> None:
-        """Record a sent response. `took` is the time to build and send it, `writing` only the time of the write."""
+        """Record a sent response.
+
+        `took` is the time to build and send it, and `writing` is the time of only the write.
+        """
         name = short_name(type_url)
         self._at("pilot_xds_pushes", name).inc()
         self._at("pilot_xds_push_time", name).observe(took)
@@ -169,7 +176,7 @@ class Metrics:
         self._at("pilot_xds_write_timeout").inc()
 
     def converged(self, took: float) -> None:
-        """Record that a proxy received all of a push, `took` seconds after the push was queued."""
+        """Record that a proxy has received all of a push. `took` is the time since the push was queued."""
         self._at("pilot_proxy_convergence_time").observe(took)
         if self._queues:
             self._at("pilot_worker_queue_duration", PUSHES).observe(took)
@@ -177,23 +184,23 @@ class Metrics:
     # -- configuration -------------------------------------------------------------------------------------------------
 
     def updated(self, kind: Update, count: int = 1) -> None:
-        """Count updates before debouncing."""
+        """Count updates before they are debounced."""
         self._at("pilot_inbound_updates", kind).inc(count)
 
     def debounced(self, waited: float) -> None:
-        """Record the start of a batch, `waited` seconds after its first event."""
+        """Record the start of a batch. `waited` is the time since its first event."""
         self._at("pilot_debounce_time").observe(waited)
         if self._queues:
             self._at("pilot_worker_queue_latency", CHANGES).observe(waited)
 
     def committed(self, took: float) -> None:
-        """Record a commit that took `took` seconds."""
+        """Record the duration of a commit."""
         self._at("pilot_pushcontext_init_seconds").observe(took)
         if self._queues:
             self._at("pilot_worker_queue_duration", CHANGES).observe(took)
 
     def counted(self, services: int, virtual_services: int) -> None:
-        """Set the number of services and VirtualServices after a commit."""
+        """Set the numbers of services and VirtualServices after a commit."""
         self._at("pilot_services").set(services)
         self._at("pilot_virt_services").set(virtual_services)
 
@@ -210,7 +217,7 @@ class Metrics:
         self._at("remote_cluster_secret_events_total", event).inc()
 
     def clusters(self, local: int, remote: int) -> None:
-        """Set the number of local and remote clusters."""
+        """Set the numbers of local and remote clusters."""
         self._at("istiod_managed_clusters", "local").set(local)
         self._at("istiod_managed_clusters", "remote").set(remote)
 
@@ -222,20 +229,25 @@ class Metrics:
             self._at("remote_cluster_sync_timeouts_total", cluster).inc()
 
     def envoy_filter(self, name: str, patch: str, result: str, value: int) -> None:
-        """Set whether a patch of an EnvoyFilter ("namespace/name") currently has the result "applied" or "error"."""
+        """Set whether the current result of a patch is `result` ("applied" or "error").
+
+        `name` is the EnvoyFilter as "namespace/name".
+        """
         self._at("pilot_envoy_filter_status", name, patch, result).set(value)
 
     def rejected_config(self, kind: str, name: str) -> None:
-        """Count an object ("namespace/name") that was rejected or ignored. `kind` is in lower case, such as
-        "gateway"."""
+        """Count an object that was rejected or ignored.
+
+        `kind` is in lower case, such as "gateway", and `name` is "namespace/name".
+        """
         self._at("pilot_total_rejected_configs", name, kind).inc()
 
     def provider_lookup_failed(self, kind: str) -> None:
-        """Count an extension provider whose service does not exist."""
+        """Count a reference to an extension provider whose service does not exist."""
         self._at("provider_lookup_cluster_failures", kind).inc()
 
     def log_lines_dropped(self, count: int) -> None:
-        """Count dropped log lines. May be called from any thread."""
+        """Count dropped log lines. This may be called in any thread."""
         self._at("pilot_log_lines_dropped").inc(count)
 
     def config_problems(self, code: str, severity: str, count: int) -> None:
@@ -243,7 +255,7 @@ class Metrics:
         self._at("pilot_config_problems", code, severity).set(count)
 
     def health(self, metric: str, count: int) -> None:
-        """Set a health metric to the number of distinct findings in the last check of the mesh."""
+        """Set a health metric to the number of distinct findings in the last health check."""
         self._at(metric).set(count)
 
     def key_set_fetched(self, success: bool) -> None:
@@ -251,7 +263,7 @@ class Metrics:
         self._at(f"pilot_jwks_resolver_network_fetch_{'success' if success else 'fail'}_total").inc()
 
     def derivation_failed(self, derivation: str) -> None:
-        """Count an internal error in a derivation. Proxies keep their last good configuration."""
+        """Count an internal error in a derivation. Proxies keep their last valid configuration."""
         self._at("pilot_derivation_failures", derivation).inc()
 
     # -- webhooks ------------------------------------------------------------------------------------------------------
@@ -266,19 +278,19 @@ class Metrics:
         self._at("sidecar_injection_time_seconds").observe(took)
 
     def injection_failed(self) -> None:
-        """Count a failed injection. May be called from any thread."""
+        """Count a failed injection. This may be called in any thread."""
         self._at("sidecar_injection_failure_total").inc()
 
     def injection_skipped(self) -> None:
-        """Count a Pod that is not injected. May be called from any thread."""
+        """Count a Pod that is not injected. This may be called in any thread."""
         self._at("sidecar_injection_skip_total").inc()
 
     def validation_passed(self, group: str, version: str, resource: str) -> None:
-        """Count an object that passed validation. May be called from any thread."""
+        """Count an object that passed validation. This may be called in any thread."""
         self._at("galley_validation_passed", group, resource, version).inc()
 
     def validation_failed(self, group: str, version: str, resource: str, reason: str) -> None:
-        """Count an object that failed validation. May be called from any thread."""
+        """Count an object that failed validation. This may be called in any thread."""
         self._at("galley_validation_failed", group, reason, resource, version).inc()
 
     def validation_http_error(self, status: int) -> None:
@@ -288,9 +300,9 @@ class Metrics:
     # -- exposition ----------------------------------------------------------------------------------------------------
 
     def value(self, name: str) -> float:
-        """Return the value of a gauge without labels, or 0.0 before it is set."""
+        """Return the value of a gauge without labels, or 0.0 if it has not been set."""
         return self._series.value(name)
 
     def exposition(self) -> bytes:
-        """Return everything observed so far as text of type `pilot.lib.metrics.exposition.CONTENT_TYPE`."""
+        """Return all metrics as text of the type `pilot.lib.metrics.exposition.CONTENT_TYPE`."""
         return self._series.exposition()

@@ -1,4 +1,4 @@
-"""Memory and task metrics under the names of Go's runtime, which istiod's dashboards show."""
+"""Memory and task metrics with the names of Go's runtime metrics, which istiod's dashboards show."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pilot.lib.metrics.series import Series
 from pilot.lib.process_status import process_status
 
 TASKS_SECONDS = 30.0
-"""Interval between counts of tasks, which is the slowest metric here with thousands of streams."""
+"""Interval between counts of the tasks in seconds. With thousands of streams, counting them is slow."""
 
 
 class RuntimeMetrics:
     """Updates the metrics whenever they are read.
 
-    Totals are lower bounds: memory that is allocated and freed between two reads is not counted.
+    Totals are lower bounds, because memory that is allocated and freed between two reads is not counted.
     """
 
     def __init__(self, series: Series) -> None:
@@ -46,7 +46,7 @@ class RuntimeMetrics:
 
 
 def _count_tasks() -> int:
-    """Return the number of tasks of the running event loop, or 0 without one."""
+    """Return the number of tasks in the running event loop, or 0 if no event loop is running."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:

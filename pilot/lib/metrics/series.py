@@ -1,4 +1,7 @@
-"""Time series of all metrics, created with their first observation under the names and labels of the catalogue."""
+"""Time series of all metrics.
+
+A series is created at its first observation, with the name and labels in the catalogue.
+"""
 
 from __future__ import annotations
 
@@ -38,24 +41,25 @@ class Series:
             collector(registry=self._registry)
 
     def before_reading(self, update: Callable[[], None]) -> None:
-        """Call `update` before every read of the metrics, for values that are kept elsewhere."""
+        """Call `update` before every read of the metrics. It is for values that are maintained elsewhere."""
         self._before.append(update)
 
     def exposition(self) -> bytes:
-        """Return everything observed so far as text of type `pilot.lib.metrics.exposition.CONTENT_TYPE`."""
+        """Return all metrics as text of the type `pilot.lib.metrics.exposition.CONTENT_TYPE`."""
         for update in self._before:
             update()
         return render(self._registry.collect(), self._exact)
 
     def value(self, name: str) -> float:
-        """Return the value of a gauge without labels, or 0.0 before its first observation."""
+        """Return the value of a gauge without labels, or 0.0 if it has not been set."""
         family = self._families.get(name)
         return float(next(iter(family.collect())).samples[0].value) if family is not None else 0.0
 
     def at(self, *series: str) -> Any:
-        """Return the series of a metric name followed by label values in the catalogue's order, created on first use.
+        """Return the series with a metric name and label values, which are in the catalogue's order.
 
-        Label values are truncated. Beyond the metric's limit, values that clients and users choose become `OTHER`.
+        Create it on first use. Label values are truncated. Beyond the metric's limit, values that clients or users
+        choose are replaced with `OTHER`.
         """
         metric = self._series.get(series)
         if metric is None:
@@ -86,9 +90,9 @@ class Series:
 
 
 def _inner(declared: DeclaredMetric) -> str:
-    """Return the name of a family in prometheus-client.
+    """Return the name of a metric family in prometheus-client.
 
-    There, counters do not end in `_total`, and a counter must not have the name of a gauge.
+    In prometheus-client, the names of counters do not end in `_total`, and differ from the names of gauges.
     """
     base = declared.name.removesuffix("_total")
     return (
@@ -101,7 +105,7 @@ def _inner(declared: DeclaredMetric) -> str:
 
 
 def _folded(declared: DeclaredMetric, series: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the series that stands for all series beyond the limit: values of foreign labels are `OTHER`."""
+    """Return the series in which a series beyond the limit is counted. The values of foreign labels are `OTHER`."""
     return (
         series[0],
         *(

@@ -1,1 +1,1 @@
-"""Protobuf reflection: types by name, JSON decoding, merging, and validation of field rules."""
+"""Protobuf reflection: lookup of types by name, JSON decoding, merging, and validation of field rules."""

@@ -1,6 +1,6 @@
 """Checks messages against the rules that their fields declare (`validate.rules`), as Envoy does.
 
-This module walks messages; `field_rules` checks the value of one field.
+This module traverses messages, and `field_rules` checks the value of one field.
 
 https://github.com/bufbuild/protoc-gen-validate#constraint-rules
 """
@@ -29,7 +29,7 @@ _rules, _required, _disabled, _ignored = (
 
 
 class _Field(NamedTuple):
-    """A field and its rules. `matters_unset` says whether an absent field can break them."""
+    """A field and its rules. `matters_unset` is true if an absent field can violate them."""
 
     field: FieldDescriptor
     rules: Any
@@ -39,9 +39,8 @@ class _Field(NamedTuple):
 class _Message(NamedTuple):
     """The rules of a message type.
 
-    fields: the fields with rules; `by_number` has the same by field number.
-    oneofs: the oneofs of which one field is required.
-    parts: fields without rules whose messages may have rules.
+    `fields` are the fields that have rules, and `by_number` contains them keyed by field number. `oneofs` are the
+    oneofs that are required. `parts` are the message fields without rules, because their messages may have rules.
     """
 
     fields: tuple[_Field, ...]
@@ -51,14 +50,15 @@ class _Message(NamedTuple):
 
 
 _UNRULED = _Message((), {}, (), ())
-"""The result for a type whose rules are disabled."""
+"""The rules of a type whose rules are disabled."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
-    """Yield the violations in a message and in its nested messages, including those packed in an Any.
+    """Yield the violations in a message and in its nested messages, including messages packed in an Any.
 
-    partial: the message is a patch for another one. Absent fields violate no rules, except in items of lists and maps.
-    touched: a message of the same type. Only the fields that it sets are checked.
+    If `partial` is true, the message is a patch for another message. Absent fields are not violations then, except in
+    items of lists and maps. `touched` is a message of the same type. If it is given, only the fields that it sets are
+    checked.
     """
     yield from _walk(message, (), partial, touched)
 
@@ -89,7 +89,7 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Ite
 def _walk_touched(
     message: Any, rules_of_type: _Message, place: Place, partial: bool, touched: Any
 ) -> Iterator[Violation]:
-    """Yield the rules broken by the fields that `touched` sets, without reading the other fields."""
+    """Yield the violations in the fields that `touched` sets, without reading other fields."""
     for field, _ in touched.ListFields():
         if not _is_set(message, field):
             continue
@@ -190,5 +190,8 @@ def _message(kind: Descriptor) -> _Message:
 
 
 def _matters_unset(field: FieldDescriptor) -> bool:
-    """Return whether an absent field can break its rules: its zero value is checked, or its message is required."""
+    """Return whether an absent field can violate its rules.
+
+    Either its zero value is checked, or its message is required.
+    """
     return not field.has_presence or (field.message_type is not None and field.containing_oneof is None)

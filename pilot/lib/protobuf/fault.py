@@ -1,4 +1,4 @@
-"""Violations, and their place in a message."""
+"""Violations, and their places in a message."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 Place = tuple[str | int, ...]
-"""The path from a message to a part of it: field names, list indexes and map keys."""
+"""The path from a message to a part of it. It consists of field names, list indexes and map keys."""
 
 
 class Violation(NamedTuple):
-    """One violation. `code` names its rule in kebab case."""
+    """A violation of a rule. `code` identifies the rule, in kebab case."""
 
     code: str
     place: Place
@@ -18,7 +18,7 @@ class Violation(NamedTuple):
 
 
 def shown(place: Sequence[str | int]) -> str:
-    """Return a place as text, such as `filters[0].typed_config`."""
+    """Return a place as a string such as `filters[0].typed_config`."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -26,7 +26,10 @@ def shown(place: Sequence[str | int]) -> str:
 
 
 def as_written(place: Place, plain: Any) -> Place:
-    """Return the place in the spelling of the JSON that a message was read from, up to the first part that it lacks."""
+    """Return a place with the keys as they are spelled in `plain`, the JSON from which the message was decoded.
+
+    The result ends before the first part that is not in `plain`.
+    """
     written: list[str | int] = []
     for part in place:
         if isinstance(plain, dict):

@@ -1,4 +1,4 @@
-"""Rules for the value of one field. Rules that no Envoy resource uses are not implemented."""
+"""Rules for the value of a single field. Rules that no Envoy resource uses are not implemented."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from pilot.lib.addresses import is_ip
 
 Check = Callable[[Any], Iterator[str]]
-"""A function that yields the rules that a value breaks, as text."""
+"""A function that yields a message for each rule that a value violates."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.ASCII)
 _NUMBERS = frozenset(
@@ -41,7 +41,7 @@ _WRAPPERS = frozenset(
 
 
 def wrapped(value: Any) -> Any:
-    """Return the value of a wrapper message, and any other value unchanged."""
+    """Return the value in a wrapper message. Return any other value unchanged."""
     descriptor = getattr(value, "DESCRIPTOR", None)
     return value.value if descriptor is not None and descriptor.full_name in _WRAPPERS else value
 
@@ -88,8 +88,10 @@ def _nanos(value: Any) -> int:
 
 
 def _check_limits(limits: dict[str, Any], value: Any, show: Callable[[Any], str]) -> Iterator[str]:
-    """Yield the limits that a value breaks. If the lower limit exceeds the upper one, values between them are
-    rejected."""
+    """Yield a message if a value violates the limits.
+
+    If the lower limit exceeds the upper limit, values between them are rejected.
+    """
     above = ("gt" in limits and value > limits["gt"]) or ("gte" in limits and value >= limits["gte"])
     below = ("lt" in limits and value < limits["lt"]) or ("lte" in limits and value <= limits["lte"])
     low, high = limits.get("gt", limits.get("gte")), limits.get("lt", limits.get("lte"))
@@ -225,7 +227,10 @@ def _check_map(rule: Any, value: Any) -> Iterator[str]:
 
 
 def _check_any(rule: Any, value: Any) -> Iterator[str]:
-    """Yield the rules for type URLs that a value breaks. On other messages, such rules can only require the message."""
+    """Yield a message for each rule about type URLs that a value violates.
+
+    For messages other than Any, the rules can only require the message.
+    """
     allowed, url = getattr(rule, "in"), getattr(value, "type_url", "")
     if allowed and url not in allowed:
         yield f"must be of one of the types {', '.join(allowed)}"

@@ -1,4 +1,4 @@
-"""Merging of messages like protobuf's, except that durations are replaced, and lists optionally."""
+"""Merging of messages. It differs from protobuf's in that durations are replaced and lists can be replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _DURATION = "google.protobuf.Duration"
 def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
     """Merge `patch` into a message of the same type.
 
-    Scalars and map entries are replaced, messages are merged, and lists are appended, or replaced with `replace_lists`.
+    Scalars and map entries are replaced, and messages are merged. Lists are replaced if `replace_lists` is true,
+    otherwise they are appended.
     """
     for field, value in patch.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:

@@ -1,4 +1,4 @@
-"""Decoder of protobuf's JSON that reports every error with its place, not only the first one.
+"""Decoder for protobuf's JSON format. It reports all errors and their places, not only the first error.
 
 https://protobuf.dev/programming-guides/json/
 """
@@ -16,7 +16,7 @@ from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in
 
 MAX_DEPTH = 60
-"""Maximum nesting of messages. Decoders of the wire format reject deeper messages."""
+"""Maximum nesting depth of messages. Decoders of the wire format reject messages that are nested more deeply."""
 TYPE = "@type"
 _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
@@ -39,12 +39,12 @@ _BY_VALUE = frozenset(
         "Value",
     )
 )
-"""Messages with their own JSON representation."""
+"""Message types that have a special JSON representation."""
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
 
 
 def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
-    """Return the message decoded from plain JSON values without its invalid parts, and all errors."""
+    """Decode a message from plain JSON values. Return the message without its invalid parts, and all errors."""
     message, reading = kind(), _Reading()
     reading.read(message, plain, ())
     return message, reading.faults
@@ -159,7 +159,10 @@ class _Reading:
             self._wrong((*place, "value"), _first_line(error))
 
     def _check_struct(self, struct: Any, plain: Any, place: Place) -> None:
-        """Check the value of a TypedStruct against its type if that is known here. Envoy knows more types."""
+        """Check the value of a TypedStruct against its type.
+
+        Unknown types are accepted, because Envoy knows more types.
+        """
         kind = find_type(name_in(struct.type_url))
         value = plain.get("value") if isinstance(plain, Mapping) else None
         if kind is not None and isinstance(value, Mapping):
@@ -196,7 +199,10 @@ def _field(descriptor: Any, key: object) -> FieldDescriptor | None:
 
 
 def _slot(field: FieldDescriptor) -> str:
-    """Return a field's oneof, or else its canonical name. In JSON, only one key with the same result may be set."""
+    """Return the name of the oneof that contains a field, otherwise the field's own name.
+
+    In a JSON object, at most one of the keys with the same slot may be set.
+    """
     return f"oneof {field.containing_oneof.name}" if field.containing_oneof is not None else field.name
 
 
@@ -205,7 +211,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _is_open(field: FieldDescriptor) -> bool:
-    """Return whether a field holds messages that are decoded field by field."""
+    """Return whether the type of a field is a message that is decoded field by field."""
     return field.message_type is not None and field.message_type.full_name not in _BY_VALUE
 
 
@@ -226,10 +232,10 @@ def _kind_of(value: Any) -> str:
 
 
 _REMOVED = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
-"""Types that Envoy removed."""
+"""Matches the types that Envoy has removed."""
 _AROUND = re.compile(r"^(Failed to parse \w+ field: )+|\.? at [\w.\[\]]+\.*$", re.ASCII)
 
 
 def _first_line(error: Exception) -> str:
-    """Return the text of a decoding error without its place, which the violation has."""
+    """Return the first line of a decoding error, without the place, because the violation contains it."""
     return _AROUND.sub("", str(error).partition("\n")[0]) or type(error).__name__

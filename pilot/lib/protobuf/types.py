@@ -1,4 +1,7 @@
-"""Message types by name, from all installed packages. Modules are imported when one of their types is first used."""
+"""Lookup of message types by name in all installed packages.
+
+A module is imported when one of its types is first used.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 
 _ROOTS = frozenset(("cel", "envoy", "google", "opencensus", "opentelemetry", "udpa", "xds"))
-"""Top-level packages that may be imported. Names come from users, and importing runs code."""
+"""Top-level packages that may be imported. Type names come from users, and importing a module runs its code."""
 _OWN = ("protos.alpn_pb2", "protos.mysql_proxy_pb2")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
 @functools.lru_cache(maxsize=4096)
 def find_type(name: str) -> type[Any] | None:
-    """Return the class of a message by its full name, such as `envoy.config.cluster.v3.Cluster`, or None if unknown."""
+    """Return the class of the message with a full name, such as `envoy.config.cluster.v3.Cluster`, or None if it is
+    unknown."""
     if not _NAME.fullmatch(name):
         return None
     message_class = _pooled(name)

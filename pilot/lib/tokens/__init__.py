@@ -1,1 +1,1 @@
-"""Web tokens and key sets."""
+"""JSON Web Tokens and key sets."""

@@ -1,5 +1,7 @@
-"""Checks JSON Web Key Sets as Envoy does. Envoy rejects a whole listener if a key set has no key that it
-understands."""
+"""Checks JSON Web Key Sets as Envoy does.
+
+Envoy rejects a whole listener if a key set has no key that it supports.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _NUMBERS = {
 
 
 def has_keys(text: str) -> bool:
-    """Return whether a string is a key set with at least one complete key of a known type."""
+    """Return whether a string is a key set that contains at least one complete key of a known type."""
     try:
         key_set = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):  # RecursionError: many thousand nested brackets

@@ -1,4 +1,4 @@
-"""JSON Web Key Sets (JWKS, RFC 7517) that verify tokens."""
+"""JSON Web Key Sets (JWKS, RFC 7517) for the verification of tokens."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ALGORITHMS: Mapping[tuple[str, str], Sequence[str]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""Signature algorithms by key type and curve."""
+"""Signature algorithms, keyed by key type and curve."""
 _BASE64URL = re.compile(r"[\w-]+", re.ASCII)
 
 
 class JwksError(ValueError):
-    """A key set is invalid. The text says why."""
+    """An invalid key set. The message states the reason."""
 
 
 class Jwk(NamedTuple):
-    """One public key of a set.
+    """A public key in a key set.
 
-    `id` is "" if the set gives none. `algorithms` are those of the key's type and curve, or only the key's `alg` if it
-    has one.
+    `id` is "" if the key has no ID. `algorithms` contains the algorithms of the key's type and curve. If the key has an
+    `alg`, it contains only that one.
     """
 
     id: str
@@ -44,10 +44,10 @@ class Jwk(NamedTuple):
 
 
 def parse_jwks(data: bytes) -> Sequence[Jwk]:
-    """Return the signing keys of a set.
+    """Return the signing keys in a key set.
 
-    Keys of other types and for other uses are skipped. Raise JwksError if the data is not a key set or a signing key is
-    invalid.
+    Raise JwksError if the data is not a key set, or if a signing key is invalid. Keys of unsupported types, and keys
+    for other uses, are skipped.
     """
     if len(data) > LARGEST_SET:
         raise JwksError(f"{len(data)} bytes exceed the limit of {LARGEST_SET}")
@@ -57,7 +57,7 @@ def parse_jwks(data: bytes) -> Sequence[Jwk]:
         raise JwksError(f"invalid JSON: {error}") from None
     keys = plain.get("keys") if isinstance(plain, dict) else None
     if not isinstance(keys, list) or len(keys) > MOST_KEYS:
-        raise JwksError(f"expected an object with a list `keys` of at most {MOST_KEYS}")
+        raise JwksError(f"expected an object in which `keys` is a list of at most {MOST_KEYS} keys")
     return tuple(key for index, item in enumerate(keys) if (key := _parse_key(item, f"keys[{index}]")) is not None)
 
 
@@ -84,7 +84,7 @@ def _load(plain: Mapping[str, Any], algorithm: str) -> PublicKey:
     # PyJWT returns a private key if there are private members, and skips characters that are not base64url.
     members = {name: plain[name] for name in ("kty", "crv", "n", "e", "x", "y") if name in plain}
     if not all(_BASE64URL.fullmatch(str(value)) for value in members.values()):
-        raise ValueError("a member is not base64url without padding")
+        raise ValueError("a member of the key is not base64url without padding")
     public: PublicKey = jwt.PyJWK(members, algorithm).key
     if isinstance(public, rsa.RSAPublicKey) and public.key_size not in RSA_BITS:
         raise ValueError(f"RSA keys of {public.key_size} bits are not supported")

@@ -1,7 +1,7 @@
-"""Verification of signed tokens (JWT, RFC 7519, compact form).
+"""Verification of signed tokens (JWT, RFC 7519) in compact form.
 
-A token is verified only with keys of a given set, never with a key in its own header. Only public-key algorithms are
-accepted, and a token's `kid`, if it has one, must name a key of the set.
+A token is verified only with the keys of a given key set, never with a key in the token's header. Only public-key
+algorithms are accepted. If a token has a `kid`, it must be the ID of a key in the set.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from pilot.lib.tokens.jwks import Jwk
 LONGEST_TOKEN = 16 * 1024
 """Maximum length of a token in characters."""
 MOST_CANDIDATES = 8
-"""Keys that a token is verified with. A set with more has key IDs, and its tokens name one."""
+"""Maximum number of keys with which a token is verified. In larger key sets, the `kid` of a token selects the keys."""
 NOT_BEFORE_SKEW = 60.0
-"""Seconds that the issuer's clock may be ahead."""
+"""Number of seconds that the issuer's clock may be ahead."""
 _JWS = jwt.PyJWS()
 
 
 class TokenError(ValueError):
-    """A token is rejected. The text says why and contains nothing of the signature."""
+    """A token that is rejected. The message states the reason and contains no part of the signature."""
 
 
 def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, Any]:
-    """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise
-    TokenError otherwise."""
+    """Return the claims of a token.
+
+    Raise TokenError if none of the keys has signed the token, or if the token is not valid at `now`, a Unix time.
+    """
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters; at most {LONGEST_TOKEN} are allowed")
     try:
@@ -43,7 +45,10 @@ def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, An
 
 
 def own_claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of this process's own token, without verification. Raise TokenError if it is malformed."""
+    """Return the claims of this process's own token without verifying it.
+
+    Raise TokenError if the token is malformed.
+    """
     try:
         return jwt.decode(token, options={"verify_signature": False})
     except jwt.InvalidTokenError as error:
@@ -51,22 +56,24 @@ def own_claims(token: str) -> Mapping[str, Any]:
 
 
 def audiences_of(claims: Mapping[str, Any]) -> Sequence[str]:
-    """Return the audiences of a token. Raise TokenError if the claim `aud` is neither a string nor a list of
-    strings."""
+    """Return the audiences of a token.
+
+    Raise TokenError if the `aud` claim is neither a string nor a list of strings.
+    """
     claim = claims.get("aud", ())
     audiences = (claim,) if isinstance(claim, str) else claim
     if not isinstance(audiences, list | tuple) or not all(isinstance(audience, str) for audience in audiences):
-        raise TokenError("the claim aud is neither a string nor a list of strings")
+        raise TokenError("the aud claim is neither a string nor a list of strings")
     return tuple(audiences)
 
 
 def check_recipient(claims: Mapping[str, Any], issuer: str, audiences: Collection[str]) -> None:
-    """Raise TokenError unless the token is from an issuer, "" for any, and for one of some audiences."""
+    """Raise TokenError unless the token is from `issuer` and has one of the `audiences`. The issuer "" accepts any."""
     if issuer and claims.get("iss") != issuer:
         raise TokenError(f"the issuer of the token is not {issuer}")
     intended = audiences_of(claims)
     if not set(intended) & set(audiences):
-        raise TokenError(f"the token is for {', '.join(intended) or 'nobody'}, not for {', '.join(audiences)}")
+        raise TokenError(f"the audience of the token is {', '.join(intended) or 'empty'}, not {', '.join(audiences)}")
 
 
 def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence[Jwk]:
@@ -81,7 +88,7 @@ def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence
 
 
 def _verify_signature(token: str, candidates: Sequence[Jwk]) -> bytes:
-    """Return the payload."""
+    """Return the payload. Raise TokenError if none of the candidates has signed the token."""
     for key in candidates:
         try:
             payload: bytes = _JWS.decode(token, key.public, algorithms=key.algorithms)
@@ -97,7 +104,7 @@ def _decode_claims(payload: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise TokenError(f"the payload of the token is invalid: {error}") from None
     if not isinstance(claims, dict):
-        raise TokenError("the payload of the token is not an object")
+        raise TokenError("the payload of the token is not a JSON object")
     return claims
 
 
@@ -105,7 +112,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
     for name in ("exp", "nbf"):
         claim = claims.get(name, 0 if name == "nbf" else None)
         if isinstance(claim, bool) or not isinstance(claim, int | float):
-            raise TokenError(f"the claim {name} is not a number")
+            raise TokenError(f"the {name} claim is not a number")
     if now >= claims["exp"]:
         raise TokenError("the token has expired")
     if now < claims.get("nbf", 0) - NOT_BEFORE_SKEW:

@@ -107,7 +107,7 @@ def test_rejected_expressions(expression: str) -> None:
         ("[1].map(x, x)", "position 4: map() is a loop, which Envoy does not support"),
         ("'a'.matches('[')", "position 12: missing ]: ["),
         ("matches(a, r'[')", "position 11: missing ]: ["),
-        (r"a == '\x4'", r"position 5: '\x4' has an unknown escape"),
+        (r"a == '\x4'", r"position 5: '\x4' has an invalid escape sequence"),
         ("a > 0x8000000000000000", "position 4: 0x8000000000000000 does not fit into 64 bits"),
         ("0x10000000000000000u", "position 0: 0x10000000000000000u does not fit into 64 bits"),
         ("1" * 100_001, "must be at most 100000 characters"),

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
-from pilot.lib.jwt import (
+from pilot.lib.tokens.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
+from pilot.lib.tokens.jwt import (
     LONGEST_TOKEN,
     MOST_CANDIDATES,
     NOT_BEFORE_SKEW,
@@ -124,12 +124,12 @@ def test_token_without_key_id_matches_any_suitable_key() -> None:
         (sign(CLAIMS, ec_key(), kid="one"), "key ID and algorithm"),
         (sign(CLAIMS, rsa_key(3072)), "signature of the token is invalid"),
         (sign(CLAIMS, ec_key(9), kid="two"), "signature of the token is invalid"),
-        (sign([CLAIMS]), "payload of the token is not an object"),
+        (sign([CLAIMS]), "payload of the token is not a JSON object"),
         (sign({**CLAIMS, "exp": float("nan")}), "payload of the token is invalid"),
-        (sign({"sub": "x"}), "exp is not a number"),
-        (sign({**CLAIMS, "exp": True}), "exp is not a number"),
-        (sign({**CLAIMS, "exp": "2030"}), "exp is not a number"),
-        (sign({**CLAIMS, "nbf": None}), "nbf is not a number"),
+        (sign({"sub": "x"}), "exp claim is not a number"),
+        (sign({**CLAIMS, "exp": True}), "exp claim is not a number"),
+        (sign({**CLAIMS, "exp": "2030"}), "exp claim is not a number"),
+        (sign({**CLAIMS, "nbf": None}), "nbf claim is not a number"),
         (sign({**CLAIMS, "exp": NOW}), "expired"),
         (sign({**CLAIMS, "nbf": NOW + NOT_BEFORE_SKEW + 1}), "not valid yet"),
     ],
@@ -178,8 +178,8 @@ def test_unsuitable_keys_are_omitted() -> None:
         (b"{", "invalid JSON"),
         (b"\xff", "invalid JSON"),
         (b"[" * 100_000, "invalid JSON"),
-        (b"[]", "list `keys`"),
-        (b'{"keys": {}}', "list `keys`"),
+        (b"[]", "`keys` is a list"),
+        (b'{"keys": {}}', "`keys` is a list"),
         (b'{"keys": [' + b",".join([b"{}"] * 300) + b"]}", "at most"),
         (b"x" * (2 << 20), "exceed the limit"),
         (b'{"keys": [7]}', r"keys\[0\]: expected an object"),
@@ -249,9 +249,9 @@ def test_recipient_needs_issuer_and_audience() -> None:
     for other_claims, issuer, reason in (
         (claims, "j", "the issuer of the token is not j"),
         ({"aud": ["a"]}, "i", "the issuer of the token is not i"),
-        ({"aud": "d"}, "", "the token is for d, not for b, c"),
-        ({}, "", "the token is for nobody, not for b, c"),
-        ({"aud": 7}, "", "the claim aud is neither"),
+        ({"aud": "d"}, "", "the audience of the token is d, not b, c"),
+        ({}, "", "the audience of the token is empty, not b, c"),
+        ({"aud": 7}, "", "the aud claim is neither"),
     ):
         with pytest.raises(TokenError, match=reason):
             check_recipient(other_claims, issuer, ("b", "c"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pilot.lib import log_repeats
-from pilot.lib.log_repeats import MAX_REPEATS, WINDOW, Repeats
+from pilot.lib.logging import repeats as log_repeats
+from pilot.lib.logging.repeats import MAX_REPEATS, WINDOW, Repeats
 
 
 def record(message: str, created: float, *args: object) -> logging.LogRecord:
@@ -21,7 +21,7 @@ def test_repeated_lines_are_suppressed_and_counted() -> None:
     assert repeats.filter(record("%s is 5%% late", 100.0, "y")), "each message has a separate count"
     first_line = record("%s is 5%% late", 100.0 + WINDOW, "x")
     assert repeats.filter(first_line)
-    assert first_line.getMessage() == "x is 5% late (3 more of these were left out)"
+    assert first_line.getMessage() == "x is 5% late (3 more identical lines were dropped)"
     second_line = record("%s is 5%% late", 100.0 + WINDOW, "x")
     assert repeats.filter(second_line)
     assert second_line.getMessage() == "x is 5% late"
@@ -42,7 +42,10 @@ def test_suppressed_count_follows_a_pause_and_survives_eviction() -> None:
     assert [(repeats.filter(line), line.getMessage()) for line in lines] == [(True, "x is late")] * MAX_REPEATS
     assert not repeats.filter(record("%s is late", 100.0 + WINDOW - 0.001, "x"))
     late_line = record("%s is late", 100.0 + WINDOW, "x")
-    assert (repeats.filter(late_line), late_line.getMessage()) == (True, "x is late (1 more of these were left out)")
+    assert (repeats.filter(late_line), late_line.getMessage()) == (
+        True,
+        "x is late (1 more identical lines were dropped)",
+    )
     for number in range(log_repeats.CAPACITY - 1):
         repeats.filter(record("line %d", 0.0, number))
     repeats.filter(record("%s is late", 100.0 + 2 * WINDOW, "x"))  # makes it the most recent

@@ -23,7 +23,9 @@ from pilot.lib.protobuf.fault import shown
 
 HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
 LONGEST_VERSION = 1024
-"""The maximum length of version expressions, in characters. A longer expression is not compiled and matches no proxy.
+"""The maximum length of version expressions, in characters.
+
+A longer expression is not compiled and matches no proxy.
 """
 _INSERTS = frozenset(("INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST"))
 _FILTERS = frozenset(("NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"))

@@ -9,8 +9,10 @@ from pilot.config.validation import rules
 
 
 def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
-    """Yield a problem for each reference that is not `namespace/name` or, in the same namespace, `name`. The name
-    "mesh" is valid too."""
+    """Yield a problem for each reference that is not `namespace/name` or, in the same namespace, `name`.
+
+    The name "mesh" is valid too.
+    """
     for index, text in enumerate(names):
         place = f"{path}[{index}]"
         namespace, slash, name = text.partition("/")

@@ -59,8 +59,10 @@ def check_value(path: str, value: str) -> Findings:
 
 
 def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
-    """Return an error if Envoy cannot parse a format string. Header values, access logs and span tags have format
-    strings."""
+    """Return an error if Envoy cannot parse a format string.
+
+    Header values, access logs and span tags have format strings.
+    """
     if "%" in _VARIABLE.sub("", text):
         return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
     for operator in _VARIABLE.findall(text):

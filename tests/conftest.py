@@ -1,4 +1,4 @@
-"""Options and fixtures of all tests. Random tests take a new seed in each run, printed at the end; PYISTIOD_SEED repeats one."""
+"""Options and fixtures of all tests. Random tests use a new seed in each run, printed at the end; PYISTIOD_SEED repeats a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 from hypothesis import core
 
-from pilot.lib import log
-from pilot.lib.outlet import Outlet
+from pilot.lib.logging import log
+from pilot.lib.logging.outlet import Outlet
 
 pytest.register_assert_rewrite("testing")
 

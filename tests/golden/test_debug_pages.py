@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug.application import application
-from pilot.debug.pages import sections
+from pilot.debug.page_routes import sections
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_server import FakeConnection, sources, with_health
 from tests.golden.test_resources import CASES, connect

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pilot.lib.build_info import BuildInfo
-from pilot.lib.metric_catalogue import CATALOGUE
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metric_catalogue import CATALOGUE
+from pilot.lib.metrics.metrics import Metrics
 
 GOLDEN = pathlib.Path(__file__).with_name("metrics.txt")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
-from pilot.debug.explain import explain_page
+from pilot.debug.pages.explain import explain_page
 from pilot.derive.collection import DerivedSource
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
 from testing.mesh.debug_server import FakeConnection, sources

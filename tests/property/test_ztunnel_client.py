@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pilot.envoy.plans.proxy_plan import proxy_plan
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.ambient.addresses import resolve_name
 from pilot.xds.push.connection import Connection

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.lib.log import fields
+from pilot.lib.logging.log import fields
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.xds.push.connection import Connection, event_fields
 from testing.clients.ads import Client, serving

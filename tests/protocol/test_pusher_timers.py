@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from pilot.envoy.plans.proxy_plan import proxy_plan
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.push import pusher as pusher_module

@@ -11,7 +11,7 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from grpc import aio
 
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.ads import SERVICE

@@ -17,11 +17,11 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from ca.pem import key_pem
 from pilot.controlz.application import application
 from pilot.controlz.control import Control
-from pilot.debug.pages import sections
-from pilot.debug.profiles import PREFIX
+from pilot.debug.page_routes import sections
+from pilot.debug.pages.profiles import PREFIX
 from pilot.lib.build_info import build_info
-from pilot.lib.log import TabbedLine, scope
-from pilot.lib.log_scopes import scopes, set_output_level
+from pilot.lib.logging.log import TabbedLine, scope
+from pilot.lib.logging.scopes import scopes, set_output_level
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE, SECRET
 from testing.clients.secure_client import SecureClient
 from testing.control_planes.secure_plane import Running, running

@@ -15,7 +15,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from pilot.xds.push.secret_report import SecretReport

@@ -10,7 +10,7 @@ import pytest
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH, short_name
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh

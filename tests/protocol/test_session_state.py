@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh

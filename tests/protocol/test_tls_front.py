@@ -159,13 +159,25 @@ class SilentPeer:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def connect(cls, port: int) -> SilentPeer:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, source: str = "127.0.0.1") -> SilentPeer:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+
+    @classmethod
+    async def stall(cls, port: int) -> SilentPeer:
+        """Return a peer that has sent a ClientHello and sends nothing else."""
+        peer = await cls.connect(port)
+        sent = ssl.MemoryBIO()
+        client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname=NAME)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        peer._writer.write(sent.read())
+        await peer._reader.readexactly(1)  # the server has answered
+        return peer
 
     @property
     def is_closed(self) -> bool:
         """Return whether the port has closed the connection."""
-        return self._reader.at_eof()
+        return self._reader.at_eof() or self._writer.transport.is_closing()
 
     def close(self) -> None:
         self._writer.close()
@@ -184,33 +196,43 @@ async def test_slow_handshake_is_closed() -> None:
         peer.close()
 
 
-async def test_silent_peers_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connections_are_evicted_for_new_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
+    async with serving_echo(now=lambda: 100.0) as echo, echo.channel() as channel:
+        silent = [await SilentPeer.connect(echo.port, "127.0.0.9") for _ in range(9)]
+        other = await SilentPeer.connect(echo.port, "127.0.0.8")
+        assert await echo.ask(channel, b"a") == b"a"
+        await echo.until(lambda: sum(peer.is_closed for peer in silent) >= 7)
+        assert not other.is_closed
+        for peer in (*silent, other):
+            peer.close()
+
+
+async def test_stalled_handshakes_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
     now = 100.0
     async with serving_echo(now=lambda: now) as echo, echo.channel() as channel:
-        silent = [await SilentPeer.connect(echo.port) for _ in range(9)]
+        stalled = [await SilentPeer.stall(echo.port) for _ in range(4)]
         request = asyncio.create_task(echo.ask(channel, b"a"))
         await asyncio.sleep(SWEEP_SECONDS)
-        for closed in (4, 8):
-            assert not request.done()
-            now += front_module.CROWDED_HANDSHAKE_TIMEOUT
-            await echo.until(lambda closed=closed: sum(peer.is_closed for peer in silent) == closed)
+        assert not request.done()
+        now += front_module.CROWDED_HANDSHAKE_TIMEOUT
         assert await request == b"a"
-        for peer in silent:
+        for peer in stalled:
             peer.close()
 
 
 async def test_full_port_accepts_again_after_half_of_the_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
     async with serving_echo() as echo, echo.channel() as channel:
-        silent = [await SilentPeer.connect(echo.port) for _ in range(4)]
+        stalled = [await SilentPeer.stall(echo.port) for _ in range(4)]
         request = asyncio.create_task(echo.ask(channel, b"a"))
-        for peer in silent[:2]:
+        for peer in stalled[:2]:
             await asyncio.sleep(0.2)
             assert not request.done()
             peer.close()
         assert await request == b"a"
-        for peer in silent[2:]:
+        for peer in stalled[2:]:
             peer.close()
 
 

@@ -15,7 +15,7 @@ from grpc import aio
 
 from ca.authority import Authority
 from ca.service import SERVICE, CallerRefused, CertificateService
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from protos import ca_pb2
 from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
 

@@ -14,10 +14,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.controlz import application as application_module
 from pilot.controlz.application import MAX_BODY_SIZE, application
 from pilot.controlz.control import Control
-from pilot.lib import log
 from pilot.lib.build_info import BuildInfo
-from pilot.lib.log_scopes import find_scope, set_output_level
-from pilot.lib.metrics import Metrics
+from pilot.lib.logging import log
+from pilot.lib.logging.scopes import find_scope, set_output_level
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.redaction import HIDDEN, redacted_arguments, redacted_environment
 
 SCOPE = "controlz-test"

@@ -11,8 +11,8 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import HTTPRoute, StringMatch
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
+from pilot.ingest.cluster.watched_kinds import read_kinds
 from pilot.ingest.decode import OWN, DocumentOrigin, Entry, decode_document, decode_object
-from pilot.ingest.watched_kinds import read_kinds
 
 
 def decode_one(text: str, **options: Any) -> Entry:

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilot.ingest import documents
-from pilot.ingest.chunks import Chunk
-from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
+from pilot.ingest.files import documents
+from pilot.ingest.files.chunks import Chunk
+from pilot.ingest.files.documents import SyntaxFault, read_chunk, read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 

@@ -8,7 +8,7 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.ingest.batch import Commit, Event
 from pilot.ingest.events import count_events, count_updates
 from pilot.lib.build_info import BuildInfo
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 
 
 def test_events_are_counted_by_kind() -> None:

@@ -14,8 +14,8 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SIDECAR
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
-from pilot.ingest.file_decoder import FileDecoder
-from pilot.ingest.folder import is_configuration, place_of
+from pilot.ingest.files.file_decoder import FileDecoder
+from pilot.ingest.files.folder import is_configuration, place_of
 from testing.control_planes.config_folder import ConfigFolder, service
 
 
@@ -331,7 +331,7 @@ def test_internal_error_affects_only_its_file(tmp_path: pathlib.Path, monkeypatc
     def fail(plain: Any, *rest: Any) -> Any:
         return decode_document(plain, *rest) if plain["metadata"]["name"] != "bad" else 1 // 0
 
-    monkeypatch.setattr("pilot.ingest.file_decoder.decode_document", fail)
+    monkeypatch.setattr("pilot.ingest.files.file_decoder.decode_document", fail)
     for name in ("bad", "good"):
         (tmp_path / f"{name}.yaml").write_text(service(name))
     files = ConfigFolder(tmp_path)

@@ -10,9 +10,9 @@ import pytest
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Batch
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
+from pilot.ingest.files.mesh_files import MeshFiles
 from pilot.ingest.ledger import Ledger
-from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh

@@ -15,18 +15,18 @@ from pilot.config.kind import Kind
 from pilot.config.kinds.istio import GATEWAY
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, error
-from pilot.debug.configuration import problemz, resourcesz
-from pilot.debug.explain import show
+from pilot.debug.pages.configuration import problemz, resourcesz
+from pilot.debug.pages.explain import show
 from pilot.derive import Table, derived
 from pilot.derive.explanation import explain
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.events import count_events, count_updates, push_reasons
-from pilot.ingest.file_source import FileSource
+from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.duration import parse_duration
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
 from testing.mesh.debug_server import sources

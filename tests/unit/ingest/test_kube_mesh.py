@@ -13,7 +13,7 @@ import pytest
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch
-from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
+from pilot.ingest.cluster.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh

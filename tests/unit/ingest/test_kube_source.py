@@ -15,11 +15,11 @@ from pilot.config.kinds import istio
 from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Batch
+from pilot.ingest.cluster.kube_source import KubeSource
+from pilot.ingest.cluster.watched_kinds import read_kinds
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.watched_kinds import read_kinds
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.definitions import definition, definitions

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.ingest.kubeconfig_folder import cluster_of, read_kubeconfigs
+from pilot.ingest.cluster.kubeconfig_folder import cluster_of, read_kubeconfigs
+from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.remote_clusters import Options, RemoteClusters
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import client_of, kubeconfig, make_rng, until, watch_options
 from tests.unit.ingest.test_remote_clusters import Clusters

@@ -15,7 +15,7 @@ from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest import shape
-from pilot.ingest.last_good import LastGood
+from pilot.ingest.files.last_good import LastGood
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import ConfigFolder, service
 from tests.property.test_shape import random_value

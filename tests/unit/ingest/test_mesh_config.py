@@ -9,8 +9,8 @@ import yaml
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch
+from pilot.ingest.files.mesh_files import MeshFiles
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
-from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
 from pilot.mesh.tables.database import Mesh

@@ -14,18 +14,18 @@ import yaml
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Batch
+from pilot.ingest.cluster.kube_source import KubeSource
+from pilot.ingest.cluster.remote_cluster import RemoteCluster
+from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
+from pilot.ingest.cluster.remote_kubeconfig import read_kubeconfig
 from pilot.ingest.decode import DocumentOrigin
-from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.ingest.remote_cluster import RemoteCluster
-from pilot.ingest.remote_clusters import Options, RemoteClusters
-from pilot.ingest.remote_kubeconfig import read_kubeconfig
 from pilot.kube.api_access import Credentials
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import ConfigurationError
 from pilot.lib.duration import parse_duration
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from testing.apiserver.server import ApiServer
 from testing.apiserver.tokens import ADMIN

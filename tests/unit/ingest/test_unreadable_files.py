@@ -16,20 +16,21 @@ import yaml
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.problem import Problem
-from pilot.debug.configuration import problemz
-from pilot.ingest import file_decoder as reading
-from pilot.ingest import file_source
+from pilot.debug.pages.configuration import problemz
 from pilot.ingest.batch import Batch
-from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import decode_document
-from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
-from pilot.ingest.file_io import NoFile, TooLarge, read_file
-from pilot.ingest.file_source import FileSource
-from pilot.ingest.folder import UNKNOWN, Signature, shown, sign, valid_parent
+from pilot.ingest.files import file_decoder as reading
+from pilot.ingest.files import file_source
+from pilot.ingest.files.chunks import Chunk, split
+from pilot.ingest.files.documents import SyntaxFault, read_chunk, read_documents
+from pilot.ingest.files.file_io import NoFile, TooLarge, read_file
+from pilot.ingest.files.file_source import FileSource
+from pilot.ingest.files.folder import UNKNOWN, Signature, sign, valid_parent
+from pilot.ingest.files.mesh_files import MeshFiles
 from pilot.ingest.ledger import Ledger
-from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import MAX_REPORTED, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
+from pilot.lib.text import printable_path
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import ConfigFolder, service
 from testing.mesh.clock import VirtualClock
@@ -46,7 +47,7 @@ def test_file_replaced_by_a_pipe_does_not_hang(tmp_path: pathlib.Path, monkeypat
     (tmp_path / "a.yaml").unlink()
     os.mkfifo(tmp_path / "a.yaml")
     assert sign(str(tmp_path / "a.yaml")) is None
-    monkeypatch.setattr("pilot.ingest.folder.sign", lambda path: Signature(1, 1, 1))
+    monkeypatch.setattr("pilot.ingest.files.folder.sign", lambda path: Signature(1, 1, 1))
     files.write("b.yaml", service("b", 81))
     files.notify("a.yaml", "b.yaml")
     assert files.services == {"b": 81}
@@ -143,7 +144,7 @@ async def test_watched_folder_retries_automatically(tmp_path: pathlib.Path, monk
     monkeypatch.setattr(file_source, "_RETRY", 0.01)
     (tmp_path / "a.yaml").write_text(service("a"))
     with monkeypatch.context() as patched:
-        patched.setattr("pilot.ingest.file_source.read_file", fail_with(errno.EMFILE))
+        patched.setattr("pilot.ingest.files.file_source.read_file", fail_with(errno.EMFILE))
         folder = WatchedFolder(tmp_path)
         await folder.source.start()
         await asyncio.sleep(0)
@@ -235,7 +236,7 @@ def test_large_mesh_config_is_reported_and_keeps_the_last_one(
     (tmp_path / "mesh").write_text("trustDomain: a.example\n")
     files = MeshFiles(str(tmp_path / "mesh"), str(tmp_path / "networks"), batch, problems)
     files.load_initial()
-    monkeypatch.setattr("pilot.ingest.mesh_files.LARGEST", 100)
+    monkeypatch.setattr("pilot.ingest.files.mesh_files.LARGEST", 100)
     (tmp_path / "mesh").write_text("trustDomain: b.example\n" + "#" * 100)
     for file in files._files:
         file.load()
@@ -292,7 +293,7 @@ def test_notification_with_a_garbled_name_rescans_its_folder(tmp_path: pathlib.P
     files.notify("x/a\N{REPLACEMENT CHARACTER}.yaml")
     assert files.services == {"a": 80}
     assert valid_parent("/x/a\N{REPLACEMENT CHARACTER}/b.yaml") == "/x"
-    assert shown(NON_UTF8_NAME) == "a\\xff.yaml"
+    assert printable_path(NON_UTF8_NAME) == "a\\xff.yaml"
 
 
 async def test_file_with_a_non_utf_8_name_is_watched(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from pilot.lib import log, log_repeats
+from pilot.lib.logging import log
+from pilot.lib.logging import repeats as log_repeats
 
 
 def lines(path: pathlib.Path) -> list[str]:

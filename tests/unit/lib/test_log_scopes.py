@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.lib import log
-from pilot.lib.log_scopes import find_scope, scopes, set_log_callers, set_output_level, set_stack_trace_level
+from pilot.lib.logging import log
+from pilot.lib.logging.scopes import find_scope, scopes, set_log_callers, set_output_level, set_stack_trace_level
 
 
 @pytest.fixture(autouse=True)

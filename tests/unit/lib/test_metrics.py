@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pilot.lib.build_info import BuildInfo
-from pilot.lib.exposition import format_float
-from pilot.lib.metric_catalogue import CATALOGUE
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.exposition import format_float
+from pilot.lib.metrics.metric_catalogue import CATALOGUE
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 CDS = BY_SHORT_NAME["cds"]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.lib import log
-from pilot.lib.metrics import Metrics
-from pilot.lib.outlet import Outlet, open_target
+from pilot.lib.logging import log
+from pilot.lib.logging.outlet import Outlet, open_target
+from pilot.lib.metrics.metrics import Metrics
 
 LINE = "x" * 999  # 1000 bytes with the newline
 DROPPED = re.compile(r"dropped (\d+) log lines: the log was not read fast enough")

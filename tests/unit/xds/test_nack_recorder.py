@@ -14,7 +14,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from pilot.config.group_kind import GATEWAY_API, GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.envoy.plans.proxy_plan import proxy_plan
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.nack import Nack, NackKey

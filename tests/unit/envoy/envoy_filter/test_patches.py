@@ -18,7 +18,7 @@ from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_match import can_change
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.envoy.plans.proxy_plan import proxy_plan
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch

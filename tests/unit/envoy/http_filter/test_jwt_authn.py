@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
-from pilot.lib.envoy_jwks import has_keys
+from pilot.lib.tokens.envoy_jwks import has_keys
 
 RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
 

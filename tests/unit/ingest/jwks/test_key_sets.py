@@ -17,7 +17,7 @@ from pilot.ingest.jwks.key_sets import MAX_AGE_SECONDS, KeySets
 from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
-from pilot.lib.metrics import Metrics
+from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
 from testing.mesh.objects import make

@@ -14,8 +14,8 @@ import pytest
 from pilot.bootstrap.control_plane import ControlPlane
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.object import ObjectKey, RegistryKey
-from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import DocumentOrigin, decode_document
+from pilot.ingest.files.config_folders import ConfigFolder, parse_config_folders
 from pilot.lib.flags import FlagError
 from pilot.lib.labels import NETWORK
 from pilot.lib.xds_types import ENDPOINT, LISTENER, ROUTE

@@ -11,7 +11,7 @@ from pilot.config.group_kind import GATEWAY_API, GroupKind
 from pilot.config.kinds.gateway_api import HTTP_ROUTE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
-from pilot.debug.statuses import statusz
+from pilot.debug.pages.statuses import statusz
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.gateway_api.gateway_classes import gateway_class
 from pilot.mesh.lowering.gateway_api.routes import RouteKey

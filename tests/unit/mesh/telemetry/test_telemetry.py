@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.config.kinds.istio import TELEMETRY
-from pilot.debug.telemetry import LEVELS, proxy_telemetry, telemetryz
+from pilot.debug.pages.telemetry import LEVELS, proxy_telemetry, telemetryz
 from pilot.mesh.model.telemetry_rules import LogRule, MetricOverride, MetricRules, SpanRules
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.telemetry.telemetry import (

@@ -15,6 +15,7 @@ import secrets
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,9 @@ peers."""
 MAX_HANDSHAKES = 256
 """Maximum number of concurrent handshakes. Additional peers wait in the kernel's queue, in order of arrival."""
 CROWDED_HANDSHAKE_TIMEOUT = 5.0
-"""Handshake timeout while `MAX_HANDSHAKES` are in progress. It is short, so that silent peers do not block others."""
+"""Handshake timeout while `MAX_HANDSHAKES` are in progress. It is short, so that stalled peers do not block others."""
+ACCEPTS_PER_ROUND = 32
+"""Maximum number of connections accepted in one iteration of the event loop."""
 SLICE_SECONDS = 0.01
 """Number of seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
 ACCEPT_RETRY_DELAY = 0.5
@@ -49,7 +52,8 @@ class TlsFront:
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
         self._listeners: list[socket.socket] = []
-        self._handshakes: dict[TlsConnection, float] = {}
+        self._handshakes: dict[TlsConnection, float] = {}  # start by connection, oldest first
+        self._unfinished: Counter[str] = Counter()  # handshakes by source address
         self._open: dict[str, TlsConnection] = {}
         self._slice_ends_at: float | None = None
         self._is_full = False
@@ -104,7 +108,7 @@ class TlsFront:
 
     def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while len(self._handshakes) < MAX_HANDSHAKES:
+        for _ in range(ACCEPTS_PER_ROUND):
             try:
                 accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -115,9 +119,23 @@ class TlsFront:
                 loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
                 return
             self._start_handshake(accepted, peer)
-        self._is_full = True
-        for other in self._listeners:
-            loop.remove_reader(other)
+            if len(self._handshakes) >= MAX_HANDSHAKES and not self._evict_silent_peer():
+                self._is_full = True
+                for other in self._listeners:
+                    loop.remove_reader(other)
+                return
+
+    def _evict_silent_peer(self) -> bool:
+        """Close the oldest handshake that waits for a ClientHello, of the source address with the most handshakes.
+
+        Return False if there is none besides the newest connection.
+        """
+        *older, _ = self._handshakes
+        for connection in sorted(older, key=lambda other: self._unfinished[other.host], reverse=True):
+            if connection.is_silent:
+                connection.close()
+                return True
+        return False
 
     def _start_handshake(self, accepted: socket.socket, peer: Any) -> None:
         accepted.setblocking(False)
@@ -129,9 +147,10 @@ class TlsFront:
             accepted.close()
             return
         connection = TlsConnection(
-            outer, format_peer(peer), self._inner_address, self._read_names, self._on_open, self._on_close
+            outer, peer[0], format_peer(peer), self._inner_address, self._read_names, self._on_open, self._on_close
         )
         self._handshakes[connection] = self._now()
+        self._unfinished[connection.host] += 1
         asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
     def _continue_handshake(self, connection: TlsConnection) -> None:
@@ -157,7 +176,10 @@ class TlsFront:
     def _finish_handshake(self, connection: TlsConnection) -> None:
         """Remove a handshake. If the port had stopped accepting connections, resume once half of the handshakes are
         finished."""
-        self._handshakes.pop(connection, None)
+        if self._handshakes.pop(connection, None) is not None:
+            self._unfinished[connection.host] -= 1
+            if not self._unfinished[connection.host]:
+                del self._unfinished[connection.host]
         if self._is_full and len(self._handshakes) <= MAX_HANDSHAKES // 2:
             self._is_full = False
             for listener in self._listeners:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -29,6 +30,7 @@ Raises IdentityError if the certificate does not belong to the mesh.
 class TlsConnection:
     """The TLS connection of a peer.
 
+    host: Source address without the port.
     name: Name by which the gRPC server knows the peer, or "" if the connection is not forwarded yet.
     certificate_names: Names in the peer's certificate.
     on_open: Called when the connection to the gRPC server is established.
@@ -38,13 +40,14 @@ class TlsConnection:
     def __init__(
         self,
         outer: ssl.SSLSocket,
+        host: str,
         address: str,
         inner_address: str,
         read_names: ReadNames,
         on_open: Callable[[TlsConnection], None],
         on_close: Callable[[TlsConnection], None],
     ) -> None:
-        self.address, self.name = address, ""
+        self.host, self.address, self.name = host, address, ""
         self.certificate_names: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self._outer, self._inner_address, self._read_names = outer, inner_address, read_names
@@ -52,6 +55,15 @@ class TlsConnection:
         self._inner: socket.socket | None = None
         self._flows: tuple[Flow, ...] = ()
         self._is_secured = self._is_closed = False
+
+    @property
+    def is_silent(self) -> bool:
+        """True if no complete ClientHello has arrived, and no data is waiting to be read."""
+        if self._outer.shared_ciphers() is not None:
+            return False
+        poller = select.poll()
+        poller.register(self._outer, select.POLLIN)
+        return not poller.poll(0)
 
     def handshake(self) -> None:
         """Continue the handshake as far as the received bytes allow."""

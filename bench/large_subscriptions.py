@@ -65,8 +65,8 @@ async def measure(variant: str, kind: str, names: int) -> tuple[float, float]:
             target=run_client, args=(server.port, variant, kind, names)
         )
         client.start()
-        exit_ = asyncio.ensure_future(asyncio.to_thread(client.join))
-        longest = await longest_stall(exit_)
+        client_exit = asyncio.ensure_future(asyncio.to_thread(client.join))
+        longest = await longest_stall(client_exit)
         assert client.exitcode == 0
         return longest
 

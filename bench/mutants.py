@@ -177,9 +177,9 @@ class TestSelection:
         for test in reaching:
             files.setdefault(test.partition("::")[0], []).append(test)
         nearest = [files.pop(file, []) for file in nearest_tests(mutant.path, self._imports)]
-        rounds = (round_ for group in (nearest, files.values()) for round_ in itertools.zip_longest(*group))
+        rounds = (one_round for group in (nearest, files.values()) for one_round in itertools.zip_longest(*group))
         tests, seconds = list[str](), 0.0
-        for test in (test for round_ in rounds for test in round_ if test):
+        for test in (test for one_round in rounds for test in one_round if test):
             if seconds + self._coverage.seconds[test] <= limit:
                 tests.append(test)
                 seconds += self._coverage.seconds[test]

@@ -111,7 +111,7 @@ class Bench:
 
     def connect(self, number: int, resources: Mapping[str, Mapping[str, str]] | None = None) -> Connection:
         session = DeltaSession(self.discovery.name_sets)
-        metadata_ = {"NODE_NAME": f"node-{number}", "NAMESPACE": "istio-system", "CLUSTER_ID": "Kubernetes"}
+        node_metadata = {"NODE_NAME": f"node-{number}", "NAMESPACE": "istio-system", "CLUSTER_ID": "Kubernetes"}
         ip = f"10.0.{number >> 8}.{number & 255}"
         proxy = Proxy(
             type=NodeType.ZTUNNEL,
@@ -119,7 +119,7 @@ class Bench:
             ips=(ip,),
             dns_domain="x",
             namespace="istio-system",
-            metadata=metadata_,
+            metadata=node_metadata,
         )
         connection = self.discovery.connect(f"ztunnel~{ip}~{proxy.id}~x", proxy, "", session)
         for url in (ADDRESS, AUTHORIZATION):

@@ -96,8 +96,8 @@ class ReviewFuzzer:
 
     def check(self, body: bytes) -> None:
         """Check that both webhooks answer with a valid response and without an internal error."""
-        for body_ in (self._webhooks.injected(body, "/inject"), self._webhooks.validated(body)):
-            response = json.loads(body_)["response"]
+        for answer in (self._webhooks.injected(body, "/inject"), self._webhooks.validated(body)):
+            response = json.loads(answer)["response"]
             assert isinstance(response["allowed"], bool)
             assert not response.get("status", {}).get("message", "").startswith("internal error"), response
 

@@ -247,7 +247,7 @@ class Survey:
 
     def count_trials(self, site: Site) -> int:
         """Return the number of trials that involve a site."""
-        return sum(len(trials_) for sites_, trials_ in self.trials.items() if site in sites_)
+        return sum(len(site_trials) for tried_sites, site_trials in self.trials.items() if site in tried_sites)
 
     def detects(self, site: Site) -> bool:
         """Return whether some trial differs if the reads of the site, and of sites that read the same, are untracked."""
@@ -268,4 +268,4 @@ def spread(items: Sequence[Trial], count: int) -> Sequence[Trial]:
     for item in items:
         groups.setdefault(item.group, []).append(item)
     rounds = itertools.zip_longest(*groups.values())
-    return [item for round_ in rounds for item in round_ if item is not None][:count]
+    return [item for one_round in rounds for item in one_round if item is not None][:count]

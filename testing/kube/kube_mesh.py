@@ -39,7 +39,7 @@ def service_objects(cluster: int, service: int, pods: int, rng: random.Random) -
     name, namespace = f"app-{service}", f"ns-{service % 20}"
     ready = [rng.random() < 0.8 for _ in range(pods)]
     labels = f"{{app: {name}, version: v{rng.randint(1, 2)}, security.istio.io/tlsMode: istio}}"
-    pods_ = [
+    pod_objects = [
         pod(f"{name}-{i}", address(cluster, service, i), namespace, labels=labels, ready=ready[i]) for i in range(pods)
     ]
     endpoints = [
@@ -48,7 +48,7 @@ def service_objects(cluster: int, service: int, pods: int, rng: random.Random) -
     ]
     ip = f"10.{200 + cluster}.{service // 250}.{service % 250}"
     spec = f"{{clusterIP: {ip}, clusterIPs: [{ip}], selector: {{app: {name}}}, ports: [{{name: http, port: {rng.choice((80, 81))}}}]}}"
-    return [make("Service", name, spec, namespace), *pods_, endpoint_slice(name, *endpoints, namespace=namespace)]
+    return [make("Service", name, spec, namespace), *pod_objects, endpoint_slice(name, *endpoints, namespace=namespace)]
 
 
 def config_objects(service: int, rng: random.Random) -> list[Plain]:

@@ -259,12 +259,12 @@ async def run_random_edits(watched: str, edits: int, seed: int) -> int:
         if not watched:  # an operator for all namespaces prunes in all of them
             del foreign["metadata"]["labels"]
         revision = cluster.server.put(foreign).revision
-        edits_ = OperatorEdits(cluster, rng)
-        await edits_.create_all()
+        operator_edits = OperatorEdits(cluster, rng)
+        await operator_edits.create_all()
         for _ in range(edits):
-            await edits_.edit()
+            await operator_edits.edit()
             await asyncio.sleep(rng.choice((0.0, 0.0, 0.02, 0.1)))
-        await edits_.check_final_state()
+        await operator_edits.check_final_state()
         current = cluster.server.store.get(("", "configmaps"), (FOREIGN, "foreign"))
         assert current is not None
         assert current.revision == revision

@@ -67,9 +67,9 @@ class WebhookClient:
             return response.status, await response.read()
 
     async def response(self, path: str, body: Any) -> Plain:
-        status, body_ = await self.send(path, body)
-        assert status == 200, body_
-        content: Plain = json.loads(body_)["response"]
+        status, answer = await self.send(path, body)
+        assert status == 200, answer
+        content: Plain = json.loads(answer)["response"]
         return content
 
     async def inject(self, plain: Plain, path: str = "/inject") -> Plain:

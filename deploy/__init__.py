@@ -1,1 +1,1 @@
-"""Installation of the control plane: Helm charts and profiles, and the code that renders them."""
+"""Installation of the control plane: Helm charts, profiles, and the code that renders them."""

@@ -1,4 +1,4 @@
-"""The requests of the operator to API servers, and the RBAC rules that allow exactly these."""
+"""The operator's requests to API servers, and the RBAC rules that allow only these requests."""
 
 from __future__ import annotations
 

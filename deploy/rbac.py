@@ -1,4 +1,4 @@
-"""The requests of the control plane to API servers, and the RBAC rules that allow exactly these.
+"""The control plane's requests to API servers, and the RBAC rules that allow only these requests.
 
 An API server denies requests that are not listed here, so code that makes a new request must add it.
 """
@@ -123,7 +123,8 @@ REMOTE_CLUSTER = (
 
 
 def watched_kinds(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[ResourceAccess]:
-    """Yield the requests that watch kinds: all of them, or without `every` those that are read from every cluster."""
+    """Yield the requests that watch kinds. Without `every`, yield only those for kinds that are read from every
+    cluster."""
     for kind in catalogue:
         if every or kind.per_cluster:
             yield ResourceAccess(
@@ -135,7 +136,7 @@ def watched_kinds(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Itera
 
 
 def status_access(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
-    """Yield the requests that write problems into the status of objects, which is disabled by default."""
+    """Yield the requests that write problems into the status of objects. This feature is disabled by default."""
     for kind in catalogue:
         if kind.is_istio:
             yield ResourceAccess(
@@ -167,9 +168,9 @@ def rules(requests: Iterable[ResourceAccess]) -> list[Plain]:
 def roles() -> dict[str, list[Plain]]:
     """Return the rules of each role in the chart.
 
-    `cluster` and `namespace` are always granted, `reader` in remote clusters, and `gateways` if gateways are deployed
-    automatically. The others extend `cluster` if their feature is enabled: `analysis`, `signing` by the API server's
-    signers, `bundles` of roots, and `exports` of Services.
+    `cluster` and `namespace` are always granted. `reader` is granted in remote clusters, and `gateways` if gateways are
+    deployed automatically. The others extend `cluster` if their feature is enabled: `analysis`, `signing` by the API
+    server's signers, `bundles` of roots, and `exports` of Services.
     """
     return {
         "cluster": rules([*watched_kinds(), *CLUSTER]),

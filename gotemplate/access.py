@@ -1,4 +1,4 @@
-"""Access to fields and methods of values, and iteration for range."""
+"""Access to the fields and methods of values, and iteration for range."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MISSING = object()
 def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -> Any:
     """Return the value of a chain of fields, or None if a map lacks a key.
 
-    Raises ActionError if a value has no such field, or is a nil map entry. `from_map` says that the receiver is a map
-    entry.
+    `from_map` means that the receiver is a map entry. Raises ActionError if a value has no such field, or if a nil map
+    entry is accessed.
     """
     if receiver is None and not from_map:
         return None
@@ -37,7 +37,7 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
 
 
 def entries(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the key and value of each iteration of a range. Raises ActionError if the value is not iterable."""
+    """Yield a key and a value for each iteration of a range. Raises ActionError if the value is not iterable."""
     if isinstance(value, list):
         yield from enumerate(value)
     elif isinstance(value, dict):

@@ -39,7 +39,7 @@ def _first_true(arguments: Any, dot: Any, slots: Any) -> Any:
 
 
 def index(item: Any, *keys: Any) -> Any:
-    """Index a value by each key in turn. A missing map key yields the zero value."""
+    """Return the result of indexing a value by each key in turn. A missing map key yields the zero value."""
     if item is None:
         raise ActionError("index of untyped nil")
     for key in keys:
@@ -79,7 +79,7 @@ def _place(key: Any, most: int) -> int:
 
 
 def length(item: Any) -> int:
-    """Return the number of items of a list or map, or the number of bytes of a string."""
+    """Return the number of items in a list or map, or the number of bytes in a string."""
     if isinstance(item, str):
         return len(item.encode())
     if isinstance(item, list | dict):
@@ -90,7 +90,7 @@ def length(item: Any) -> int:
 
 
 def call(function: Any, *_: Any) -> Any:
-    """Fail, because no template value is a function."""
+    """Raise ActionError, because no template value is a function."""
     raise ActionError(
         "call of nil" if function is None else f"non-function {to_text(function)} of type {type_name(function)}"
     )

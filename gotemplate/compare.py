@@ -10,7 +10,7 @@ from gotemplate.values import Enum, GoStruct, type_name
 
 
 def _basic(value: Any) -> str:
-    """Return the basic kind of a value, or "" if it has none. Only values with the same kind are comparable."""
+    """Return the basic kind of a value, or "" if it has none. Only values of the same kind are comparable."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, Enum):
@@ -55,7 +55,7 @@ def unequal(first: Any, other: Any) -> bool:
 
 
 def less(first: Any, other: Any) -> bool:
-    """Return whether the first value is less than the other. Numbers and strings are ordered."""
+    """Return whether the first value is less than the other. Only numbers and strings are ordered."""
     kind, theirs = _basic(first), _basic(other)
     for operand_kind in (kind, theirs):
         if not operand_kind:
@@ -73,10 +73,10 @@ def less_or_equal(first: Any, other: Any) -> bool:
 
 
 def greater(first: Any, other: Any) -> bool:
-    """Return whether a value comes after another one."""
+    """Return whether the first value is greater than the other."""
     return not less_or_equal(first, other)
 
 
 def greater_or_equal(first: Any, other: Any) -> bool:
-    """Return whether a value comes after another one, or equals it."""
+    """Return whether the first value is greater than or equal to the other."""
     return not less(first, other)

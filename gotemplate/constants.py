@@ -1,4 +1,4 @@
-"""Parses constants: strings, characters and numbers."""
+"""Parses the constants in templates: strings, characters and numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_literal(kind: str, text: str) -> object:
 
 
 def unquote(text: str) -> str:
-    """Return a quoted string with escapes resolved. Raises ValueError for a bad escape. Raw strings have no escapes."""
+    """Return the value of a quoted string. Raw strings have no escapes. Raises ValueError if an escape is invalid."""
     if text[0] == "`":
         return text[1:-1].replace("\r", "")
     if "\\" not in text:

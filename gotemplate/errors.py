@@ -1,4 +1,4 @@
-"""Errors of templates. Their messages equal Go's, because users search for them."""
+"""Errors of templates. Their messages equal Go's, so that users find explanations of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from __future__ import annotations
 class TemplateError(Exception):
     """A template cannot be parsed or executed.
 
-    The message starts with the template's name and the line, and for execution errors the column.
+    The message starts with the template's name and the line. For execution errors, the column follows.
     """
 
 
 class ActionError(Exception):
-    """An action cannot be evaluated; the caller adds its position. Template functions raise this or ValueError."""
+    """An action cannot be evaluated. The caller adds the position.
+
+    Template functions raise this error or ValueError.
+    """
 
 
 class LocatedError(Exception):
-    """An action cannot be evaluated. `position` is an offset in the template's text, `context` the node's source."""
+    """An action cannot be evaluated. `position` is an offset in the template. `context` is the source of the node."""
 
     def __init__(self, position: int, context: str, message: str) -> None:
         super().__init__(message)
@@ -23,6 +26,6 @@ class LocatedError(Exception):
 
 
 def place(text: str, position: int) -> tuple[int, int]:
-    """Return the line, counted from 1, and the column in bytes, counted from 0."""
+    """Return the line and column of a position. Lines are counted from 1, and columns in bytes from 0."""
     start = text.rfind("\n", 0, position) + 1
     return text.count("\n", 0, position) + 1, len(text[start:position].encode())

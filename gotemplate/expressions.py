@@ -1,4 +1,4 @@
-"""Compiles pipelines to functions that evaluate them."""
+"""Compiles pipelines into functions that evaluate them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gotemplate.values import GoStruct
 
 Slots = list[Any]
 Evaluate = Callable[[Any, Slots], Any]
-"""Evaluates with the dot and the variables of one execution."""
+"""A function that evaluates an expression with the dot and the variables of one execution."""
 _NOTHING: Any = object()
 _LITERALS = {
     "int": "integer",
@@ -32,7 +32,7 @@ _LITERALS = {
     "string": "string",
     "bool": "bool",
 }
-"""Go's names of literals by parameter type."""
+"""Mapping from parameter types to Go's names for literals of the type."""
 
 
 class Expressions:
@@ -42,8 +42,8 @@ class Expressions:
         self._functions = functions
 
     def pipe(self, pipe: PipeNode) -> Evaluate:
-        """Compile a pipeline, including the assignment to its variable. Range statements set their variables
-        themselves."""
+        """Compile a pipeline and the assignment of its value to variables. A range statement sets its own variables
+        instead."""
         evaluate = self._command(pipe.commands[0], None)
         for command in pipe.commands[1:]:
             evaluate = self._command(command, evaluate)
@@ -58,7 +58,7 @@ class Expressions:
         return assign
 
     def _command(self, command: CommandNode, final: Evaluate | None) -> Evaluate:
-        """Compile a command. `final` evaluates the previous command, whose value is the last argument."""
+        """Compile a command. `final` evaluates the previous command, whose value becomes the last argument."""
         first = command.operands[0]
         if isinstance(first, WordNode):
             return self._call(command, first, command.operands[1:], final)
@@ -97,7 +97,7 @@ class Expressions:
     def _call(
         self, command: CommandNode, word: WordNode, operands: tuple[Operand, ...], final: Evaluate | None
     ) -> Evaluate:
-        """Compile a function call. A wrong number of arguments fails at evaluation."""
+        """Compile a function call. If the number of arguments is wrong, the evaluation fails."""
         function = self._functions[word.name]
         arguments = [self._operand(o) for o in operands] + ([final] if final else [])
         if function.lazy:
@@ -113,7 +113,7 @@ class Expressions:
     def _method(
         self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]
     ) -> Evaluate:
-        """Compile a method call with arguments. A field that is not a method fails at evaluation."""
+        """Compile a method call with arguments. If the field is not a method, the evaluation fails."""
         *before, name = first.names
         if before or isinstance(first, VariableNode):
             base = self._operand(first._replace(names=tuple(before)))
@@ -139,7 +139,7 @@ def _dot(dot: Any, slots: Slots) -> Any:
 
 
 def _failing(node: Any, message: str) -> Evaluate:
-    """Return an evaluation that always fails."""
+    """Return a function that always fails."""
 
     def fail(dot: Any, slots: Slots) -> Any:
         raise LocatedError(node.position, str(node), message)
@@ -148,7 +148,7 @@ def _failing(node: Any, message: str) -> Evaluate:
 
 
 def _field_chain(node: Any, names: tuple[str, ...], base: Evaluate) -> Evaluate:
-    """Compile the access to a chain of fields, with a fast path for maps."""
+    """Compile the access to a chain of fields. Maps have a fast path."""
     first, rest = names[0], names[1:]
 
     def read(dot: Any, slots: Slots) -> Any:
@@ -167,7 +167,7 @@ def _field_chain(node: Any, names: tuple[str, ...], base: Evaluate) -> Evaluate:
 
 
 def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
-    """Wrap the evaluation of an argument in a check of its type."""
+    """Return a function that evaluates an argument and checks its type."""
     if kind is ANY:
         return argument
 
@@ -184,7 +184,7 @@ def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
 
 
 def _of_literal(node: Any, kind: Any, message: str) -> str:
-    """Return the error message for an argument. For a constant it quotes the source, like Go."""
+    """Return the error message for an argument. Like Go's message, it quotes the source of a constant."""
     if not isinstance(node, LiteralNode):
         return message
     if node.value is None:
@@ -194,7 +194,7 @@ def _of_literal(node: Any, kind: Any, message: str) -> str:
 
 
 def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
-    """Return an evaluation of the arguments and the call."""
+    """Return a function that evaluates the arguments and makes the call."""
     name = word.name
 
     def failed(error: Exception) -> LocatedError:
@@ -227,7 +227,7 @@ def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arg
 
 
 def _lazy(command: CommandNode, function: Function, arguments: list[Evaluate]) -> Evaluate:
-    """Return the evaluation of `and` or `or`, which short-circuit."""
+    """Return a function that evaluates `and` or `or` with short-circuiting."""
     if not arguments:
         return _failing(command, f"wrong number of args for {command.operands[0]}: want at least 1 got 0")
     call = function.call

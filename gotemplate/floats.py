@@ -1,4 +1,4 @@
-"""Floating-point numbers formatted like Go's strconv."""
+"""Formats floating-point numbers as Go's strconv does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import math
 def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
     """Format a number with the fewest digits that identify it.
 
-    With `verb` g, exponents below -4 or from `threshold` on use scientific notation; f never does, e always.
+    The verb e always uses scientific notation, and f never does. The verb g uses it if the exponent is less than -4 or
+    at least `threshold`.
     """
     if math.isnan(value):
         return "NaN"
@@ -25,7 +26,7 @@ def shortest(value: float, verb: str = "g", threshold: int = 6) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Return the sign, the digits d of 0.d, and the power of ten."""
+    """Return the sign, the digits after the decimal point of 0.DIGITS, and the power of ten."""
     text = repr(value)
     sign = "-" if text.startswith("-") else ""
     mantissa, _, power = text.removeprefix("-").partition("e")
@@ -44,7 +45,11 @@ def _scientific(digits: str, exponent: int) -> str:
 
 
 def with_precision(value: float, verb: str, precision: int, keep_zeros: bool = False) -> str:
-    """Format a number with this many digits: after the decimal point for e and f, significant digits for g."""
+    """Format a number with a number of digits.
+
+    For the verbs e and f, `precision` is the number of digits after the decimal point. For g, it is the number of
+    significant digits.
+    """
     if math.isnan(value) or math.isinf(value):
         return shortest(value)
     if verb in "eE":

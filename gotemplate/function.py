@@ -10,7 +10,8 @@ from gotemplate.values import Enum, GoStruct, Int64, NilPointer, StringList, Str
 
 
 class ParameterType(NamedTuple):
-    """A parameter type: its Go name, the Python types it accepts, subtypes it rejects, and whether it accepts nil."""
+    """A parameter type: its name in Go, the Python types that it accepts, the subtypes that it rejects, and whether it
+    accepts nil."""
 
     name: str
     types: tuple[type, ...]
@@ -46,7 +47,7 @@ KINDS = {
 class Function(NamedTuple):
     """A function that templates can call.
 
-    `kinds` are the types of its parameters; if `variadic`, the last one applies to all further arguments. A `lazy`
+    `kinds` are the types of its parameters. If `variadic`, the last type applies to all remaining arguments. A `lazy`
     function receives functions that evaluate its arguments.
     """
 
@@ -56,7 +57,7 @@ class Function(NamedTuple):
     lazy: bool = False
 
     def wrong_count(self, count: int) -> str:
-        """Return the error message for a wrong number of arguments, or ""."""
+        """Return the error message for a number of arguments, or "" if the number is valid."""
         if self.variadic and count < len(self.kinds) - 1:
             return f"want at least {len(self.kinds) - 1} got {count}"
         if not self.variadic and count != len(self.kinds):
@@ -69,8 +70,10 @@ class Function(NamedTuple):
 
 
 def takes(parameters: str, call: Callable[..., Any], lazy: bool = False) -> Function:
-    """Return a template function. `parameters` lists type names from `KINDS`; a leading `...` makes the last one
-    variadic."""
+    """Return a template function. `parameters` is a list of type names from `KINDS`.
+
+    A leading `...` makes the last parameter variadic.
+    """
     words = parameters.split()
     variadic = bool(words) and words[-1].startswith("...")
     return Function(call, tuple(KINDS[word.removeprefix("...")] for word in words), variadic, lazy)

@@ -1,4 +1,4 @@
-"""Reads and writes JSON like Go's encoding/json."""
+"""Reads and writes JSON as Go's encoding/json does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def plain(value: Any) -> Any:
-    """Return a value with structs replaced by maps. Raises ValueError for NaN and infinities."""
+    """Return a value with structs converted to maps. Raises ValueError for NaN and infinities."""
     if isinstance(value, GoStruct):
         return plain(value.plain())
     if isinstance(value, dict):
@@ -29,7 +29,8 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any, indent: int = 0, escape_html: bool = True) -> str:
-    """Return a value as JSON, on several lines if `indent` is set. Map keys are sorted, struct fields are not."""
+    """Return a value as JSON. Map keys are sorted, but struct fields are not. If `indent` is set, the JSON has several
+    lines."""
     text = _text(value, "\n" if indent else "", " " * indent).translate(_LINES)
     return text.translate(_HTML) if escape_html else text
 
@@ -70,7 +71,7 @@ def _list(value: list[Any], line: str, pad: str) -> str:
 
 
 def loads(text: str) -> Any:
-    """Parse JSON. All numbers become floats, as in Go. Raises ValueError for invalid JSON."""
+    """Parse JSON. As in Go, all numbers become floats. Raises ValueError if the JSON is invalid."""
     try:
         return floats(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:

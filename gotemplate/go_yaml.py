@@ -1,5 +1,6 @@
-"""Writes YAML like Go: sorted keys, lists not indented in maps, quotes around ambiguous strings.
+"""Writes YAML as Go does.
 
+Keys are sorted, lists in maps are not indented, and ambiguous strings are quoted.
 https://pkg.go.dev/sigs.k8s.io/yaml#Marshal
 """
 
@@ -60,7 +61,7 @@ def _entry(head: str, value: Any, pad: str) -> Iterator[str]:
 
 
 def _natural(key: str) -> list[tuple[int, int | str]]:
-    """Return the sort key of a map key: numbers in it compare by value."""
+    """Return the sort key of a map key. Numbers in the map key are compared by their values."""
     parts = re.split(r"(\d+)", str(key))
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
@@ -76,7 +77,7 @@ def _inline(value: Any, pad: str) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Return a scalar, with quotes around strings that would be read as another type."""
+    """Return a scalar as YAML. A string is quoted if it would be read as another type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Splits the text of a template into plain text and the tokens of its actions."""
+"""Splits a template into literal text and the tokens of its actions."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ _OPENED = {
 
 
 class Token(NamedTuple):
-    """A token. `kind` is text, open, close or a group name of `_TOKEN`; `position` is an offset in the template's
-    text."""
+    """A token. `kind` is text, open, close or the name of a group in `_TOKEN`. `position` is an offset."""
 
     kind: str
     text: str
@@ -42,15 +41,15 @@ class Token(NamedTuple):
 
 
 def fault(name: str, text: str, position: int, message: str) -> TemplateError:
-    """Return a parse error with the line of the position."""
+    """Return a parse error that contains the line of a position."""
     line = text.count("\n", 0, position) + 1
     return TemplateError(f"template: {name}:{line}: {message}")
 
 
 def tokens(name: str, text: str) -> Iterator[Token]:
-    """Yield the tokens of a template, with comments dropped and trim markers applied.
+    """Yield the tokens of a template. Comments are omitted, and trim markers are applied.
 
-    Raises TemplateError for an unclosed action or an unrecognized token.
+    Raises TemplateError if an action is not closed or a token is not recognized.
     """
     here, trim = 0, False
     while (start := text.find("{{", here)) >= 0:
@@ -83,7 +82,7 @@ def _piece(text: str, trim_left: bool, trim_right: bool) -> str:
 
 
 def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
-    """Return the end of a comment, and whether it trims the following space."""
+    """Return the offset after a comment, and whether the comment trims the following space."""
     end = text.find("*/", start)
     if end == -1:
         raise fault(name, text, start, "unclosed comment")
@@ -95,7 +94,7 @@ def _comment(name: str, text: str, start: int) -> tuple[int, bool]:
 
 
 def _token(name: str, text: str, here: int, start: int) -> Token:
-    """Return the token at an offset inside the action that starts at `start`."""
+    """Return the token at the offset `here` in the action that starts at `start`."""
     match = _TOKEN.match(text, here)
     if match is not None:
         return Token(match.lastgroup or "", match[0], here)

@@ -1,4 +1,4 @@
-"""The syntax tree of a template. `str` of a node is its source as Go's error messages show it."""
+"""The syntax tree of a template. Applied to a node, `str` returns its source as in Go's error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class TextNode(NamedTuple):
 
 
 class LiteralNode(NamedTuple):
-    """A constant: string, number, boolean or nil. `source` is its spelling in the template."""
+    """A constant: a string, a number, a boolean or nil. `source` is its source in the template."""
 
     position: int
     source: str
@@ -48,7 +48,7 @@ class FieldsNode(NamedTuple):
 
 
 class VariableNode(NamedTuple):
-    """`$x.A.B`; `slot` is the index of the variable."""
+    """`$x.A.B`: a variable or its fields. `slot` is the index of the variable."""
 
     position: int
     name: str
@@ -60,7 +60,7 @@ class VariableNode(NamedTuple):
 
 
 class ChainNode(NamedTuple):
-    """`(pipeline).A.B`"""
+    """`(pipeline).A.B`: fields of the value of a pipeline."""
 
     position: int
     base: Operand
@@ -82,7 +82,7 @@ class CommandNode(NamedTuple):
 
 
 class PipeNode(NamedTuple):
-    """A pipeline of commands, and the variables set to its value. `assigns` is true for `=`, false for `:=`."""
+    """A pipeline of commands, and the variables that it sets. `assigns` is true for `=` and false for `:=`."""
 
     position: int
     names: tuple[str, ...]
@@ -104,7 +104,7 @@ class ActionNode(NamedTuple):
 
 
 class BranchNode(NamedTuple):
-    """`if`, `with` or `range`, by `keyword`."""
+    """An `if`, `with` or `range` action. `keyword` is the name of the action."""
 
     position: int
     keyword: str
@@ -114,7 +114,7 @@ class BranchNode(NamedTuple):
 
 
 class TemplateNode(NamedTuple):
-    """`template "name" pipeline`; `context` is the action's source for error messages."""
+    """`template "name" pipeline`. `context` is the source of the action for error messages."""
 
     position: int
     name: str
@@ -133,7 +133,7 @@ Node: TypeAlias = TextNode | ActionNode | BranchNode | TemplateNode | JumpNode
 
 
 class DefinitionNode(NamedTuple):
-    """A named template. `slots` is the largest number of variables in scope at once."""
+    """A named template. `slots` is the maximum number of variables that are in scope at once."""
 
     name: str
     text: str

@@ -1,4 +1,4 @@
-"""Parses the tokens of a template into its syntax tree and the trees of the templates it defines."""
+"""Parses the tokens of a template into its syntax tree and those of the templates that it defines."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _END = Token("end", "EOF", 0)
 
 
 def parse_definitions(name: str, text: str, functions: Collection[str]) -> dict[str, DefinitionNode]:
-    """Return the templates of a source by name: the source itself and those defined by `define` and `block`.
+    """Return the templates in a source, keyed by name. They are the source itself and those that `define` and `block`
+    define.
 
-    `functions` are the names of the callable functions. Raises TemplateError for a syntax error.
+    `functions` are the names of the functions that can be called. Raises TemplateError for a syntax error.
     """
     parser = _Parser(name, text, functions)
     body, keyword = parser.body("")
@@ -52,7 +53,7 @@ def _is_blank(body: tuple[Node, ...]) -> bool:
 
 
 class _Parser:
-    """Recursive-descent parser. Variables get slots while they are in scope."""
+    """A recursive-descent parser. A variable occupies a slot while it is in scope."""
 
     def __init__(self, name: str, text: str, functions: Collection[str]) -> None:
         self._name, self._text, self._functions = name, text, functions
@@ -66,7 +67,7 @@ class _Parser:
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def wrong(self, message: str, token: Token | None = None) -> TemplateError:
-        """Return a parse error at the token, or at the current one."""
+        """Return a parse error at a token, which defaults to the current token."""
         at = token or self._tokens[min(self._here, len(self._tokens)) - 1]
         return fault(self._name, self._text, at.position, message)
 
@@ -93,7 +94,10 @@ class _Parser:
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def body(self, inside: str) -> tuple[tuple[Node, ...], str]:
-        """Return the nodes up to the terminating action, and its keyword: end, else, or "" at the end of the text."""
+        """Return the nodes up to the terminating action, and the action's keyword.
+
+        The keyword is end or else, or "" at the end of the template.
+        """
         nodes: list[Node] = []
         self._depth += bool(inside)
         while (token := self._next()) is not _END:
@@ -146,7 +150,7 @@ class _Parser:
         return ()
 
     def _otherwise(self, keyword: str) -> tuple[Node, ...]:
-        """Return the nodes after `else`. `else if` and `else with` are a nested branch that shares the `end`."""
+        """Return the nodes after `else`. An `else if` or `else with` is a nested branch that shares the `end`."""
         word = self._skip_space()
         if word.kind == "word" and word.text == keyword and keyword in ("if", "with"):
             self._here += 1
@@ -172,7 +176,7 @@ class _Parser:
         self._definition(name)
 
     def _definition(self, name: str) -> None:
-        """Parse the body of a definition up to its `end`, with separate variables, and store it."""
+        """Parse the body of a definition up to its `end`, and store it. The definition has its own variables."""
         outer, self._variables = self._variables, ["$"]
         loops, self._loops = self._loops, 0
         most, self.most = self.most, 1
@@ -224,8 +228,10 @@ class _Parser:
         return PipeNode(first.position, names, slots, assigns, tuple(commands))
 
     def _targets(self, pair: bool) -> tuple[tuple[str, ...], bool]:
-        """Return the variables that a pipeline sets, and whether it assigns to existing ones. Consumes nothing if there
-        are none."""
+        """Return the variables that a pipeline sets, and whether it assigns to existing ones.
+
+        If it sets none, no token is consumed.
+        """
         start, names = self._here, []
         while self._skip_space().kind == "variable":
             names.append(self._next().text)

@@ -15,7 +15,7 @@ _BASES = {"b": ("b", "0b"), "o": ("o", "0"), "O": ("o", "0o"), "x": ("x", "0x"),
 
 
 class FormatLayout(NamedTuple):
-    """Flags, width and precision of a verb. Width and precision are None if absent."""
+    """The flags, width and precision of a verb. The width and the precision are None if absent."""
 
     flags: str
     width: int | None
@@ -23,7 +23,7 @@ class FormatLayout(NamedTuple):
 
 
 def sprintf(form: str, *values: Any) -> str:
-    """Format values like Go's fmt.Sprintf. A wrong verb puts Go's %!verb(…) text into the output."""
+    """Format values as Go's fmt.Sprintf does. As in Go, an invalid verb puts %!verb(…) in the output."""
     return _Printer(form, values).run()
 
 
@@ -116,7 +116,7 @@ def _default(value: Any, layout: FormatLayout) -> str:
 
 
 def _scalar(verb: str, value: Any, layout: FormatLayout) -> str | None:
-    """Format a scalar with a verb, or return None if the verb does not apply to its type."""
+    """Format a scalar with a verb. Return None if the verb does not apply to the scalar's type."""
     if isinstance(value, bool):
         return _pad("true" if value else "false", layout) if verb == "t" else None
     if isinstance(value, int):

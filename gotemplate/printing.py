@@ -1,4 +1,4 @@
-"""Values as Go prints them, in template output and with %v."""
+"""Formats values as Go prints them in template output and with %v."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gotemplate.values import GoStruct
 
 
 def output(value: Any) -> str:
-    """Return the output of an action with this value."""
+    """Return the output of an action whose value is `value`."""
     if type(value) is str:
         return value
     return "<no value>" if value is None else to_text(value)
 
 
 def to_text(value: Any, verb: str = "v") -> str:
-    """Return a value as %v prints it: map keys are sorted, nil is <nil>. `verb` may be +v."""
+    """Return a value as %v prints it. Map keys are sorted, and nil is <nil>. `verb` may also be +v."""
     if isinstance(value, str):
         return str(value)
     if value is None:
@@ -35,7 +35,7 @@ def to_text(value: Any, verb: str = "v") -> str:
 
 
 def join_printed(values: tuple[Any, ...]) -> str:
-    """Join values like Go's Sprint, with a space between operands if neither is a string."""
+    """Join values as Go's Sprint does, with a space between two operands if neither is a string."""
     parts: list[str] = []
     for index, value in enumerate(values):
         if index and not isinstance(value, str) and not isinstance(values[index - 1], str):
@@ -45,5 +45,5 @@ def join_printed(values: tuple[Any, ...]) -> str:
 
 
 def line_printed(values: tuple[Any, ...]) -> str:
-    """Join values like Go's Sprintln, with spaces between all operands and a newline at the end."""
+    """Join values as Go's Sprintln does, with spaces between all operands and a newline at the end."""
     return " ".join(to_text(value) for value in values) + "\n"

@@ -1,4 +1,4 @@
-"""Quoted strings like Go's strconv, and values in Go syntax."""
+"""Quotes strings as Go's strconv does, and formats values in Go syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles statements to functions that write their output."""
+"""Compiles statements into functions that write their output."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from gotemplate.values import is_true
 
 Write = Callable[[str], None]
 Run = Callable[[Any, Slots, Write], str]
-"""Runs with the dot and the variables, writes output, and returns "break" or "continue" to leave the current
-iteration."""
+"""A function that executes a statement with the dot and the variables, and writes its output.
+
+It returns "break" or "continue" to leave the current iteration.
+"""
 Find = Callable[[str], Callable[[Any, Write], None]]
-"""Returns a function that executes the named template. Raises KeyError if it is not defined."""
+"""Returns a function that executes the template with a name. Raises KeyError if it is not defined."""
 
 
 def _nothing(dot: Any, slots: Slots, write: Write) -> str:
@@ -136,7 +138,7 @@ def _text(text: str) -> Run:
 
 
 def _loop_slots(node: BranchNode) -> tuple[int, int]:
-    """Return the slots of the loop's key and value variables; 0 means no variable."""
+    """Return the slots of a loop's key and value variables. The slot 0 means that there is no variable."""
     slots = node.pipe.slots
     if len(slots) == 2:
         return slots[0], slots[1]

@@ -14,7 +14,7 @@ from gotemplate.statements import Run, Statements, Write
 
 
 def parse(name: str, text: str, functions: Mapping[str, Function]) -> Template:
-    """Parse a template. Raises TemplateError, with the line, for a syntax error."""
+    """Parse a template. Raises TemplateError with the line for a syntax error."""
     template = Template(name, functions)
     template.add(name, text)
     return template
@@ -35,8 +35,10 @@ class Template:
         return sorted(self._compiled)
 
     def add(self, name: str, text: str) -> None:
-        """Add the templates of a source, replacing those with the same name. Raises TemplateError for a syntax
-        error."""
+        """Add the templates in a source. They replace existing ones with the same names.
+
+        Raises TemplateError for a syntax error.
+        """
         try:
             definitions = parse_definitions(name, text, self._functions)
         except RecursionError:
@@ -47,7 +49,8 @@ class Template:
             self._compiled[definition.name] = definition, statements.body(definition.body)
 
     def execute(self, data: Any, name: str = "") -> str:
-        """Execute the main template, or the named one. Raises TemplateError if an action cannot be evaluated."""
+        """Execute the template `name`, or the main template if it is "". Raises TemplateError if an action cannot be
+        evaluated."""
         parts: list[str] = []
         try:
             self._execute(name or self.name, data, parts.append)
@@ -77,7 +80,7 @@ class Template:
             ) from error
 
     def _file_of(self, definition: DefinitionNode) -> str:
-        """Return the name of the text that defines a template."""
+        """Return the name of the source that defines a template."""
         return next((name for name, text in self._texts.items() if text is definition.text), self.name)
 
     def _include(self, name: str, data: Any) -> str:

@@ -1,7 +1,8 @@
-"""Python representations of Go values, as far as templates can tell them apart.
+"""Python representations of Go values, as far as templates can distinguish them.
 
-nil is None; bool, int and float64 are bool, int and float; string is str; []interface {} is a list and
-map[string]interface {} a dict. The classes here represent the other types of template data.
+The following values have built-in types: nil is None. A bool is a bool, an int is an int, a float64 is a float, and a
+string is a str. A []interface {} is a list, and a map[string]interface {} is a dict. This module defines classes for
+the other types of template data.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ class GoStruct:
     type_name = "struct {}"
 
     def member(self, name: str) -> Any:
-        """Return the value of a field or of a method without arguments. Raises ActionError if there is neither."""
+        """Return the value of a field, or the result of a method without arguments. Raises ActionError if there is
+        neither."""
         raise self.no_member(name)
 
     def no_member(self, name: str) -> ActionError:
         return ActionError(f"can't evaluate field {name} in type {self.type_name}")
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Return a method that takes arguments, or None."""
+        """Return a method that takes arguments, or None if there is no such method."""
         return None
 
     def plain(self) -> Any:
@@ -50,7 +52,7 @@ class GoStruct:
 
 
 class NilPointer(GoStruct):
-    """A typed nil pointer. Reading a field fails; `members` are methods that accept a nil receiver."""
+    """A typed nil pointer. Reading a field fails. `members` are the methods that accept a nil receiver."""
 
     def __init__(self, type_name: str, members: dict[str, Any] | None = None) -> None:
         self.type_name, self._members = type_name, members or {}
@@ -65,20 +67,20 @@ class NilPointer(GoStruct):
 
 
 class Enum(str):
-    """A value of a protobuf enum, which prints as its name. `is_zero` is true if its number is 0."""
+    """A protobuf enum value, which prints as its name. `is_zero` is true if its number is 0."""
 
     type_name = "int32"
     is_zero = False
 
     @classmethod
     def of(cls, text: str, is_zero: bool, type_name: str) -> Enum:
-        """Return the enum value with this name."""
+        """Return the enum value with a name."""
         value = cls(text)
         value.is_zero, value.type_name = is_zero, type_name
         return value
 
     def member(self, name: str) -> Any:
-        """Return the result of String, the only method."""
+        """Return the result of String, which is the only method."""
         if name == "String":
             return str(self)
         raise ActionError(f"can't evaluate field {name} in type {self.type_name}")
@@ -118,7 +120,7 @@ def kind_name(value: Any) -> str:
 
 
 def is_true(value: Any) -> bool:
-    """Return whether a value is true: neither nil, zero nor empty. Structs are always true."""
+    """Return whether a value is true, that is, neither nil nor zero nor empty. Structs are always true."""
     if isinstance(value, Enum):
         return not value.is_zero
     return not isinstance(value, NilPointer) if isinstance(value, GoStruct) else bool(value)

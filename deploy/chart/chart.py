@@ -13,13 +13,14 @@ Plain = dict[str, Any]
 
 
 class ChartError(Exception):
-    """A chart cannot be read or rendered. The text names the chart and the location."""
+    """A chart cannot be read or rendered. The message contains the chart and the location."""
 
 
 class Chart(NamedTuple):
     """A chart.
 
-    `about` is its Chart.yaml, `values` its values.yaml. `templates` and `files` are contents by path in the folder.
+    `about` is the content of Chart.yaml, and `values` that of values.yaml. `templates` and `files` map paths in the
+    folder to contents.
     """
 
     name: str
@@ -67,5 +68,5 @@ def _mapping(texts: dict[str, str], path: str, folder: Traversable) -> Plain:
 
 
 def installation_folder(path: str = "") -> Traversable:
-    """Return the folder with `charts` and `profiles`, or this package if the path is ""."""
+    """Return the folder that contains `charts` and `profiles`. If the path is "", return the folder of this package."""
     return pathlib.Path(path) if path else resources.files("deploy")

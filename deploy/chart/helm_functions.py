@@ -1,4 +1,4 @@
-"""Template functions of Helm beyond those of Sprig. https://helm.sh/docs/chart_template_guide/function_list/"""
+"""Template functions that Helm adds to Sprig. https://helm.sh/docs/chart_template_guide/function_list/"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _read(text: str) -> Any:
 
 
 def from_yaml(text: str) -> dict[str, Any]:
-    """Parse a YAML mapping. For other text, return a mapping with the key Error, as Helm does."""
+    """Parse a YAML mapping. As in Helm, the result for invalid text is a mapping with the key Error."""
     try:
         value = _read(text)
     except SyntaxFault as fault:
@@ -31,7 +31,7 @@ def from_yaml(text: str) -> dict[str, Any]:
 
 
 def from_yaml_list(text: str) -> list[Any]:
-    """Parse a YAML list. For other text, return a list with the error, as Helm does."""
+    """Parse a YAML list. As in Helm, the result for invalid text is a list that contains the error."""
     try:
         value = _read(text)
     except SyntaxFault as fault:
@@ -42,19 +42,19 @@ def from_yaml_list(text: str) -> list[Any]:
 
 
 def to_yaml(value: Any) -> str:
-    """Return a value as YAML, without the trailing line break."""
+    """Return a value as YAML, without a trailing newline."""
     return go_yaml.dump(value).removesuffix("\n")
 
 
 def required(message: str, value: Any) -> Any:
-    """Return a value. Raises ValueError with the chart's message if it is nil or ""."""
+    """Return the value. Raises ValueError with the chart's message if the value is nil or ""."""
     if value is None or value == "":
         raise ValueError(message)
     return value
 
 
 def nothing(*_: str) -> dict[str, Any]:
-    """Return the result of `lookup` without a cluster, which is empty."""
+    """Return an empty mapping. This is the result of `lookup` without a cluster."""
     return {}
 
 

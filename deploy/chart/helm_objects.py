@@ -1,4 +1,4 @@
-"""Built-in objects of templates: the release, the chart's files, and the capabilities of the cluster."""
+"""Built-in objects that templates can access: the release, the chart's files, and the capabilities of the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gotemplate.values import GoStruct
 
 KUBERNETES = "v1.33.0"
-"""The Kubernetes version in templates. It is constant, so that the output does not depend on a cluster."""
+"""The Kubernetes version that templates see. It is constant, so that the output does not depend on a cluster."""
 
 
 class Files(GoStruct):
@@ -28,7 +28,10 @@ class Files(GoStruct):
         }[name]
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Return Get (a file's text, or ""), Lines, or Glob (the files that match a pattern)."""
+        """Return the method Get, Lines or Glob.
+
+        Get returns the content of a file, or "" if it does not exist. Glob returns the files that match a pattern.
+        """
         return {
             "Get": lambda path: self._texts.get(path, ""),
             "Lines": lambda path: self._texts.get(path, "").removesuffix("\n").split("\n"),
@@ -43,7 +46,7 @@ def _indented(text: str) -> str:
 
 
 class Versions(GoStruct):
-    """The API versions in templates: those that every supported cluster has."""
+    """The API versions that templates see. Every supported cluster has them."""
 
     type_name = "chartutil.VersionSet"
     _KNOWN = frozenset(
@@ -65,14 +68,17 @@ class Versions(GoStruct):
 
 
 def capabilities() -> dict[str, Any]:
-    """Return `.Capabilities`."""
+    """Return the object `.Capabilities`."""
     major, minor = KUBERNETES.removeprefix("v").split(".")[:2]
     version = {"Version": KUBERNETES, "GitVersion": KUBERNETES, "Major": major, "Minor": minor}
     return {"KubeVersion": version, "APIVersions": Versions(), "HelmVersion": {"Version": "v3"}}
 
 
 def release(name: str, namespace: str) -> dict[str, Any]:
-    """Return `.Release` for a first installation. Its Service is Helm, so that the objects equal those of Helm."""
+    """Return the object `.Release` for an initial installation.
+
+    Its Service is Helm, so that the rendered objects equal those that Helm renders.
+    """
     return {
         "Name": name,
         "Namespace": namespace,

@@ -1,4 +1,4 @@
-"""Rendering of a chart with values to objects."""
+"""Renders a chart with values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RELEASE = "istio"
 def render(
     chart: Chart, values: Plain, namespace: str, release_name: str = RELEASE, only: Collection[str] = ()
 ) -> list[Plain]:
-    """Render a chart. Return its objects in the order of the templates' names.
+    """Render a chart. Return its objects, ordered by the names of their templates.
 
     `only` restricts the result to some templates. Raises ChartError if a template fails.
     """
@@ -45,7 +45,7 @@ def render(
 
 
 def _compile(chart: Chart) -> Template:
-    """Return all templates of a chart as one set, in which they may call each other."""
+    """Return all templates of a chart as one set, so that they can call each other."""
     template: list[Template] = []
     functions = {**FUNCTIONS, "tpl": takes("string any", _expand(lambda: template[0]))}
     template.append(Template(chart.name, functions))
@@ -89,7 +89,8 @@ def _objects(text: str, path: str) -> list[Plain]:
 
 
 def merge_values(lower: Plain, upper: Plain) -> Plain:
-    """Return values overlaid with others: maps are merged, lists replaced, and null removes a key, as in Helm."""
+    """Return values with others merged over them. As in Helm, maps are merged, lists are replaced, and null removes a
+    key."""
     values = copy.deepcopy(lower)
     for key, value in upper.items():
         current = values.get(key)

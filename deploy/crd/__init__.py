@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions, generated from the structs of configuration."""
+"""CustomResourceDefinitions, generated from the structs that represent configuration."""

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of Istio's kinds."""
+"""CustomResourceDefinitions for Istio's kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Plain = dict[str, Any]
 
 
 def definitions(catalogue: Catalogue = CATALOGUE) -> list[Plain]:
-    """Return the definitions of all of Istio's kinds, by name."""
+    """Return the definitions of all Istio kinds, sorted by name."""
     plain = (definition(kind) for kind in catalogue if kind.is_istio)
     return sorted(plain, key=lambda each: str(each["metadata"]["name"]))
 
@@ -44,7 +44,8 @@ def definition(kind: AnyKind) -> Plain:
 
 
 def _versions(kind: AnyKind) -> list[Plain]:
-    """Return the versions by name. They share one schema, because objects are the same in all of them."""
+    """Return the versions of a kind, sorted by name. They share one schema, because objects are the same in all of
+    them."""
     facts = kind.custom_resource
     stored = facts.stored_version or kind.versions[0]
     schema: Plain = {

@@ -1,6 +1,6 @@
-"""Constraints of CustomResourceDefinitions beyond types: required fields, bounds, and CEL rules.
+"""Constraints in CustomResourceDefinitions other than types: required fields, bounds, and CEL rules.
 
-They equal those of Istio's definitions, so that an API server accepts the same objects with either.
+They equal those in Istio's definitions, so that an API server accepts the same objects with either.
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules
 """
 
@@ -28,24 +28,24 @@ Schema = dict[str, Any]
 
 
 class Limits(NamedTuple):
-    """The constraints of a struct, and those of its fields by JSON name."""
+    """The constraints of a struct, and those of its fields, which are keyed by JSON name."""
 
     schema: Schema = {}
     fields: Mapping[str, Schema] = {}
 
 
 def cel(*rules: tuple[str, str]) -> Schema:
-    """Return validation rules, each with the message for violations."""
+    """Return a schema with CEL rules. Each rule is given with the message for violations."""
     return {"x-kubernetes-validations": [{"rule": text, "message": message} for text, message in rules]}
 
 
 def at_most_one(message: str, *fields: str) -> tuple[str, str]:
-    """Return the rule that at most one of some fields is set."""
+    """Return the rule that at most one of the fields is set, with its message."""
     return " + ".join(f"(has(self.{field}) ? 1 : 0)" for field in fields) + " <= 1", message
 
 
 def requires(*fields: str) -> Limits:
-    """Return the limits of a struct that has only required fields."""
+    """Return the limits of a struct whose only constraints are required fields."""
     return Limits({"required": list(fields)})
 
 

@@ -35,7 +35,7 @@ def _struct(kind: Any, without: Collection[str] = ()) -> Schema:
 
 
 def _exclusive(struct: type[Any]) -> list[Schema]:
-    """Return the pairs of fields that exclude each other."""
+    """Return a schema for each pair of fields that exclude each other. It matches objects that have both fields."""
     groups = struct.groups if issubclass(struct, OneOf) else ()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     return [
@@ -50,7 +50,7 @@ def _field(field: Any, limits: Limits) -> Schema:
 
 
 def _merged(schema: Schema, more: Schema) -> Schema:
-    """Return a schema with additional constraints, also on its items."""
+    """Return a schema with additional constraints, which may also apply to its items."""
     inner: Schema = {
         word: _merged(schema[word], more[word]) for word in ("items", "additionalProperties") if word in more
     }
@@ -58,7 +58,7 @@ def _merged(schema: Schema, more: Schema) -> Schema:
 
 
 def _type(kind: Any) -> Schema:
-    """Return the schema of a type. A type that allows any value has an open schema."""
+    """Return the schema of a type. A type that allows any value has an unrestricted schema."""
     match kind:
         case mi.UnionType():
             return _type(next(t for t in kind.types if not isinstance(t, mi.NoneType)))

@@ -1,1 +1,1 @@
-"""The IstioOperator API: validation of its settings, and the objects that result from them."""
+"""The IstioOperator API: validation of an IstioOperator's settings, and the objects that result from them."""

@@ -1,4 +1,4 @@
-"""The components of an installation: their charts, which of them are enabled, and the values of their charts."""
+"""The components of an installation: their charts, their default state, and the values for their charts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from deploy.operator.settings_tree import Plain, deep_merge, value_at, with_valu
 class Component(NamedTuple):
     """A component.
 
-    name: The value of the component label on its objects.
-    field: Its field in spec.components.
-    kind, object, container: The workload that k8s settings modify.
-    values: The path of its values in spec.values.
-    flat: Its chart has these values at the top level.
+    name: The value of the component label on its objects. field: Its field in spec.components. kind, object, container:
+    The workload that k8s settings modify. values: The path of its values in spec.values. flat: Whether its chart has
+    these values at the top level.
     """
 
     name: str
@@ -58,9 +56,9 @@ _ON = frozenset({"base", "pilot", "ingressGateways"})
 
 
 class EnabledComponent(NamedTuple):
-    """An enabled component. Each gateway is a component of its own.
+    """An enabled component. Each gateway is a separate component.
 
-    `name` is the name of its workload, `spec` its settings in spec.components.
+    `name` is the name of its workload, and `spec` is its settings in spec.components.
     """
 
     component: Component
@@ -109,7 +107,7 @@ def _name(operator: Plain, component: Component, spec: Plain) -> str:
 
 
 def chart_values(operator: Plain, enabled: EnabledComponent) -> Plain:
-    """Return the values for a component's chart: the common ones, and those that its settings determine."""
+    """Return the values for a component's chart. They are the common values and those that follow from its settings."""
     component, spec = enabled.component, enabled.spec
     values: Plain = value_at(operator, "spec.values", {})
     component_values: Plain = {}
@@ -131,7 +129,7 @@ def chart_values(operator: Plain, enabled: EnabledComponent) -> Plain:
 
 
 def _replicas(component: Component, settings: Plain) -> Plain:
-    """Return the settings for the number of replicas, which objects other than the workload also depend on."""
+    """Return the values for the number of replicas. They affect other objects in addition to the workload."""
     if component.kind != "Deployment":
         return {}
     places = {

@@ -8,9 +8,9 @@ from pilot.config.problem import Problem
 
 
 class SettingsError(Exception):
-    """Settings are invalid. The text says where and why."""
+    """Settings are invalid. The message contains the location and the reason."""
 
 
 def describe_problems(problems: Iterable[Problem]) -> str:
-    """Return problems as one text, each with its path."""
+    """Return problems as one string. Each problem has its path."""
     return "; ".join(f"{p.path}: {p.message}" if p.path else p.message for p in problems)

@@ -1,4 +1,4 @@
-"""Conversion of an IstioOperator to values of Helm charts, for migration to Helm."""
+"""Converts an IstioOperator to values of Helm charts, for migration to Helm."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Release(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name of its values file."""
+        """The name of the release's values file."""
         return f"{self.name}-values.yaml"
 
     def write(self, folder: str) -> None:
-        """Write its values file into a folder."""
+        """Write the release's values file into a folder."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / self.file).write_text(go_yaml.dump(self.values), "utf-8")
 
     def lines(self, folder: str | None) -> Iterator[str]:
-        """Yield the command that installs it, followed by its values unless they are in a file."""
+        """Yield the command that installs the release. If `folder` is None, yield the release's values, too."""
         place = f"{folder}/{self.file}" if folder is not None else self.file
         install = f"helm upgrade --install {self.name} charts/{self.chart}"
         yield f"# {install} --namespace {self.namespace} --create-namespace -f {place}"
@@ -41,9 +41,9 @@ class Release(NamedTuple):
 
 
 def helm_releases(user: Plain, warn: Callable[[str], None], force: bool = False) -> list[Release]:
-    """Return the releases for the components that an IstioOperator enables, in the order of installation.
+    """Return the releases for the components that an IstioOperator enables, in installation order.
 
-    `warn` is called for settings that values cannot express. Raises SettingsError if the settings are invalid.
+    `warn` is called for settings that Helm values cannot express. Raises SettingsError if the settings are invalid.
     """
     operator = resolve_operator(user, warn, None, force)
     releases = []
@@ -69,7 +69,7 @@ def _release(enabled: EnabledComponent, revision: str | None) -> str:
 
 
 def _untranslated(enabled: EnabledComponent) -> Iterator[str]:
-    """Yield the k8s settings that values cannot express, or only in part."""
+    """Yield the k8s settings that Helm values cannot express, or can express only in part."""
     for key, value in enabled.k8s.items():
         if value in (None, {}, []) or key == "replicaCount":
             continue

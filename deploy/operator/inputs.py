@@ -1,4 +1,4 @@
-"""Merges files, flags and a profile into one IstioOperator with the values for the charts."""
+"""Merges files, flags and a profile into one IstioOperator, with the values for the charts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FROM_SPEC = (
 
 
 def read_operator(text: str, name: str) -> Plain:
-    """Parse the text of a file as an IstioOperator.
+    """Parse the content of a file as an IstioOperator.
 
     Raises SettingsError if it is invalid or contains several documents.
     """
@@ -40,7 +40,10 @@ def read_operator(text: str, name: str) -> Plain:
 
 
 def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) -> Plain:
-    """Merge files, given as (name, text), in order, and then assignments. Raises SettingsError if any is invalid."""
+    """Merge files in order, and then assignments. Each file is given as its name and its content.
+
+    Raises SettingsError if a file or assignment is invalid.
+    """
     settings: Plain = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": {}, "spec": {}}
     for name, text in files:
         settings = deep_merge(settings, read_operator(text, name))
@@ -61,7 +64,7 @@ def read_profile(name: str, folder: Traversable | None = None) -> Plain:
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
-    """Return the names of all profiles. Raises SettingsError if the profiles folder does not exist."""
+    """Return the names of all profiles. Raises SettingsError if the folder with the profiles does not exist."""
     profiles = (folder or installation_folder()) / "profiles"
     if not profiles.is_dir():
         raise SettingsError(f"folder {profiles} does not exist")
@@ -81,11 +84,12 @@ def _profile(profiles: Traversable, name: str) -> Plain:
 
 
 def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str = "") -> Plain:
-    """Return an IstioOperator merged over its profile, with all settings of the profile and itself in its values.
+    """Return an IstioOperator merged over its profile. Its values contain all settings of both.
 
-    `platform` is the detected platform of the cluster, or ""; the user's setting takes precedence. As in istioctl,
-    `values` take precedence over hub, tag and revision, but spec.meshConfig over values.meshConfig, and components.cni
-    over values.pilot.cni.enabled. Raises SettingsError if the profile does not exist.
+    `platform` is the detected platform of the cluster, or "". The user's setting takes precedence over it. As in
+    istioctl, `values` takes precedence over hub, tag and revision. However, spec.meshConfig takes precedence over
+    values.meshConfig, and components.cni over values.pilot.cni.enabled. Raises SettingsError if the profile does not
+    exist.
     """
     profile = value_at(user, "spec.profile", DEFAULT_PROFILE)
     if not isinstance(profile, str):
@@ -127,7 +131,7 @@ def _platform_layer(platform: str) -> Plain:
 
 
 def _with_gateway_names(operator: Plain) -> Plain:
-    """Return the settings with the standard name for every gateway without one."""
+    """Return the settings with the standard name added to every gateway without a name."""
     for component, name in STANDARD_GATEWAYS.items():
         gateways = value_at(operator, f"spec.components.{component}")
         if isinstance(gateways, list):

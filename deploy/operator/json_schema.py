@@ -1,4 +1,4 @@
-"""A JSON Schema of the IstioOperator and its values, for editors and other validators."""
+"""A JSON Schema for the IstioOperator and its values. Editors and other validators can use it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALARS: dict[str, Schema] = {
 
 
 def json_schema() -> str:
-    """Return the schema as text. Each type is defined once, in `$defs`."""
+    """Return the schema as a JSON string. Each type is defined once, in `$defs`."""
     used = definitions_of(["IstioOperator"])
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,7 +37,7 @@ def json_schema() -> str:
 
 
 def definitions_of(names: Iterable[str]) -> dict[str, Schema]:
-    """Return the schemas of types and, recursively, those of their fields, by name."""
+    """Return the schemas of types and, recursively, of the types of their fields. They are keyed by name."""
     used: dict[str, Schema] = {}
     for name in names:
         _add(name, used)
@@ -45,7 +45,7 @@ def definitions_of(names: Iterable[str]) -> dict[str, Schema]:
 
 
 def _add(name: str, used: dict[str, Schema]) -> None:
-    """Add a type and, recursively, those of its fields."""
+    """Add a type and, recursively, the types of its fields to `used`."""
     if name in used or name not in TYPES:
         return
     used[name] = {"type": ["object", "null"], "additionalProperties": False, "properties": {}}
@@ -55,7 +55,7 @@ def _add(name: str, used: dict[str, Schema]) -> None:
 
 
 def field_schema(field: SchemaField) -> Schema:
-    """Return the schema of a field. Null is the same as absence."""
+    """Return the schema of a field. Null is equivalent to absence."""
     item = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
     schema: Schema = {
         "[": {"type": "array", "items": item},

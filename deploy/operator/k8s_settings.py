@@ -57,9 +57,9 @@ def _service(plain: Plain, enabled: EnabledComponent, settings: Plain) -> Plain:
 
 
 def _budget(spec: Plain) -> Plain:
-    """Return the spec of a disruption budget with only one of its exclusive limits.
+    """Return the spec of a PodDisruptionBudget with only one of its two exclusive limits.
 
-    Only users set maxUnavailable, so it wins.
+    Only users set maxUnavailable, so it takes precedence.
     """
     return (
         {key: value for key, value in spec.items() if key != "minAvailable"}

@@ -1,4 +1,4 @@
-"""Renders an IstioOperator to the objects of an installation."""
+"""Renders an IstioOperator into the objects of an installation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Installation(NamedTuple):
     components: tuple[tuple[EnabledComponent, list[Plain]], ...]
 
     def objects(self, only: Iterable[str] = ()) -> list[Plain]:
-        """Return the objects of all components, or of those named in `only`, in an order that an API server accepts."""
+        """Return the objects of all components in an order that an API server accepts.
+
+        If `only` is not empty, only the objects of these components are returned.
+        """
         names = set(only)
         selected = (objects for enabled, objects in self.components if not names or enabled.component.name in names)
         return in_apply_order(plain for objects in selected for plain in objects)
@@ -55,8 +58,8 @@ def render_installation(
 ) -> Installation:
     """Return the installation for a user's IstioOperator.
 
-    `warn` is called for settings without effect. `platform` is the detected platform of the cluster. Raises
-    SettingsError if the settings are invalid; with `force`, only if they cannot be rendered.
+    `warn` is called for settings that have no effect. `platform` is the detected platform of the cluster. Raises
+    SettingsError if the settings are invalid. With `force`, only settings that cannot be rendered raise it.
     """
     folder = folder or package_folder(user)
     operator = resolve_operator(user, warn, folder, force, platform)
@@ -74,7 +77,7 @@ def render_installation(
 def resolve_operator(
     user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = ""
 ) -> Plain:
-    """Return a user's IstioOperator, merged with its profile and validated, with all values for its charts.
+    """Return a user's IstioOperator merged with its profile, with all values for its charts. It is validated.
 
     Raises SettingsError if it is invalid.
     """
@@ -84,7 +87,8 @@ def resolve_operator(
 
 
 def package_folder(user: Plain) -> Traversable:
-    """Return the folder with charts and profiles that an IstioOperator names, or this package if it names none."""
+    """Return the folder with charts and profiles that an IstioOperator specifies. The default is the folder of this
+    package."""
     path: Any = value_at(user, "spec.installPackagePath", "")
     return installation_folder(path if isinstance(path, str) else "")
 
@@ -105,5 +109,5 @@ def yaml_text(plain: Any) -> str:
 
 
 def manifest_text(objects: Iterable[Plain]) -> str:
-    """Return objects as YAML documents. Equal objects give equal text."""
+    """Return objects as YAML documents. For equal objects, the result is identical."""
     return "---\n".join(go_yaml.dump(plain) for plain in objects)

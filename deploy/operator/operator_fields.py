@@ -1,8 +1,8 @@
 """The fields of an IstioOperator in the notation of webhook/pod/fields.py: each line is a type and its fields.
 
-The fields of spec are those of https://istio.io/latest/docs/reference/config/istio.operator.v1alpha1/, the values those
-of the charts. `count` is an integer, which may be quoted; `tag` is a string or number; `map` is any mapping, `maps` a
-list of mappings.
+The fields of spec are those of https://istio.io/latest/docs/reference/config/istio.operator.v1alpha1/, and the fields
+of the values are those of the charts. `count` is an integer, which may be quoted. `tag` is a string or a number. `map`
+is any mapping, and `maps` is a list of mappings.
 """
 
 FIELDS = """

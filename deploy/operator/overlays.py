@@ -1,4 +1,4 @@
-"""Overlays: changes of single values in a component's objects, by path."""
+"""Overlays, which change single values in a component's objects. A path identifies each value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Warn = Callable[[str], None]
 def apply_overlays(objects: list[Plain], enabled: EnabledComponent, warn: Warn) -> list[Plain]:
     """Return the objects with a component's overlays applied in order.
 
-    `warn` is called for each patch without effect.
+    `warn` is called for each patch that has no effect.
     """
     changed = list(objects)
     for overlay in enabled.k8s.get("overlays") or ():
@@ -93,7 +93,7 @@ def _change(holder: Any, parts: list[str], value: Any) -> None:
 
 
 def _step(holder: Any, part: str, following: str) -> Any:
-    """Return the value at a part of a path, creating missing mappings."""
+    """Return the value at one part of a path. A missing mapping is created."""
     if isinstance(holder, list):
         place = _index(holder, part)
         if place == len(holder):
@@ -155,7 +155,7 @@ def _text(value: Any) -> str:
 
 
 def _parse_value(value: Any) -> Any:
-    """Return the mapping in a multi-line string, if it contains one, or else the value itself."""
+    """Return the mapping that a multi-line string contains. If there is none, return the value unchanged."""
     if isinstance(value, str) and "\n" in value.strip():
         try:
             documents = read_documents(value.encode(), "")

@@ -45,7 +45,7 @@ _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
-    """Yield the problems of a value: wrong types and unknown fields. Null is the same as absence."""
+    """Yield the problems of a value: wrong types and unknown fields. Null is equivalent to absence."""
     if name == "any" or value is None:
         return
     if name in TYPES:
@@ -89,7 +89,7 @@ def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]
 
 
 def _describe(value: Any) -> str:
-    """Return a value as the user wrote it, with advice if only the quotes are wrong."""
+    """Return a value as the user wrote it. If only the quotes are wrong, add a hint."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and value.lower() in ("true", "false"):

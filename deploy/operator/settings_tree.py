@@ -1,4 +1,4 @@
-"""Settings as trees of plain data, with access by path."""
+"""Settings as trees of plain data. Values are accessed by path."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class PathError(ValueError):
 
 
 def deep_merge(lower: Plain, upper: Plain) -> Plain:
-    """Return settings merged with others: mappings by key, everything else replaced, also by null.
+    """Return settings with others merged over them. Mappings are merged by key. Any other value, even null, replaces.
 
-    The arguments do not change.
+    The arguments are not modified.
     """
     merged = dict(lower)
     for key, value in upper.items():
@@ -40,7 +40,7 @@ def deep_merge(lower: Plain, upper: Plain) -> Plain:
 
 
 def value_at(tree: Any, path: str, default: Any = None) -> Any:
-    """Return the value at a path of keys, or the default if it does not exist or is null."""
+    """Return the value at a path of keys. If it does not exist or is null, return the default."""
     for key in path.split("."):
         if not isinstance(tree, dict) or tree.get(key) is None:
             return default
@@ -49,7 +49,7 @@ def value_at(tree: Any, path: str, default: Any = None) -> Any:
 
 
 def with_value(tree: Plain, path: tuple[str, ...], value: Any) -> Plain:
-    """Return the tree with a value at a path of keys."""
+    """Return the tree with the value at a path of keys replaced."""
     first, *rest = path
     inner = tree.get(first)
     return {**tree, first: with_value(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value}
@@ -92,7 +92,7 @@ def assign(tree: Plain, assignment: str) -> None:
 
 
 def _parse_scalar(text: str) -> Any:
-    """Return a Boolean or number if the text is one, or else the text."""
+    """Return the Boolean or number in the text. If it is neither, return the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

@@ -1,4 +1,4 @@
-"""Validation of an IstioOperator beyond the types of its fields."""
+"""Validation of an IstioOperator, apart from the types of its fields."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
 
 
 def validate_operator(operator: Plain) -> list[Problem]:
-    """Return the problems of an IstioOperator, errors and warnings.
+    """Return the problems of an IstioOperator, which are errors and warnings.
 
-    If fields have wrong types, return only these problems.
+    If fields have wrong types, return only the problems with types.
     """
     wrong = list(check(operator, "IstioOperator"))
     if wrong:
@@ -61,7 +61,7 @@ def _names(spec: Plain) -> Iterator[Problem]:
 
 
 def _mesh(spec: Plain) -> Iterator[Problem]:
-    """Yield the problems of the mesh config. Unknown fields are passed on."""
+    """Yield the problems of the mesh config. Unknown fields are accepted."""
     path = "spec.meshConfig" if spec.get("meshConfig") else "spec.values.meshConfig"
     _, problems = decode_mesh_config([value_at(spec, "values.meshConfig", {})])
     for problem in problems:

@@ -1,4 +1,4 @@
-"""JSON Schemas of the charts' values, by which Helm rejects invalid values before rendering."""
+"""JSON Schemas of the charts' values. With them, Helm rejects invalid values before rendering."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from deploy.operator.json_schema import Schema, definitions_of, field_schema
 from deploy.operator.schema import TYPES
 
 LIFTED: Mapping[str, str] = {"istiod": "Pilot", "cni": "Cni"}
-"""Charts whose values may be at the top level or, as in an IstioOperator, under a key; with the type of these values.
-"""
+"""Charts whose values may be at the top level or, as in an IstioOperator, under a key. Each has the type of these
+values."""
 _STANDALONE = frozenset({"gateway"})
 """Charts that are not part of an IstioOperator."""
 _RESERVED: Schema = {"chartDefaults": {"type": "object"}, "enabled": {}, "tags": {}}
@@ -19,7 +19,7 @@ _RESERVED: Schema = {"chartDefaults": {"type": "object"}, "enabled": {}, "tags":
 
 
 def values_schema(chart: str, values: Mapping[str, Any]) -> str:
-    """Return the schema of a chart's values as text.
+    """Return the schema of a chart's values as a JSON string.
 
     Values without a declared type have the type of their default in `values`.
     """
@@ -46,7 +46,7 @@ def values_schema(chart: str, values: Mapping[str, Any]) -> str:
 
 
 def _like(default: Any) -> Schema:
-    """Return the schema of values with the type of a default. Null removes a default."""
+    """Return the schema for values of the same type as a default. Null, which removes a default, is also valid."""
     if isinstance(default, bool):
         return {"type": ["boolean", "null"]}
     if isinstance(default, int | float):

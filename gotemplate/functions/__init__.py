@@ -1,4 +1,4 @@
-"""The functions of Sprig and the built-in ones. https://masterminds.github.io/sprig/"""
+"""The functions of Sprig and the built-in functions. https://masterminds.github.io/sprig/"""
 
 from gotemplate.builtins import BUILTINS
 from gotemplate.function import Function

@@ -73,7 +73,7 @@ class GoTime(GoStruct):
         return format_moment("2006-01-02 15:04:05.999999999 -0700 MST", self.moment)
 
     def plain(self) -> str:
-        """Return the time in RFC 3339, as JSON has it."""
+        """Return the time in RFC 3339 format, as in JSON."""
         return format_moment("2006-01-02T15:04:05.999999999Z07:00", self.moment)
 
 
@@ -93,7 +93,7 @@ def _zone(name: str) -> datetime.tzinfo:
 
 
 def _moment(value: Any) -> datetime.datetime:
-    """Return the moment of a time.Time or of seconds since 1970. Other values mean now."""
+    """Return the time of a time.Time or of a number of seconds since 1970. Any other value means the current time."""
     if isinstance(value, GoTime):
         return value.moment
     if isinstance(value, int) and not isinstance(value, bool):
@@ -102,7 +102,7 @@ def _moment(value: Any) -> datetime.datetime:
 
 
 def format_moment(layout: str, moment: datetime.datetime) -> str:
-    """Format a moment with a Go layout. https://pkg.go.dev/time#Layout"""
+    """Format a time with a Go layout. https://pkg.go.dev/time#Layout"""
     return _WORDS.sub(lambda match: _written(match[0], moment), layout)
 
 
@@ -201,7 +201,7 @@ def parse_moment(layout: str, text: str) -> GoTime:
 
 
 def _without_padding(word: str) -> str:
-    """Return a layout word without its padding, except for the day of the year."""
+    """Return an element of a layout without its padding. The day of the year keeps its padding."""
     return word if word == "002" else word.lstrip("0_")
 
 
@@ -262,7 +262,7 @@ def _ago(value: Any) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Format seconds, a string or an int64, as a duration."""
+    """Return a number of seconds as a duration. The number is a string or an int64."""
     seconds = (
         int(value) if isinstance(value, Int64) or (isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value)) else 0
     )
@@ -280,7 +280,7 @@ def _go_duration(duration: Duration) -> str:
 
 
 def _rounded(value: Any) -> str:
-    """Return a duration in its largest unit only."""
+    """Return a duration as a whole number of its largest unit."""
     if isinstance(value, GoTime):
         total = abs((datetime.datetime.now(datetime.UTC) - value.moment).total_seconds())
     elif isinstance(value, Int64):

@@ -1,4 +1,4 @@
-"""Sprig's functions for defaults, types and choices. https://masterminds.github.io/sprig/defaults.html,
+"""Sprig's functions for defaults, types and conditions. https://masterminds.github.io/sprig/defaults.html,
 …/reflection.html"""
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from gotemplate.values import is_true, kind_name, type_name
 
 
 def default(otherwise: Any, *values: Any) -> Any:
-    """Return the value, or the default if it is empty."""
+    """Return the value, or `otherwise` if the value is empty."""
     return values[0] if values and is_true(values[0]) else otherwise
 
 
 def coalesce(*values: Any) -> Any:
-    """Return the first non-empty value, or nil."""
+    """Return the first non-empty value, or nil if there is none."""
     return next((value for value in values if is_true(value)), None)
 
 
 def fail(message: str) -> str:
-    """Fail with this message."""
+    """Fail with a message."""
     raise ValueError(message)
 
 

@@ -13,7 +13,7 @@ Map = dict[str, Any]
 
 
 def make(*pairs: Any) -> Map:
-    """Return a map of alternating keys and values. A last key without a value gets ""."""
+    """Return a map. The arguments are alternating keys and values. If the last key has no value, its value is ""."""
     mapping: Map = {to_text(key): value for key, value in zip(pairs[::2], pairs[1::2], strict=False)}
     if len(pairs) % 2:
         mapping[to_text(pairs[-1])] = ""
@@ -21,7 +21,7 @@ def make(*pairs: Any) -> Map:
 
 
 def assign(mapping: Map | None, key: str, value: Any) -> Map:
-    """Set a key of the map and return the map."""
+    """Set a key of the map, and return the map."""
     if mapping is None:
         raise ValueError("assignment to entry in nil map")
     mapping[key] = value
@@ -29,13 +29,13 @@ def assign(mapping: Map | None, key: str, value: Any) -> Map:
 
 
 def unset(mapping: Map, key: str) -> Map:
-    """Remove a key from the map and return the map."""
+    """Remove a key from the map, and return the map."""
     mapping.pop(key, None)
     return mapping
 
 
 def merge(target: Map, *sources: Map, overwrite: bool = False) -> Map:
-    """Merge maps recursively into the first one and return it.
+    """Merge the sources recursively into the target, and return the target.
 
     Without `overwrite`, only missing and empty values are set.
     """
@@ -50,8 +50,10 @@ def merge(target: Map, *sources: Map, overwrite: bool = False) -> Map:
 
 
 def dig(*arguments: Any) -> Any:
-    """Return the value at a path of keys in a map, or a default. The arguments are the keys, the default and the
-    map."""
+    """Return the value at a path of keys in a map, or a default.
+
+    The arguments are the keys, the default and the map.
+    """
     if len(arguments) < 3:
         raise ValueError("dig needs at least three arguments")
     *keys, default, mapping = arguments

@@ -14,7 +14,7 @@ from gotemplate.function import Function, takes
 
 
 def _quiet(convert: Callable[[Any], Any], otherwise: Any) -> Callable[[Any], Any]:
-    """Return a conversion that returns `otherwise` instead of failing."""
+    """Return a function that converts a value, and returns `otherwise` if the conversion fails."""
 
     def call(value: Any) -> Any:
         try:
@@ -34,7 +34,7 @@ def _raw(value: Any) -> str:
 
 
 def _decoder(name: str, decode: Callable[[bytes], bytes]) -> Callable[[str], str]:
-    """Return a decoder that returns Go's error message as its result, like Sprig."""
+    """Return a function that decodes a string. As in Sprig, it returns Go's error message for an invalid string."""
 
     def call(text: str) -> str:
         try:

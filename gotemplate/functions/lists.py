@@ -64,7 +64,7 @@ def has(value: Any, values: Any) -> bool:
 
 
 def part(values: Any, *bounds: Any) -> Any:
-    """Return the items from the first bound up to, not including, the second. An empty list yields nil."""
+    """Return the items from the first bound up to but excluding the second. For an empty list, return nil."""
     if not isinstance(values, list):
         if values is None:
             raise ValueError(_NIL)
@@ -79,7 +79,7 @@ def part(values: Any, *bounds: Any) -> Any:
 
 
 def concat(*lists: Any) -> list[Any]:
-    """Return the items of all lists."""
+    """Return the items of all lists in one list."""
     return [item for values in lists for item in _items(values, "concat")]
 
 
@@ -92,17 +92,17 @@ def chunk(size: int, values: Any) -> list[Any]:
 
 
 def sort_alphabetically(values: Any) -> StringList:
-    """Return the items as sorted strings."""
+    """Return the items as strings in alphabetical order."""
     return StringList(sorted(strings_of(values))) if isinstance(values, list) else StringList([to_text(values)])
 
 
 def until(start: int, stop: int, step: int) -> list[int]:
-    """Return the numbers from `start` up to, not including, `stop`."""
+    """Return the numbers from `start` up to but excluding `stop`."""
     return list(range(start, stop, step)) if step else []
 
 
 def sequence(*bounds: int) -> str:
-    """Return numbers separated by spaces, like seq(1): LAST, FIRST LAST or FIRST STEP LAST."""
+    """Return numbers separated by spaces, as seq(1) does. The arguments are LAST, FIRST LAST or FIRST STEP LAST."""
     if not 1 <= len(bounds) <= 3:
         return ""
     start, end = bounds[0] if len(bounds) > 1 else 1, bounds[-1]

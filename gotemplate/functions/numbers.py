@@ -18,7 +18,7 @@ _LARGEST = 2**63
 
 
 def to_int64(value: Any) -> Int64:
-    """Convert a value to int64: floats are truncated, strings parsed, other values are 0."""
+    """Convert a value to an int64. Floats are truncated, and strings are parsed. For any other value, return 0."""
     if isinstance(value, str):
         return Int64(_read(value))
     if isinstance(value, float):
@@ -27,7 +27,7 @@ def to_int64(value: Any) -> Int64:
 
 
 def _read(text: str) -> int:
-    """Parse an integer, ignoring a fraction of zeros. Returns 0 if it is malformed."""
+    """Parse an integer. A fraction that consists of zeros is ignored. Returns 0 if the text is malformed."""
     try:
         number = parse_number(re.sub(r"\.0+$", "", text))
     except ValueError:
@@ -36,7 +36,7 @@ def _read(text: str) -> int:
 
 
 def to_float(value: Any) -> float:
-    """Convert a value to float64, or 0 if it is not a number."""
+    """Convert a value to a float64. Returns 0 if the value is not a number."""
     if isinstance(value, str):
         try:
             return float(value) if value.strip() == value else 0.0
@@ -46,7 +46,7 @@ def to_float(value: Any) -> float:
 
 
 def wrapped(number: int) -> Int64:
-    """Return a number wrapped around to the 64 bits of an int64."""
+    """Return a number as an int64. Numbers that exceed 64 bits wrap around."""
     return Int64((number + _LARGEST) % (2 * _LARGEST) - _LARGEST)
 
 
@@ -68,7 +68,8 @@ def _not_zero(number: Int64) -> Int64:
 
 
 def round_to(value: Any, places: int, *threshold: float) -> float:
-    """Round a number to decimal places; a fraction from 0.5 or the threshold on rounds up."""
+    """Round a number to decimal places. It is rounded up if the remaining fraction is at least the threshold, or else
+    0.5."""
     power = 10.0**places
     digit = power * to_float(value)
     fraction, whole = math.modf(digit)
@@ -77,7 +78,7 @@ def round_to(value: Any, places: int, *threshold: float) -> float:
 
 
 def _exactly(step: Callable[[Fraction, Fraction], Fraction], *values: Any) -> float:
-    """Fold values with exact decimal arithmetic."""
+    """Combine values from left to right with exact decimal arithmetic."""
     numbers = [Fraction(repr(to_float(v))) for v in values]
     result = numbers[0]
     for number in numbers[1:]:
@@ -92,7 +93,7 @@ def _quotient(first: Fraction, second: Fraction) -> Fraction:
 
 
 def _octal(value: Any) -> Int64:
-    """Parse octal digits, or return 0 if they are malformed."""
+    """Parse an octal number. Returns 0 if it is malformed."""
     text = to_text(value)
     return Int64(int(text, 8)) if re.fullmatch(r"[+-]?[0-7]+", text) else Int64(0)
 

@@ -29,18 +29,18 @@ def folder(path: str) -> str:
 
 
 def extension(path: str) -> str:
-    """Return the file name extension with its dot."""
+    """Return the file name extension, including the dot."""
     name = path[path.rfind("/") + 1 :]
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def expand(text: str) -> str:
-    """Replace $NAME and ${NAME} by environment variables."""
+    """Replace $NAME and ${NAME} with the values of environment variables."""
     return re.sub(r"\$(?:\{(\w+)\}|([*#$@!?0-9-]|\w+))", lambda match: os.environ.get(match[1] or match[2], ""), text)
 
 
 def address(name: str) -> str:
-    """Resolve a host name to an IPv4 address, or ""."""
+    """Return an IPv4 address of a host name, or "" if it cannot be resolved."""
     try:
         return socket.gethostbyname(name)
     except OSError:

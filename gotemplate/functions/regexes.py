@@ -51,7 +51,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _iter_matches(pattern: Any, text: str) -> Iterator[Any]:
-    """Yield the matches, without empty ones at the end of another match."""
+    """Yield the matches. An empty match directly after another match is omitted."""
     end = None
     for match in pattern.finditer(text):
         if match.end() > match.start() or match.start() != end:
@@ -70,7 +70,7 @@ def _find_all(pattern: Any, text: str, count: int) -> StringList:
 
 
 def _replace(pattern: Any, text: str, replacement: str) -> str:
-    """Replace matches. $1 and ${name} refer to groups; unknown groups are empty."""
+    """Replace all matches. In the replacement, $1 and ${name} refer to groups. Unknown groups are empty."""
 
     def expand(match: Any) -> str:
         def group(reference: re.Match[str]) -> str:
@@ -96,7 +96,7 @@ def _literal(pattern: Any, text: str, replacement: Any) -> str:
 
 
 def _split(pattern: Any, text: str, count: int) -> StringList:
-    """Split the text at matches into at most `count` pieces, or into all if it is negative."""
+    """Split the text at matches into at most `count` parts. If `count` is negative, there is no limit."""
     if count == 0:
         return StringList()
     if pattern.pattern and not text:

@@ -76,13 +76,13 @@ class PemPair(GoStruct):
         self.cert, self.key = cert, key
 
     def member(self, name: str) -> Any:
-        """Return Cert or Key."""
+        """Return the value of the field Cert or Key."""
         if name not in ("Cert", "Key"):
             raise self.no_member(name)
         return self.cert if name == "Cert" else self.key
 
     def plain(self) -> dict[str, str]:
-        """Return both."""
+        """Return the certificate and the key, keyed by field name."""
         return {"Cert": self.cert, "Key": self.key}
 
 
@@ -139,7 +139,7 @@ def _issue(
     signer: tuple[x509.Certificate, Any] | None = None,
     authority: bool = False,
 ) -> PemPair:
-    """Issue a certificate for a key, signed by an authority or self-signed."""
+    """Issue a certificate for a key. An authority signs the certificate, or it is self-signed."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     issuer = signer[0].subject if signer else subject
@@ -165,14 +165,14 @@ def _authority(pair: Any) -> tuple[x509.Certificate, Any]:
 
 
 def _built(cert: str, key: str) -> PemPair:
-    """Return the pair of a base64-encoded certificate and key."""
+    """Return a certificate and a key, which are both encoded in base64, as a pair."""
     pair = PemPair(base64.b64decode(cert).decode(), base64.b64decode(key).decode())
     _authority(pair)
     return pair
 
 
 def _derived(counter: int, kind: str, password: str, user: str, site: str) -> str:
-    """Derive the password of a site from a master password."""
+    """Derive the password for a site from a master password."""
     templates = _TEMPLATES.get(kind)
     if templates is None:
         return f"cannot find password template {kind}"

@@ -58,7 +58,7 @@ class Version(GoStruct):
         return comparisons.get(name)
 
     def printed(self, verb: str) -> str:
-        """Return the version as text."""
+        """Return the version as a string."""
         text = ".".join(map(str, self.numbers))
         return text + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
@@ -81,7 +81,7 @@ class Version(GoStruct):
 
 
 def parse_version(text: str) -> Version:
-    """Parse a version whose minor and patch numbers may be missing. Raises ValueError if it is invalid."""
+    """Parse a version. The minor and patch numbers are optional. Raises ValueError if the version is invalid."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise ValueError("Invalid Semantic Version")
@@ -90,9 +90,10 @@ def parse_version(text: str) -> Version:
 
 
 def satisfies(constraint: str, version: Version) -> bool:
-    """Return whether a version satisfies a constraint: alternatives separated by ||, each a list of limits.
+    """Return whether a version satisfies a constraint.
 
-    Raises ValueError for an invalid constraint.
+    The alternatives in a constraint are separated by ||. Each alternative is a list of limits. Raises ValueError if the
+    constraint is invalid.
     """
     alternatives = []
     for alternative in constraint.split("||"):
@@ -137,7 +138,7 @@ def _within(version: Version, low: Version, high: Version | None) -> bool:
 
 
 def _next(numbers: list[int], place: int) -> Version | None:
-    """Return the lowest version with a larger number at a place, or None if there are no numbers."""
+    """Return the lowest version whose number at a position is larger, or None if there are no numbers."""
     if not numbers:
         return None
     return Version((*numbers[:place], numbers[place] + 1, 0, 0)[:3])  # type: ignore[arg-type]

@@ -17,17 +17,17 @@ _PRINTED = "".join(chr(code) for code in range(32, 127))
 
 
 def quote(*values: Any) -> str:
-    """Return the values in double quotes, without nil."""
+    """Return the values in double quotes. Nil values are omitted."""
     return " ".join(quoted(to_text(v)) for v in values if v is not None)
 
 
 def single_quote(*values: Any) -> str:
-    """Return the values in single quotes, without nil."""
+    """Return the values in single quotes. Nil values are omitted."""
     return " ".join(f"'{to_text(v)}'" for v in values if v is not None)
 
 
 def truncate(count: int, text: str) -> str:
-    """Return the first `count` bytes, or the last ones if it is negative."""
+    """Return the first `count` bytes. If `count` is negative, return the last -`count` bytes."""
     data = text.encode()
     return (data[count:] if count < 0 else data[:count]).decode("utf-8", "replace")
 
@@ -45,7 +45,7 @@ def _not_negative(count: int) -> int:
 
 
 def substring(start: int, end: int, text: str) -> str:
-    """Return the bytes from `start` up to `end`. A negative or too large `end` means the end of the text."""
+    """Return the bytes from `start` up to `end`. If `end` is negative or too large, return all bytes from `start`."""
     data = text.encode()
     if start < 0:
         return _cut(data, 0, end).decode("utf-8", "replace")
@@ -63,14 +63,14 @@ def _cut(data: bytes, start: int, end: int) -> bytes:
 
 
 def strings_of(value: Any) -> StringList:
-    """Return the items of a list as strings, without nil. Another value is a list of one."""
+    """Return the items of a list as strings, without nil items. Any other value is treated as a list with one item."""
     if isinstance(value, list):
         return StringList(to_text(item) for item in value if item is not None)
     return StringList() if value is None else StringList([to_text(value)])
 
 
 def cat(*values: Any) -> str:
-    """Return the values joined by spaces, without nil."""
+    """Return the values joined with spaces. Nil values are omitted."""
     return " ".join(to_text(v) for v in values if v is not None)
 
 
@@ -83,12 +83,12 @@ def title(text: str) -> str:
 
 
 def abbreviate(width: int, text: str) -> str:
-    """Shorten the text to at most `width` characters, with an ellipsis at the end."""
+    """Shorten the text to at most `width` characters. A shortened text ends with an ellipsis."""
     return abbreviate_both(0, width, text) if width >= 4 else text
 
 
 def abbreviate_both(left: int, right: int, text: str) -> str:
-    """Shorten the text to at most `right` characters, with ellipses at both ends; `left` is the start offset."""
+    """Shorten the text to at most `right` characters from the offset `left`, with ellipses at the shortened ends."""
     if right < 4 or (left > 0 and right < 7) or len(text) <= right:
         return text
     left = min(left, len(text) - (right - 3))
@@ -108,7 +108,7 @@ def swap_case(text: str) -> str:
 
 
 def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> str:
-    """Wrap the text at `width` characters. Longer words are split only if `breaks` is set."""
+    """Wrap the text at `width` characters. Words that are longer are split only if `breaks` is set."""
     width, lines, offset = max(width, 1), [], 0
     while len(text) - offset > width:
         if text[offset] == " ":
@@ -131,12 +131,12 @@ def wrap(width: int, text: str, separator: str = "\n", breaks: bool = False) -> 
 
 
 def split(separator: str, text: str, count: int = -1) -> StringMap:
-    """Return the parts of a split text as a map with keys _0, _1, …"""
+    """Return the parts of a split text as a map with the keys _0, _1, …"""
     return StringMap((f"_{i}", part) for i, part in enumerate(split_list(separator, text, count)))
 
 
 def split_list(separator: str, text: str, count: int = -1) -> StringList:
-    """Split a string into at most `count` parts, or into all if it is negative."""
+    """Split a string into at most `count` parts. If `count` is negative, there is no limit."""
     if count == 0:
         return StringList()
     cuts = max(count, 0) - 1
@@ -155,7 +155,7 @@ def _random(alphabet: str) -> Function:
 
 
 def _untitle(text: str) -> str:
-    """Lower the first letter of each word."""
+    """Convert the first letter of each word to lower case."""
     return "".join(c.lower() if not index or text[index - 1].isspace() else c for index, c in enumerate(text))
 
 

@@ -41,7 +41,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def join(parts: dict[str, Any]) -> str:
-    """Build a URL from its parts. Raises ValueError if a part is not a string."""
+    """Return the URL that consists of the parts. Raises ValueError if a part is not a string."""
     values = {
         name: _text(parts or {}, name) for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")
     }

@@ -8,9 +8,9 @@ from gotemplate.function import Function, takes
 
 
 def _words(text: str, connector: str) -> str:
-    """Return the lower-case words joined by a connector.
+    """Return the words of a text in lower case, joined with a connector.
 
-    A number belongs to the preceding word, unless lower-case letters follow it; then it starts a new word.
+    A number belongs to the preceding word. If lower-case letters follow the number, it starts a new word.
     """
     text = re.sub(
         r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])",
@@ -21,7 +21,7 @@ def _words(text: str, connector: str) -> str:
 
 
 def camel_case(text: str) -> str:
-    """Return the words joined and capitalized."""
+    """Return the words capitalized and joined."""
     head = re.match(r"[-_\s]*", text)
     lead = head[0] if head else ""
     parts = re.split(r"([-_\s]+)", text[len(lead) :])
@@ -35,7 +35,8 @@ def camel_case(text: str) -> str:
 
 
 def _lower_run(part: str) -> str:
-    """Return a word without its first letter, with a leading upper-case run lowered."""
+    """Return a word without its first letter. If it is in upper case, convert the upper-case letters that follow it to
+    lower case."""
     run = re.match(r"[A-Z]*", part[1:]) if part[0].isupper() else None
     length = len(run[0]) if run else 0
     return part[1 : 1 + length].lower() + part[1 + length :]

@@ -14,7 +14,7 @@ _CALICO = ResourceKey(VersionedKind("crd.projectcalico.org/v1", "FelixConfigurat
 
 
 async def detect_platform(objects: ObjectClient) -> str:
-    """Return the name of a platform with its own defaults, or "" for any other platform. Raises KubeError."""
+    """Return the name of the cluster's platform, or "" if the platform has no specific defaults. Raises KubeError."""
     return "gke" if "-gke" in await objects.version() else ""
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis of workloads that do not become ready, from the states of their pods and from events."""
+"""Diagnosis of workloads that do not become ready. It uses the states of their pods, and events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Plain = dict[str, Any]
 POD = VersionedKind("v1", "Pod")
 EVENT = VersionedKind("v1", "Event")
 _MAX_SHOWN = 3
-"""Maximum number of pods, and of events per object, in a diagnosis."""
+"""Maximum number of pods in a diagnosis, and of events per object."""
 _IMAGE_ADVICE = "check that the image exists and that nodes can pull it: hub, tag and values.global.imagePullSecrets"
 _ADVICE = {
     "ImagePullBackOff": _IMAGE_ADVICE,
@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 async def diagnose(objects: ObjectClient, workload: Plain) -> list[str]:
-    """Return the likely causes why a workload is not ready, one per line, or none if they cannot be read."""
+    """Return the likely causes why a workload is not ready, one per line. If they cannot be read, return []."""
     try:
         return [line async for line in _diagnose(objects, workload)]
     except KubeError:
@@ -91,7 +91,7 @@ def _problems(pod: Plain) -> Iterator[tuple[str, str, str]]:
 
 
 async def _warning_events(objects: ObjectClient, namespace: str, name: str) -> list[str]:
-    """Return the last warning events of an object."""
+    """Return the most recent warning events of an object."""
     events = await objects.list(EVENT, "", namespace, f"involvedObject.name={name}")
     warnings = [event for event in events if event.get("type") != "Normal"]
     warnings.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))

@@ -35,7 +35,7 @@ def tag_of(plain: Plain) -> str:
 
 
 def deactivated(plain: Plain) -> Plain:
-    """Return a webhook configuration that never matches."""
+    """Return the webhook configuration, changed so that it never matches."""
     return {
         **plain,
         "webhooks": [{**w, "namespaceSelector": NEVER, "objectSelector": NEVER} for w in plain.get("webhooks") or ()],
@@ -58,7 +58,7 @@ def injection_conflicts(planned: Iterable[Plain], existing: Iterable[Plain]) -> 
 
 
 def _conflicting_pods(one: Plain, other: Plain) -> Iterator[str]:
-    """Yield descriptions of pods that two configurations both inject."""
+    """Yield descriptions of the pods that both configurations inject."""
     revisions: list[str | None] = [None, *sorted(_selected_revisions(one) | _selected_revisions(other))]
     for namespace_switch, namespace_revision, pod_switch, pod_revision in itertools.product(
         (None, "enabled", "disabled"), revisions, (None, "true", "false"), revisions

@@ -1,4 +1,4 @@
-"""The plan of an installation: its steps, with the objects of each component, and their dependencies."""
+"""The plan of an installation: its steps, each with the objects of one component, and the dependencies between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ DEPENDENCIES: Mapping[str, str] = {
     "IngressGateways": "Pilot",
     "EgressGateways": "Pilot",
 }
-"""The dependency of each component. If it is not installed, its own dependency takes its place."""
+"""Mapping from each component to its dependency. If the dependency is not installed, its own dependency takes its
+place."""
 _CLUSTER_SCOPED = frozenset(
     {
         "ClusterRole",
@@ -47,14 +48,14 @@ class Step(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return the title for reports, such as "Pilot" or "IngressGateways istio-ingressgateway"."""
+        """Return the title for progress reports, such as "Pilot" or "IngressGateways istio-ingressgateway"."""
         return f"{self.component} {self.name}" if self.component.endswith("Gateways") else self.component
 
 
 class InstallPlan(NamedTuple):
     """The desired state of an installation.
 
-    `system` is the namespace of the control plane, and `network` the value of its network label, if any.
+    `system` is the namespace of the control plane. `network` is the value of its network label, or "" if it has none.
     """
 
     operator: Plain
@@ -84,7 +85,7 @@ class InstallPlan(NamedTuple):
 
 
 def build_install_plan(installation: Installation) -> InstallPlan:
-    """Return the plan of an installation. Raises SettingsError if its name is invalid."""
+    """Return the plan of an installation. Raises SettingsError if the name of its IstioOperator is invalid."""
     operator = installation.operator
     owner = owner_of(operator)
     steps = []
@@ -106,7 +107,7 @@ def build_install_plan(installation: Installation) -> InstallPlan:
 
 
 def _with_namespace(plain: Plain, namespace: str) -> Plain:
-    """Return an object with its namespace, unless it is cluster-scoped."""
+    """Return an object with its namespace set, unless it is cluster-scoped."""
     if plain["kind"] in _CLUSTER_SCOPED or plain["metadata"].get("namespace"):
         return plain
     return {**plain, "metadata": {**plain["metadata"], "namespace": namespace}}

@@ -1,4 +1,4 @@
-"""The labels that identify the objects of an installation. There is no other record of it."""
+"""The labels that identify the objects of an installation. The installation has no other record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OperatorOwner(NamedTuple):
 
 
 def owner_of(operator: Plain) -> OperatorOwner:
-    """Return the owner of the objects of an IstioOperator.
+    """Return the owner of the objects that an IstioOperator installs.
 
     Raises SettingsError if its name is not a valid label value.
     """

@@ -42,7 +42,7 @@ class StepProgress(NamedTuple):
     """The progress of a step.
 
     `done` of `total` objects are applied and ready. `message` is the object in progress, or the reason for waiting.
-    `seconds` is the time since the start of the step.
+    `seconds` is the time since the step started.
     """
 
     step: str
@@ -55,7 +55,7 @@ class StepProgress(NamedTuple):
 
 
 class StepFailure(NamedTuple):
-    """The failure of a step, which is identified by its title. `details` are the likely causes, one per line."""
+    """The failure of a step. The title of the step identifies it. `details` are the likely causes, one per line."""
 
     step: str
     reason: str
@@ -63,7 +63,8 @@ class StepFailure(NamedTuple):
 
 
 class InstallOutcome(NamedTuple):
-    """The outcome of an installation. `warnings` are failures after all components were ready, such as in pruning."""
+    """The outcome of an installation. `warnings` are failures after all components were ready, such as failures to
+    prune."""
 
     failures: tuple[StepFailure, ...]
     pruned: tuple[ResourceKey, ...]
@@ -71,7 +72,7 @@ class InstallOutcome(NamedTuple):
 
 
 class WaitOptions(NamedTuple):
-    """Limits for waiting, in seconds: the time for each component to become ready, and the polling interval."""
+    """Limits for waiting, in seconds: the maximum time for each component to become ready, and the polling interval."""
 
     timeout: float = 300.0
     interval: float = 2.0
@@ -84,7 +85,8 @@ def _ignore(_: StepProgress) -> None:
 class Installer:
     """Installs plans into one cluster.
 
-    `report` receives progress. `namespaces` restricts the search for obsolete objects; None means all namespaces.
+    `report` is called with the progress. `namespaces` restricts the search for obsolete objects. None means all
+    namespaces.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class Installer:
     # -- preparation ---------------------------------------------------------------------------------------------------
 
     async def _becomes_default(self, plan: InstallPlan) -> bool:
-        """Return whether the control plane becomes the default: its revision is `default`, or it is the only one."""
+        """Return whether the control plane becomes the default, because its revision is `default` or the only one."""
         injectors = [plain for step in plan.steps for plain in step.objects if is_injector(plain)]
         if not injectors or value_at(plan.operator, "spec.values.global.operatorManageWebhooks"):
             return False
@@ -148,9 +150,9 @@ class Installer:
         return all(revision_of(plain) == plan.owner.revision for plain in existing)
 
     async def with_webhook_state(self, plan: InstallPlan) -> InstallPlan:
-        """Return the plan with later changes of webhooks preserved.
+        """Return the plan with changes preserved that were made to webhooks after their installation.
 
-        These are the failure policies of validating webhooks, and the deactivation of injectors by the tag `default`.
+        They are the failure policies of validating webhooks, and the deactivation of injectors by the tag `default`.
         """
         steps = []
         has_injectors = any(is_injector(plain) for step in plan.steps for plain in step.objects)
@@ -181,7 +183,7 @@ class Installer:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     async def _run_steps(self, plan: InstallPlan) -> list[StepFailure]:
-        """Run all steps, each after its dependencies, and return the failures."""
+        """Run all steps and return the failures. Each step runs after its dependencies."""
         completed = {step.title: asyncio.get_running_loop().create_future() for step in plan.steps}
 
         async def run(step: Step) -> StepFailure | None:
@@ -204,7 +206,8 @@ class Installer:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def install_step(self, step: Step) -> StepFailure | None:
-        """Apply the objects of one step and wait until they are ready. Returns the failure, if any."""
+        """Apply the objects of one step and wait until they are ready. Returns the failure, or None if the step
+        succeeded."""
         start_time = asyncio.get_running_loop().time()
         total = len(step.objects)
         unready: dict[ResourceKey, Plain] = {}

@@ -11,7 +11,8 @@ KINDS_WITH_READINESS = WORKLOADS | {"CustomResourceDefinition", "Namespace"}
 
 
 def unready_reason(plain: Plain) -> str:
-    """Return the reason why an object is not ready, or "". Objects of kinds without readiness are always ready."""
+    """Return the reason why an object is not ready, or "" if it is ready. Kinds that have no readiness are always
+    ready."""
     status: Plain = plain.get("status") or {}
     kind = plain["kind"]
     if kind == "CustomResourceDefinition":

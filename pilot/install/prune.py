@@ -34,7 +34,7 @@ NAMESPACED_KINDS = (
     VersionedKind(_RBAC, "Role"),
     VersionedKind("v1", "ServiceAccount"),
 )
-"""Kinds of installed objects in deletion order: webhooks, which call the control plane, are deleted before it."""
+"""Kinds of installed objects in deletion order. Webhooks are deleted before the control plane that they call."""
 DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -43,7 +43,7 @@ async def list_installed(
 ) -> list[Plain]:
     """Return the objects that match a label selector, in deletion order.
 
-    `namespaces` restricts namespaced objects; None means all namespaces. `kinds` are additional cluster-scoped kinds.
+    `namespaces` restricts namespaced objects. None means all namespaces. `kinds` are additional cluster-scoped kinds.
     Objects with owner references are omitted, because they are garbage-collected with their owners.
     """
     installed: list[Plain] = []
@@ -59,9 +59,10 @@ async def list_installed(
 async def prune(
     objects: ObjectClient, selector: str, keep: Collection[ResourceKey], namespaces: Sequence[str] | None = None
 ) -> list[ResourceKey]:
-    """Delete the objects that match a label selector, except those in `keep`, and return their keys.
+    """Delete the objects that match a label selector, except those in `keep`, and return the keys of the deleted
+    objects.
 
-    CustomResourceDefinitions and objects that are labelled as not to be pruned are never deleted.
+    CustomResourceDefinitions and objects with a label that forbids pruning are never deleted.
     """
     pruned = []
     for plain in await list_installed(objects, selector, namespaces):

@@ -1,7 +1,7 @@
-"""Revision tags: additional names of revisions, for labels on namespaces.
+"""Revision tags: additional names for revisions, which labels on namespaces can refer to.
 
 A tag is a configuration of injection webhooks. The tag `default` applies to namespaces and pods that select no
-revision, and also has a validating webhook.
+revision. It also has a validating webhook.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class TagError(Exception):
 class RevisionTag(NamedTuple):
     """A tag to set.
 
-    `system` is the namespace of the control plane. `name` is the name of the webhook configuration, or "" for the
-    chart's. If `everywhere`, the tag `default` also injects into namespaces without injection labels.
+    `system` is the namespace of the control plane. `name` is the name of the webhook configuration. If it is "", the
+    chart determines the name. With `everywhere`, the tag `default` also injects into namespaces without injection
+    labels.
     """
 
     tag: str
@@ -48,8 +49,8 @@ async def build_tag_objects(
 ) -> list[Plain]:
     """Return the objects of a tag.
 
-    Raises TagError if the revision is not installed, if the tag has the name of a revision, or if it exists and may not
-    be overwritten.
+    Raises TagError if the revision is not installed, if the tag has the name of a revision, or if the tag exists and
+    must not be overwritten.
     """
     injectors = await list_injectors(objects)
     of_revision = [plain for plain in injectors if not tag_of(plain) and revision_of(plain) == tag.revision]
@@ -73,7 +74,7 @@ async def build_tag_objects(
 
 
 def _build_injector(tag: RevisionTag, revision_injector: Plain, folder: Traversable) -> Plain:
-    """Return the webhooks of a tag: those of its revision, with selectors for the tag."""
+    """Return the webhook configuration of a tag. Its webhooks are those of the revision, with selectors for the tag."""
     values: Plain = {"revision": "" if tag.revision == DEFAULT else tag.revision, "revisionTags": [tag.tag]}
     values |= {
         "sidecarInjectorWebhook": {"enableNamespacesByDefault": tag.everywhere},
@@ -110,9 +111,9 @@ def _build_validator(tag: RevisionTag, existing: Plain | None, folder: Traversab
 
 
 def with_existing_policies(plain: Plain, existing: Plain | None) -> Plain:
-    """Return a validating webhook configuration with the failure policies of the existing one.
+    """Return a validating webhook configuration with the failure policies of the existing configuration.
 
-    The control plane changes them to Fail once it is ready, and an installation must not revert that.
+    The control plane changes them to Fail when it is ready, and an installation must not revert that.
     """
     policies = {webhook["name"]: webhook.get("failurePolicy") for webhook in (existing or {}).get("webhooks") or ()}
     webhooks = [
@@ -161,7 +162,7 @@ async def remove_tag(objects: ObjectClient, tag: str) -> list[ResourceKey]:
 
 
 async def tagged_namespaces(objects: ObjectClient, tag: str) -> list[str]:
-    """Return the namespaces that select a tag, or a revision with that name."""
+    """Return the namespaces that select a tag or a revision with this name."""
     namespaces = [
         plain["metadata"]["name"]
         for plain in await objects.list(NAMESPACE, f"{REVISION}={tag},istio-injection notin (enabled,disabled)")

@@ -1,4 +1,4 @@
-"""Uninstallation: the objects to delete, found by their labels, and its consequences."""
+"""Uninstallation: finds the objects to delete by their labels, and warns about the consequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BASE = "Base"
 
 
 class Uninstallation(NamedTuple):
-    """The objects to delete, in order, and warnings to confirm first."""
+    """The objects to delete, in deletion order, and warnings that the user must confirm."""
 
     objects: tuple[Plain, ...]
     warnings: tuple[str, ...]
@@ -28,7 +28,7 @@ class Uninstallation(NamedTuple):
 
 
 async def uninstallation_of_revision(objects: ObjectClient, revision: str) -> Uninstallation:
-    """Return the uninstallation of a revision, including tags that point to it, without shared objects."""
+    """Return the uninstallation of a revision and of the tags that point to it. Shared objects are not deleted."""
     installed = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}")
     installed = [plain for plain in installed if not is_shared(plain)]
     warnings = [
@@ -42,7 +42,7 @@ async def uninstallation_of_revision(objects: ObjectClient, revision: str) -> Un
 async def uninstallation_of_owner(
     objects: ObjectClient, owner: OperatorOwner, namespaces: Sequence[str] | None = None
 ) -> Uninstallation:
-    """Return the uninstallation of an IstioOperator, without shared objects."""
+    """Return the uninstallation of an IstioOperator. Shared objects are not deleted."""
     installed = await list_installed(objects, owner.selector(), namespaces)
     tags = (
         await list_installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces)
@@ -80,9 +80,9 @@ def _component(plain: Plain) -> str:
 
 
 def is_shared(plain: Plain) -> bool:
-    """Return whether revisions share an object.
+    """Return whether several revisions share an object.
 
-    Webhooks are not shared, because they would block requests after their server is gone.
+    Webhooks are not shared, because they would block requests when their server no longer exists.
     """
     return _component(plain) == _BASE and not plain["kind"].endswith("WebhookConfiguration")
 
@@ -102,7 +102,7 @@ def _gateway_warnings(installed: Sequence[Plain]) -> list[str]:
 
 
 async def proxy_warnings(objects: ObjectClient, revision: str) -> list[str]:
-    """Return a warning if pods have proxies of a revision. The installation's own gateways are ignored."""
+    """Return a warning if pods have proxies of a revision. Gateways that belong to the installation are ignored."""
     pods = [
         pod
         for pod in await objects.list(POD)

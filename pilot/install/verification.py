@@ -1,4 +1,4 @@
-"""Verification: compares a cluster with a plan, and checks that its objects are ready."""
+"""Verification: compares a cluster with a plan, and checks that the plan's objects are ready."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class ObjectCheck(NamedTuple):
 
 
 async def verify_plan(objects: ObjectClient, plan: InstallPlan) -> list[ObjectCheck]:
-    """Check every object of a plan. `objects` must be a dry run, because each object is applied to find differences."""
+    """Check every object of a plan. The client must make only dry runs, because each object is applied to find
+    differences."""
     has_default_tag = any(tag_of(plain) == DEFAULT for plain in await list_injectors(objects))
     return [await _check(objects, plain, has_default_tag) for step in plan.steps for plain in step.objects]
 
@@ -50,7 +51,7 @@ async def _check(objects: ObjectClient, plain: Plain, has_default_tag: bool) -> 
 
 
 async def verify_revision(objects: ObjectClient, revision: str) -> list[ObjectCheck]:
-    """Check the readiness of every object that is labelled with a revision."""
+    """Check that every object with the label of a revision is ready."""
     installed = await list_installed(objects, f"{COMPONENT},{REVISION}={revision}", kinds=(DEFINITION,))
     return [ObjectCheck(resource_key(plain), unready_reason(plain)) for plain in installed]
 

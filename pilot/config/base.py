@@ -12,7 +12,7 @@ import msgspec
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound: msgspec supports only signed ones
+UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound, because msgspec supports only signed 64-bit bounds
 
 
 def json_name(name: str) -> str:

@@ -104,7 +104,7 @@ def entry_address(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (o.spec.address,)
 
 
-# VirtualServices and DestinationRules: by full lower-case hostname, wildcards included
+# VirtualServices and DestinationRules, indexed by full hostname in lower case, including wildcards
 
 
 def full_hosts(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:

@@ -39,7 +39,7 @@ class ProblemStore:
         self, on_new: Callable[[Problem], None] = log_problem, on_count: Callable[[str, Severity, int], None] = _ignore
     ) -> None:
         self._by_place: dict[Place, tuple[Problem, ...]] = {}
-        self._holders: dict[Problem, int] = {}  # by how many places
+        self._holders: dict[Problem, int] = {}  # the number of places that have the problem
         self._counts: Counter[tuple[str, Severity]] = Counter()
         self._on_new, self._on_count = on_new, on_count
         self.revision = 0

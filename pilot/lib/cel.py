@@ -41,7 +41,7 @@ _RESERVED = _CONSTANTS | frozenset(_WORDS.split(" "))
 _OPERATORS = ({"||"}, {"&&"}, {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"})
 _LOOPS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 
-# The functions of Envoy's runtime with the possible numbers of their arguments.
+# The functions of Envoy's runtime, and the numbers of arguments that they accept.
 _CONVERSIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "size", "timestamp", "type", "uint")
 _TESTS = ("contains", "endsWith", "matches", "startsWith")
 _CLOCK = (
@@ -207,7 +207,7 @@ class _Parser:
             _check_call(name, arguments, _GLOBAL)
         elif len(arguments) != 1 or len(arguments[0].tokens) < 3 or arguments[0].tokens[-2].text != ".":
             raise _SyntaxFault(f"position {name.at}: has() takes one field, such as has(request.headers.host)")
-        return max(a.height for a in arguments) + 1  # has at least one argument
+        return max(a.height for a in arguments) + 1  # every global function has at least one argument
 
     def _list(self, close: str) -> list[_Argument]:
         """Parse comma-separated expressions up to a closing bracket."""

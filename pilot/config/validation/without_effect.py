@@ -31,7 +31,7 @@ def _fields(reason: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, reason)
 
 
-# By struct: the fields without effect, and the reason
+# The fields without effect and the reason, keyed by struct
 WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
     MeshConfig: {
         **_fields(_UNSUPPORTED, "hbone_idle_timeout", "ca"),

@@ -15,7 +15,7 @@ from pilot.mesh.registry.workloads import proxy_labels, proxy_locality
 Watched = Mapping[str, tuple[Collection[str], Collection[str]]]
 """Mapping from type URL to the subscribed names, and the names that were sent for a wildcard subscription."""
 _ZERO_TIME = "0001-01-01T00:00:00Z"
-# Types with fields of their own in syncz, besides the table of all types
+# Types that have separate fields in syncz, in addition to the table of all types
 _LEGACY_FIELDS = {"cluster": "cds", "listener": "lds", "route": "rds", "endpoint": "eds", "extensionconfig": "ecds"}
 
 

@@ -27,7 +27,7 @@ _CORE = "tag:yaml.org,2002:"
 _LARGE = 1 << 20  # bytes
 _MERGE = object()
 _LONGEST_WORD = 64  # characters
-_resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, and equal ones share memory
+_resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, and equal words share memory
 
 
 class Document(NamedTuple):

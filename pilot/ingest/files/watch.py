@@ -74,7 +74,7 @@ class Watch:
             watching.set()
 
     def _log_fault(self, fault: Exception) -> None:
-        while isinstance(fault, ExceptionGroup):  # of the library's tasks
+        while isinstance(fault, ExceptionGroup):  # watchfiles wraps the errors of its tasks
             fault = fault.exceptions[0]
         if self._optional and isinstance(fault, FileNotFoundError):
             return

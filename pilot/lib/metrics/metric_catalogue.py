@@ -11,8 +11,8 @@ class DeclaredMetric(NamedTuple):
     name: the exposed name.
     labels: label names in alphabetical order.
     buckets: the finite bounds of a histogram.
-    foreign: the labels whose values clients and users choose. Beyond `limit` series, such
-        values are folded into one series.
+    foreign: the labels whose values clients and users choose. Beyond `limit` series,
+        these values are merged into one series.
     """
 
     name: str

@@ -21,8 +21,8 @@ class Authority:
     """Issues certificates with the current signer.
 
     default_ttl: Lifetime if the request specifies none. It is at most the remaining lifetime of the first signer.
-    longest_ttl: Maximum lifetime. Requests for a longer lifetime are rejected. on_change: Functions that are called
-    after the signer has been replaced.
+    longest_ttl: Maximum lifetime. Requests for a longer lifetime are rejected.
+    on_change: Functions that are called after the signer has been replaced.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def decode_csr(pem: bytes) -> SigningRequest:
     if isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, CURVES):
         raise SigningError("CSR_ERROR", f"the curve {key.curve.name} is not supported")
     if not _is_signed_by_its_key(csr):
-        raise SigningError("CSR_ERROR", "the request is not signed by its own key")
+        raise SigningError("CSR_ERROR", "the request is not signed with its own key")
     return SigningRequest(key, bool(subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)))
 
 

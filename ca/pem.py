@@ -43,7 +43,7 @@ def load_key(pem: bytes, where: str) -> PrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise KeyMaterialError(f"{where}: no private key in PEM, or one with a passphrase") from None
+        raise KeyMaterialError(f"{where}: expected an unencrypted private key in PEM") from None
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
         raise KeyMaterialError(f"{where}: keys of type {type(key).__name__} are not supported")
     return key

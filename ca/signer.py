@@ -1,6 +1,7 @@
 """Signers: a signing certificate with its key, and the leaf certificates that the signer issues.
 
-https://istio.io/latest/docs/concepts/security/#pki https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
+https://istio.io/latest/docs/concepts/security/#pki
+https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def general_name(identity: str) -> x509.GeneralName:
 class Signer(NamedTuple):
     """A signing certificate with its key and chain.
 
-    intermediates: The certificates between a leaf and the roots, with the signing certificate first. Empty if the
-    signing certificate is a root. roots: The root certificates. There is at least one.
+    intermediates: The certificates between a leaf and the roots, with the signing certificate first.
+        It is empty if the signing certificate is a root.
+    roots: The root certificates. There is at least one.
     """
 
     certificate: x509.Certificate

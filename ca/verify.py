@@ -26,10 +26,10 @@ def check_signer(signer: Signer, where: str) -> None:
     if not is_authority(signer.certificate):
         raise KeyMaterialError(f"{where}: the signing certificate is not a CA (basicConstraints CA:TRUE)")
     if signer.certificate.public_key() != signer.key.public_key():
-        raise KeyMaterialError(f"{where}: the private key does not belong to the signing certificate")
+        raise KeyMaterialError(f"{where}: the private key does not match the signing certificate")
     if not leads_to(signer.certificate, signer.intermediates, signer.roots):
         raise KeyMaterialError(
-            f"{where}: the chain of the signing certificate does not lead to a certificate in the root bundle"
+            f"{where}: the chain of the signing certificate does not end at a certificate in the root bundle"
         )
 
 

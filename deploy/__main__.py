@@ -1,6 +1,7 @@
 """Generates the derived files of this package.
 
-python -m deploy            write the files python -m deploy --check    exit with status 1 if a file is out of date
+python -m deploy            write the files
+python -m deploy --check    exit with status 1 if a file is out of date
 """
 
 import sys

@@ -1,6 +1,7 @@
 """Writes YAML as Go does.
 
 Keys are sorted, lists in maps are not indented, and ambiguous strings are quoted.
+
 https://pkg.go.dev/sigs.k8s.io/yaml#Marshal
 """
 

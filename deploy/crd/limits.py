@@ -1,6 +1,7 @@
 """Constraints in CustomResourceDefinitions other than types: required fields, bounds, and CEL rules.
 
 They equal those in Istio's definitions, so that an API server accepts the same objects with either.
+
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules
 """
 

@@ -12,9 +12,11 @@ from deploy.operator.settings_tree import Plain, deep_merge, value_at, with_valu
 class Component(NamedTuple):
     """A component.
 
-    name: The value of the component label on its objects. field: Its field in spec.components. kind, object, container:
-    The workload that k8s settings modify. values: The path of its values in spec.values. flat: Whether its chart has
-    these values at the top level.
+    name: The value of the component label on its objects.
+    field: Its field in spec.components.
+    kind, object, container: The workload that k8s settings modify.
+    values: The path of its values in spec.values.
+    flat: Whether its chart has these values at the top level.
     """
 
     name: str

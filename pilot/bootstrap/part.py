@@ -21,9 +21,9 @@ async def do_nothing() -> None:
 class Part(NamedTuple):
     """A part of a process.
 
-    start: Returns when the part is running. If it raises an error, it cleans up first. stop: Called once, and only
-    after a successful start. ready: Returns whether the part is ready. Some parts need more time after `start` has
-    returned.
+    start: Returns when the part is running. If it raises an error, it cleans up first.
+    stop: Called once, and only after a successful start.
+    ready: Returns whether the part is ready. Some parts need more time after `start` has returned.
     """
 
     name: str

@@ -54,7 +54,7 @@ class WebhookParts:
         self._settings, self._db, self._certificate = settings, db, certificate
         mode = settings.webhook.native_sidecars.lower()
         if mode not in _MODES:
-            raise FlagError(f"ENABLE_NATIVE_SIDECARS {mode!r} is not one of {', '.join(_MODES)}")
+            raise FlagError(f"ENABLE_NATIVE_SIDECARS: {mode!r} is not one of {', '.join(_MODES)}")
         self._native_mode = _MODES[mode]
         openshift = settings.webhook.platform == "openshift"
         self.context = InjectionContext(

@@ -49,10 +49,11 @@ _log = scope("gateway")
 class RenderingContext(NamedTuple):
     """Configuration of the control plane with which templates are rendered.
 
-    config: Returns the injector's configuration, or None if there is none yet. proxy_config: Returns the ProxyConfig of
-    pods with a namespace and labels. proxy_ids: Returns the user and group IDs of proxies in a namespace. is_ours:
-    Returns whether a Gateway with some labels in a namespace belongs to this revision. copies_metadata: Whether a
-    Gateway without infrastructure metadata passes its own labels and annotations on.
+    config: Returns the injector's configuration, or None if there is none yet.
+    proxy_config: Returns the ProxyConfig of pods with a namespace and labels.
+    proxy_ids: Returns the user and group IDs of proxies in a namespace.
+    is_ours: Returns whether a Gateway with some labels in a namespace belongs to this revision.
+    copies_metadata: Whether a Gateway without infrastructure metadata passes its own labels and annotations on.
     """
 
     config: Callable[[], InjectorConfig | None]

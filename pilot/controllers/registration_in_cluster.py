@@ -48,9 +48,10 @@ PathOf = Callable[[GroupKind, str, str], str]
 class ClusterRegistrationOptions(NamedTuple):
     """Options of registration.
 
-    replica: Name of this replica. grace: Seconds that an entry is kept after its proxy has disconnected. sweep:
-    Interval in seconds at which to search for entries that other replicas did not remove. identity_check: Whether a
-    proxy must authenticate as the entry's namespace and service account.
+    replica: Name of this replica.
+    grace: Seconds that an entry is kept after its proxy has disconnected.
+    sweep: Interval in seconds at which to search for entries that other replicas did not remove.
+    identity_check: Whether a proxy must authenticate as the entry's namespace and service account.
     """
 
     replica: str

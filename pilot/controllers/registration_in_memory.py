@@ -36,8 +36,8 @@ class EntrySink(Protocol):
 class InMemoryRegistrationOptions(NamedTuple):
     """Options of registration.
 
-    grace: Seconds that an entry is kept after its proxy has disconnected. identity_check: Whether a proxy must
-    authenticate as the entry's namespace and service account.
+    grace: Seconds that an entry is kept after its proxy has disconnected.
+    identity_check: Whether a proxy must authenticate as the entry's namespace and service account.
     """
 
     grace: float = 10.0

@@ -11,8 +11,9 @@ from pilot.lib.build_info import BuildInfo
 class Control(NamedTuple):
     """Facts about the process, and functions that act on it.
 
-    exposition: Returns the metrics as text. end: Shuts down the process gracefully. stacks: Logs the stacks of all
-    threads and tasks, as SIGUSR1 does.
+    exposition: Returns the metrics as text.
+    end: Shuts down the process gracefully.
+    stacks: Logs the stacks of all threads and tasks, as SIGUSR1 does.
     """
 
     name: str

@@ -33,8 +33,10 @@ class ValueType(NamedTuple):
 class Profile(NamedTuple):
     """Values for each stack.
 
-    kinds: The type of each value. period: The amount of `period_kind` that one sample stands for. seconds: Duration of
-    the profile, or 0 for a snapshot. shown: Index of the kind that is shown by default.
+    kinds: The type of each value.
+    period: The amount of `period_kind` that one sample stands for.
+    seconds: Duration of the profile, or 0 for a snapshot.
+    shown: Index of the kind that is shown by default.
     """
 
     kinds: Sequence[ValueType]

@@ -65,7 +65,7 @@ def _merged(rendered: Plain, text: str, key: str) -> Plain:
         documents = read_documents(text.encode(), "")
         patch = documents[0].plain if documents else {}
         if not isinstance(patch or {}, dict) or len(documents) > 1:
-            raise OverlayError(f"overlay {key!r} is not a mapping")
+            raise OverlayError(f"overlay {key!r} must be a mapping")
         return merge(rendered, patch or {}, TYPES.get(rendered["kind"]))
     except (SyntaxFault, MergeError) as fault:
         raise OverlayError(f"overlay {key!r}: {fault}") from fault
@@ -77,4 +77,4 @@ def refuse_another(before: Plain, after: Plain) -> None:
     changed = [name for name in ("apiVersion", "kind") if before.get(name) != after.get(name)]
     changed += [f"metadata.{name}" for name in _IDENTITY if not isinstance(new, dict) or old.get(name) != new.get(name)]
     if changed:
-        raise OverlayError(f"an overlay may not change {changed[0]}")
+        raise OverlayError(f"an overlay must not change {changed[0]}")

@@ -53,6 +53,6 @@ def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
     if not selector.match_labels and not selector.match_expressions:
         return False
     if any(validate_label_selector(selector)):
-        _log.warning("invalid selector of the injector's configuration: %s", selector)
+        _log.warning("invalid selector in the injector's configuration: %s", selector)
         return False
     return selects(selector, labels)

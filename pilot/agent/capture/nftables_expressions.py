@@ -56,7 +56,7 @@ def _match(match: Match) -> Iterator[Expression]:
         yield _compare(bytes(4), EQUAL if match.negated else UNEQUAL)
         return
     if len(match.values) > 1 and not match.negated:
-        raise ValueError(f"{match}: several values need a negated match")
+        raise ValueError(f"{match}: several values require a negated match")
     for value in match.values:
         yield from _compare_field(match.field, value, UNEQUAL if match.negated else EQUAL)
 

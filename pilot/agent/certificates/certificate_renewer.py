@@ -50,7 +50,9 @@ class CertificateRenewer:
             certificate = await self._fetch_with_retries()
             self._on_certificate(certificate)
             due = self._now() + datetime.timedelta(seconds=self._seconds_until_renewal(certificate))
-            _log.info("certificate expires at %s, renewal due at %s", _format(certificate.not_after), _format(due))
+            _log.info(
+                "the certificate expires at %s; its renewal is due at %s", _format(certificate.not_after), _format(due)
+            )
             while (remaining := (due - self._now()).total_seconds()) > 0:
                 await self._sleep(min(remaining, MAX_SLEEP_SECONDS))
 

@@ -82,7 +82,7 @@ def load_certificate(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertific
     try:
         private = serialization.load_pem_private_key(key, None)
     except (ValueError, TypeError):
-        raise ValueError("the private key is not an unencrypted PEM key") from None
+        raise ValueError("the private key must be an unencrypted PEM key") from None
     encoding = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if private.public_key().public_bytes(*encoding) != leaf.public_key().public_bytes(*encoding):
         raise ValueError("the private key does not match the certificate")

@@ -129,7 +129,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send_readiness(self, pages: StatusPages) -> None:
         failure = pages.readiness.failure()
         if failure:
-            _log.info("proxy is not ready: %s", failure)
+            _log.info("the proxy is not ready: %s", failure)
             self._respond(503, f"{one_line(failure)}\n".encode())
         else:
             pages.metrics.ready()

@@ -70,7 +70,7 @@ class PortCertificate:
         if self._files is None and (
             self._issuer is None or not (provider == "istiod" or provider.startswith(PROVIDER))
         ):
-            _log.warning("the port is disabled because there is no server certificate for it")
+            _log.warning("a TLS port is disabled because it has no server certificate")
             return
         try:
             self.context = await asyncio.to_thread(self._build_context)

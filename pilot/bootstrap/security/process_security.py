@@ -48,10 +48,13 @@ ROW_KEY = "authority"
 class SecurityContext:
     """The parts of a process that security depends on.
 
-    mesh_config: Returns the current mesh config. aliases: Mapping from aliases to clusters. db: Contains the Pods that
-    node proxies act for. reviewers: Token reviewers, keyed by cluster name, if there are API servers. root_store:
-    Returns the store of the self-signed root, if there is an API server. read_secret: Reads a Secret, if there is an
-    API server. client: Client of the local cluster's API server, if there is one.
+    mesh_config: Returns the current mesh config.
+    aliases: Mapping from aliases to clusters.
+    db: Contains the Pods that node proxies act for.
+    reviewers: Token reviewers, keyed by cluster name, if there are API servers.
+    root_store: Returns the store of the self-signed root, if there is an API server.
+    read_secret: Reads a Secret, if there is an API server.
+    client: Client of the local cluster's API server, if there is one.
     """
 
     mesh_config: Callable[[], MeshConfig]

@@ -132,7 +132,7 @@ def test_native_sidecars_setting_wins_over_node_versions(value: str, native: boo
 
 
 def test_invalid_native_sidecars_setting_is_rejected() -> None:
-    with pytest.raises(FlagError, match=r"^ENABLE_NATIVE_SIDECARS 'maybe' is not one of true, false, auto$"):
+    with pytest.raises(FlagError, match=r"^ENABLE_NATIVE_SIDECARS: 'maybe' is not one of true, false, auto$"):
         Hooks({"ENABLE_NATIVE_SIDECARS": "Maybe"})
 
 

@@ -87,10 +87,10 @@ def test_folder_with_only_roots_adds_extra_roots(tmp_path: pathlib.Path) -> None
     [
         ("ca-key.pem", None, "missing ca-key.pem"),
         ("cert-chain.pem", None, "missing cert-chain.pem"),
-        ("ca-key.pem", key_pem(ec_key(7)), "does not belong"),
-        ("ca-key.pem", b"no key", "ca-key.pem: no private key"),
+        ("ca-key.pem", key_pem(ec_key(7)), "does not match"),
+        ("ca-key.pem", b"no key", "ca-key.pem: expected an unencrypted private key"),
         ("ca-cert.pem", b"nothing", "ca-cert.pem: no valid certificates"),
-        ("root-cert.pem", root(5).roots_pem, "does not lead to"),
+        ("root-cert.pem", root(5).roots_pem, "does not end at"),
         ("cert-chain.pem", b"", "cert-chain.pem: no valid certificates"),
     ],
     ids=["no key", "no chain", "other key", "broken key", "broken certificate", "other root", "empty chain"],
@@ -268,9 +268,7 @@ def test_stored_certificate_must_match_its_key(tmp_path: pathlib.Path) -> None:
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / "ca-key.pem").write_bytes(key_pem(root(1).key))
-    with pytest.raises(
-        KeyMaterialError, match=f"^{tmp_path}: the private key does not belong to the signing certificate$"
-    ):
+    with pytest.raises(KeyMaterialError, match=f"^{tmp_path}: the private key does not match the signing certificate$"):
         store.load()
 
 

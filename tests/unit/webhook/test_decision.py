@@ -43,7 +43,7 @@ INVALID_POLICY = WrittenConfig(policy="often")
             {"kind": "web"},
             {},
             False,
-            [f"invalid selector of the injector's configuration: {INVALID}"],
+            [f"invalid selector in the injector's configuration: {INVALID}"],
         ),
         (
             INVALID_POLICY,

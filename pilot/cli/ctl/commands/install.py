@@ -123,7 +123,7 @@ async def _check_versions(objects: ObjectClient, plan: InstallPlan) -> None:
     ]
     if not deployments:
         raise CommandError(
-            f"there is no control plane of revision {plan.owner.revision} to upgrade; use pilotctl install"
+            f"there is no control plane with revision {plan.owner.revision} to upgrade; use pilotctl install"
         )
     versions = sorted({str(plain["metadata"]["labels"].get(VERSION, "unknown")) for plain in deployments})
     write(f"Installed version: {', '.join(versions)}. New version: {build_info().version}.")

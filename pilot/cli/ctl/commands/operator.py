@@ -142,7 +142,7 @@ def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: 
     keys, resources = cluster.run(lambda objects, _: _find(objects, namespace, revision, purge))
     if not keys:
         raise CommandError(
-            f"there is no operator{f' of revision {revision}' if revision else ''} in namespace {namespace}"
+            f"there is no operator{f' with revision {revision}' if revision else ''} in namespace {namespace}"
         )
     if dry_run:
         for key in keys:

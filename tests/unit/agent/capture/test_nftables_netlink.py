@@ -248,7 +248,7 @@ def test_action_expressions(
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (CaptureRule(RETURN, (match(CaptureField.USER, 1, 2),)), "several values need a negated match"),
+        (CaptureRule(RETURN, (match(CaptureField.USER, 1, 2),)), "several values require a negated match"),
         (CaptureRule(RETURN, (match(CaptureField.USER, "root"),)), "invalid value 'root'"),
         (CaptureRule(RETURN, (match(CaptureField.SOURCE, "lo"),)), "invalid value 'lo'"),
         (CaptureRule(CaptureAction(Verb.REDIRECT, "http")), "invalid action"),

@@ -184,7 +184,7 @@ async def test_each_failure_reason_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert messages(caplog) == [
         ("WARNING", "failed to obtain a certificate, retrying: away"),
         ("WARNING", "failed to obtain a certificate, retrying: no such account"),
-        ("INFO", "certificate expires at 2026-01-03T00:00:00Z, renewal due at 2026-01-02T12:00:00Z"),
+        ("INFO", "the certificate expires at 2026-01-03T00:00:00Z; its renewal is due at 2026-01-02T12:00:00Z"),
     ]
     assert delays[1:3] == [2 * delays[0], 4 * delays[0]]
     assert delays[3:] == [60.0, 60.0]

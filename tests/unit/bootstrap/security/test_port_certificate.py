@@ -154,7 +154,7 @@ async def test_certificate_needs_an_issuer(
     await port_certificate.start()
     assert (port_certificate.context is not None) is has_certificate
     assert caplog.messages == (
-        [] if has_certificate else ["the port is disabled because there is no server certificate for it"]
+        [] if has_certificate else ["a TLS port is disabled because it has no server certificate"]
     )
     for on_change in stub_issuer.on_change if stub_issuer is not None else ():
         on_change()

@@ -95,7 +95,10 @@ async def test_failed_component_is_reported_with_its_cause(shell: Shell) -> None
 
 async def test_upgrade_needs_an_installation(shell: Shell) -> None:
     result = await shell("upgrade", *MINIMAL, "-y")
-    assert (result.exit_code, "there is no control plane of revision default to upgrade" in result.stderr) == (1, True)
+    assert (result.exit_code, "there is no control plane with revision default to upgrade" in result.stderr) == (
+        1,
+        True,
+    )
     await shell("install", *MINIMAL, "-y")
     result = await shell("upgrade", *MINIMAL, "-y", "--set", "tag=9.9.9")
     assert result.exit_code == 0, result.output

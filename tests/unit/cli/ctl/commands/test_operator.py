@@ -140,7 +140,10 @@ async def test_revisions_install_and_remove_independently(shell: Shell, tmp_path
         "",
     )
     refused = await shell("operator", "remove", "-r", "r1", "--operatorNamespace", "mine")
-    assert (refused.exit_code, refused.stderr) == (1, "Error: there is no operator of revision r1 in namespace mine\n")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "Error: there is no operator with revision r1 in namespace mine\n",
+    )
 
 
 async def test_remove_waits_for_the_deployment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,9 @@ class SigningObserver(Protocol):
 
 
 Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
-"""Signs a CSR in PEM for identities. The other arguments are a lifetime in seconds and a signer's name, or "" for the
-mesh's signer.
+"""Signs a CSR in PEM for identities and returns a certificate chain in PEM. Raises SigningError.
 
-Returns a certificate chain in PEM, or raises SigningError.
+The last two arguments are a lifetime in seconds and a signer's name, or "" for the mesh's signer.
 """
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
 """Returns the verified identities of the caller in a gRPC context. There is at least one. Raises CallerRefused

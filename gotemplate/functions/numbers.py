@@ -68,8 +68,10 @@ def _not_zero(number: Int64) -> Int64:
 
 
 def round_to(value: Any, places: int, *threshold: float) -> float:
-    """Round a number to decimal places. It is rounded up if the remaining fraction is at least the threshold, or else
-    0.5."""
+    """Round a number to decimal places. A remaining fraction is rounded up if it is at least the threshold.
+
+    The threshold defaults to 0.5.
+    """
     power = 10.0**places
     digit = power * to_float(value)
     fraction, whole = math.modf(digit)

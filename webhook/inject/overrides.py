@@ -88,7 +88,7 @@ def _annotated(pod: Plain, name: str, value: str) -> Plain:
 
 
 def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
-    """Return the Pod with the user and group that the Pod sets for the proxy copied to the init container.
+    """Return the Pod with the proxy's user and group copied to the init container, if the Pod sets them.
 
     With TPROXY, the proxy runs as root.
     """

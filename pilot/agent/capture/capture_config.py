@@ -46,7 +46,7 @@ class Tproxy(NamedTuple):
 
 
 class OwnerGroups(NamedTuple):
-    """IDs of application groups. If `include`, only these groups are captured, or else all others."""
+    """IDs of application groups. If `include`, only these groups are captured. Otherwise, all other groups are."""
 
     include: bool
     groups: tuple[int, ...]

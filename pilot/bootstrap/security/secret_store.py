@@ -18,8 +18,8 @@ from pilot.kube.api_errors import Conflict, KubeError, NotFound
 
 SELF_SIGNED_SECRET, SECRET_TYPE = "istio-ca-secret", "istio.io/ca-root"
 PLUGGED_IN_SECRET, GENERATED_MARKER = "cacerts", "istio-generated"
-"""The name of the Secret with an operator's signing certificate. The marker is a key that the Secret has if the
-certificate in it is self-signed."""
+"""Name of the Secret with a signing certificate. If the certificate is self-signed, the marker is a key of the Secret.
+"""
 CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
 """Returns the data of a Secret in the control plane's namespace, or {} if it does not exist. Raises SecretError."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from testing.edits.gateway_objects import gateway_object
 from testing.mesh.objects import Plain, make
+from testing.mesh.traffic import Request
 from testing.security.credentials import Authority, tls_secret
-from tests.simulate.envoy import Request
 
 ALL = "allowedRoutes: {namespaces: {from: All}}"
 LISTENERS = f"""[

@@ -20,13 +20,13 @@ import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from testing.mesh.objects import at, endpoint_slice
+from testing.mesh.traffic import Request
 from testing.processes.agent_stub import Agent, Root
 from testing.processes.process import ControlPlane, Envoy, XdsCredentials, eventually, free_port
 from testing.security.credentials import Authority
 from testing.servers.backends import HttpResponse
 from testing.servers.table_backends import EXTRA, ReceivedRequest, TableBackend
 from testing.tables.gateway_api_cases import BACKENDS, PORTS, ROWS, objects, request
-from tests.simulate.envoy import Request
 
 IDENTITY = "spiffe://cluster.local/ns/edge/sa/gateway"
 REQUESTS = 80

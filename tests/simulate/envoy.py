@@ -18,21 +18,10 @@ from google.protobuf import any_pb2
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import LISTENER, ROUTE
+from testing.mesh.traffic import Request
 
 HTTP = "envoy.filters.network.http_connection_manager"
 TCP = "envoy.filters.network.tcp_proxy"
-
-
-class Request(NamedTuple):
-    """A request, or a TCP connection. `sni` is None for plaintext."""
-
-    port: int
-    host: str = ""
-    path: str = "/"
-    sni: str | None = None
-    alpn: str = ""
-    method: str = "GET"
-    headers: Mapping[str, str] = {}
 
 
 class Outcome(NamedTuple):

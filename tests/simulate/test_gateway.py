@@ -7,8 +7,9 @@ import pytest
 
 from pilot.envoy.plans.gateway_problems import router_problems
 from pilot.lib.xds_types import CLUSTER
+from testing.mesh.traffic import Request
 from testing.mesh.world import World, proxy
-from tests.simulate.envoy import Envoy, Outcome, Request
+from tests.simulate.envoy import Envoy, Outcome
 
 SERVICES = """
 apiVersion: v1

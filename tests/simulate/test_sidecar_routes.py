@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pilot.mesh.model.proxy import Proxy
+from testing.mesh.traffic import Request
 from testing.mesh.world import World, proxy
-from tests.simulate.envoy import Envoy, Request
+from tests.simulate.envoy import Envoy
 
 OBJECTS = """
 apiVersion: v1

@@ -179,8 +179,8 @@ async def test_disabled_authentication_yields_no_identity() -> None:
     ("bearer", "reason"),
     [
         (token(exp=1), "expired"),
-        (token(aud=["somebody-else"]), "for somebody-else, not for istio-ca"),
-        (token(aud=None), "for nobody"),
+        (token(aud=["somebody-else"]), "is somebody-else, not istio-ca"),
+        (token(aud=None), "is empty, not istio-ca"),
         (token(aud=7), "aud"),
         (token(sub=None), "no subject"),
         (token(sub="system:node:one"), "'system:node:one' is not a service account"),

@@ -39,11 +39,28 @@ RunRemote = Callable[[str, ApiClient], Coroutine[Any, Any, None]]
 
 
 def find_credentials(settings: KubernetesSettings, has_folders: bool) -> Credentials | None:
-    """Return the credentials for the local cluster's API server, or None if the control plane uses no API server."""
+    """Return the credentials for the local cluster's API server, or None if the control plane uses no API server.
+
+    In a Pod, a kubeconfig that is missing or empty is ignored, because charts mount the Secret of an external control
+    plane whether it exists or not.
+    """
     path = settings.kubeconfig or ("" if has_folders else settings.kubeconfig_env)
-    if path:
+    if path and not (settings.service_host and _is_missing(path)):
         return KubeconfigFile(path, settings.context)
     return InCluster() if settings.service_host else None
+
+
+def _is_missing(path: str) -> bool:
+    """Return True if there is no file at a path, or an empty one."""
+    try:
+        return os.stat(path).st_size == 0
+    except OSError:
+        return True
+
+
+def mesh_config_name(revision: str) -> str:
+    """Return the name of the ConfigMap with the mesh config of a revision."""
+    return "istio" if revision in ("", "default") else f"istio-{revision}"
 
 
 def mesh_file_paths(settings: Settings) -> tuple[str, str]:
@@ -99,11 +116,7 @@ class ApiServers:
         self.client = self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
-        names = [
-            name
-            for name in (settings.kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio")
-            if name
-        ]
+        names = [name for name in (settings.kubernetes.shared_mesh_config, mesh_config_name(revision)) if name]
         rows = [row for row, path in zip((MESH_ROW, NETWORKS_ROW), mesh_file_paths(settings), strict=True) if not path]
         common = (target.problems, self.watch_options, self._rng)
         self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, *common)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from pilot.bootstrap.clusters import api_servers as kubernetes
-from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
+from pilot.bootstrap.clusters.api_servers import (
+    ApiServers,
+    IngestTarget,
+    find_credentials,
+    mesh_config_name,
+    mesh_file_paths,
+)
 from pilot.bootstrap.security.secret_store import SecretError
 from pilot.config.group_kind import GroupKind
 from pilot.ingest.cluster.kube_mesh import MESH_ROW, NETWORKS_ROW
@@ -67,6 +73,23 @@ def test_credentials_come_from_a_kubeconfig_or_the_pod(
         assert (credentials._path, credentials._context) == expected
     else:
         assert (credentials is not None and type(credentials) is InCluster and "pod") == (expected or False)
+
+
+@pytest.mark.parametrize("content", [None, "", "apiVersion: v1\n"])
+def test_pod_ignores_a_missing_or_empty_kubeconfig(tmp_path: pathlib.Path, content: str | None) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    environ = {"KUBECONFIG": str(path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    credentials = find_credentials(load([], environ).settings.kubernetes, has_folders=False)
+    assert type(credentials) is (KubeconfigFile if content else InCluster)
+
+
+@pytest.mark.parametrize(
+    ("revision", "name"), [("", "istio"), ("default", "istio"), ("canary", "istio-canary")], ids=str
+)
+def test_mesh_config_of_a_revision(revision: str, name: str) -> None:
+    assert mesh_config_name(revision) == name
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "a"])

@@ -61,7 +61,7 @@ class PluggedInReload:
                     plugged_in.signer.certificate.not_valid_after_utc,
                 )
         except KeyMaterialError as error:
-            _log.error("keeping the current signing certificate: %s", error)
+            _log.error("cannot reload the signing certificate, keeping the current one: %s", error)
             return
         if plugged_in.crl != self.crl:
             self.crl = plugged_in.crl

@@ -1,4 +1,4 @@
-"""Slicing of long work on the event loop, so that other tasks wait for a few milliseconds at most."""
+"""Splits long computations on the event loop into slices, so that other tasks wait for a few milliseconds at most."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class SecretAccess:
         self._reviewing: dict[AccountKey, asyncio.Task[None]] = {}
 
     def on_request(self, connection: Connection) -> None:
-        """Start a review for a proxy that requests secrets, unless its account has a current result."""
+        """Start an access review for a proxy that requests secrets, unless the last result for its service account is
+        still valid."""
         account = account_of(self._discovery.db, connection.proxy)
         if account is not None and self._expires_at.get(account, 0.0) <= self._now():
             self._start_review(account)

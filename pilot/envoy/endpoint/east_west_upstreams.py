@@ -61,7 +61,10 @@ def _destination(db: Mesh, key: VipKey) -> ClusterDestination | None:
 def build_east_west_cluster(
     key: VipKey, destination: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> cluster_pb2.Cluster:
-    """Return the cluster for a port. DestinationRules are only applied where the tunnel ends."""
+    """Return the cluster for a port.
+
+    It ignores DestinationRules, because the waypoint at which the tunnel ends applies them.
+    """
     draft = draft_cluster(key.name, destination, cluster_pb2.Cluster.EDS, traits, defaults, None)
     apply_connection_pool(draft, NO_POLICY, defaults)
     apply_load_balancing(draft, None, destination.service, False, defaults, NodeType.WAYPOINT)

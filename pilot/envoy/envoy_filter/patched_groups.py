@@ -105,7 +105,7 @@ def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | 
 def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -> PatchResult | None:
     """Return the result of applying all patches of a target.
 
-    `items` is the group of the resource, with the arguments of its items.
+    `items` identifies the group that contains the resource.
     """
     original = _original(db, target.key, items)
     if original is None:

@@ -140,7 +140,7 @@ def inline_route_fields(stat_prefix: str, routes: route_pb2.RouteConfiguration) 
 
 @derived
 def tracing_fields(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
-    """Return the tracing fields that are appended to the templates of a workload's managers.
+    """Return the serialized tracing fields that are appended to the templates of a workload's HTTP connection managers.
 
     Return b"" if tracing is disabled.
     """

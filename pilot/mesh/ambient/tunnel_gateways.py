@@ -1,4 +1,4 @@
-"""Gateways that accept HBONE into other networks."""
+"""Gateways through which HBONE traffic enters other networks."""
 
 from __future__ import annotations
 

@@ -19,9 +19,10 @@ def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
 
 
 def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) -> Problems:
-    """Yield the problems of a destination. Its host is a full host name.
+    """Yield the problems of a destination, whose host must be fully qualified.
 
-    `clients` are the namespaces whose DestinationRules define subsets.
+    `clients` are the namespaces of the clients. A subset must be defined by a DestinationRule that applies in one of
+    them.
     """
     if to is None:
         return

@@ -1,4 +1,5 @@
-"""Checks that Telemetries and default providers use existing providers, and features that proxies support."""
+"""Checks that the providers that Telemetries and the mesh config name exist, and that proxies support their features.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,7 @@ class TargetPort(NamedTuple):
 class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The Gateways that select a router, oldest first, and the ports of the router's services.
 
-    `named` contains the Gateways that are limited to certain services. Each is paired with those of these services that
-    select the router.
+    `named` pairs each Gateway that is limited to certain services with the services among them that select the router.
     """
 
     gateways: tuple[ObjectKey, ...] = ()

@@ -36,9 +36,10 @@ Version = tuple[int, int]
 
 
 class TelemetryRequirement(NamedTuple):
-    """A requirement: one of `extensions`, which are types or names, and minimum versions.
+    """Features that a proxy must have: at least one of `extensions`, and the minimum versions.
 
-    The minimum versions apply only to proxies that report their versions.
+    The minimum versions apply only to proxies that report their versions. An extension is the name or the type of an
+    Envoy extension.
     """
 
     extensions: frozenset[str] = frozenset()

@@ -136,7 +136,7 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
 def served_services(db: Mesh, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
     """Return the services that a waypoint serves, oldest first. There is one for each host name.
 
-    Services with dynamic DNS are served only if they are outside the mesh.
+    Services with the resolution DYNAMIC_DNS are served only if their location is MESH_EXTERNAL.
     """
     served: dict[str, ServiceRef] = {}
     for ref in services_of_waypoint(db, waypoint):

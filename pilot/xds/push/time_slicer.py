@@ -23,7 +23,7 @@ class TimeSlicer:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait_turn(self) -> None:
-        """Wait until the caller may compute."""
+        """Wait until it is the caller's turn to use the event loop."""
         if not self._is_scheduled:
             self._schedule_round()
         elif self._waiting or self._now() >= self._slice_ends_at:

@@ -123,7 +123,7 @@ async def test_log_messages_of_loaded_and_rejected_certificates(
     reloaded.reload.reload()
     write_plugged_in(tmp_path, intermediate(root(1), 1))
     reloaded.reload.reload()
-    prefix = "keeping the current signing certificate: "
+    prefix = "cannot reload the signing certificate, keeping the current one: "
     assert caplog.record_tuples == [
         (
             "pilot.ca",

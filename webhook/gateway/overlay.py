@@ -62,7 +62,7 @@ def lay_over(rendered: Plain, overlays: Iterable[Mapping[str, str]]) -> Plain | 
 
 def _merged(rendered: Plain, text: str, key: str) -> Plain:
     try:
-        documents = read_documents(text.encode(), "")
+        documents = read_documents(text.encode(), "", allow_aliases=False)
         patch = documents[0].plain if documents else {}
         if not isinstance(patch or {}, dict) or len(documents) > 1:
             raise OverlayError(f"overlay {key!r} must be a mapping")

@@ -88,7 +88,7 @@ def _headers(lower: Any, upper: Any) -> Any:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        documents = read_documents(text.encode(), "")
+        documents = read_documents(text.encode(), "", allow_aliases=False)
     except SyntaxFault as fault:
         raise ValueError(f"could not parse proxy config: {fault}") from fault
     plain = documents[0].plain if documents else {}

@@ -6,8 +6,10 @@ a merged list have the order of the patch. Any other item stays before the items
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
+from pilot.lib.text import cut
 from webhook.pod.normal import without_nulls
 from webhook.pod.schema import TYPES, SchemaField, Type
 
@@ -15,6 +17,7 @@ Plain = dict[str, Any]
 _DELETE_ITEMS = "$deleteFromPrimitiveList/"
 _SET_ORDER = "$setElementOrder/"
 _RETAIN = "$retainKeys"
+_SHOWN = 200  # characters of an item in messages
 
 
 class MergeError(ValueError):
@@ -84,6 +87,7 @@ def _merged(mine: Any, value: Any, field: SchemaField | None, order: Any) -> Any
 def _merge_items(mine: list[Any], patch: list[Any], field: SchemaField, order: Any) -> list[Any]:
     """Merge two lists whose items are identified by a key."""
     key, kind = field.key or "", TYPES.get(field.type)
+    _check_items([*mine, *patch], key)
     changes = [item for item in patch if "$patch" not in item]
     if any(item.get("$patch") == "replace" for item in patch):
         return [_added(item) for item in changes]
@@ -95,38 +99,50 @@ def _merge_items(mine: list[Any], patch: list[Any], field: SchemaField, order: A
         name = _key(item, key)
         before = merged.get(name) or (retained[places[name]] if name in places else None)
         merged[name] = _added(item) if before is None else merge(before, item, kind)
-    others = [(index, item) for index, item in enumerate(retained) if item.get(key) not in merged]
-    repeated = {
-        name: [item for index, item in enumerate(retained) if item.get(key) == name and index != places[name]]
-        for name in merged
-        if name in places
-    }
+    others: deque[tuple[int, Plain]] = deque()
+    repeated: dict[Any, list[Plain]] = {}
+    for index, item in enumerate(retained):
+        name = item.get(key)
+        if name not in merged:
+            others.append((index, item))
+        elif index != places[name]:
+            repeated.setdefault(name, []).append(item)
     ordered = [item for name in _patch_order(order, key, merged) for item in (merged[name], *repeated.get(name, ()))]
     return _interleave(others, ordered, places, key)
 
 
 def _key(item: Plain, key: str) -> Any:
     if key not in item:
-        raise MergeError(f"map: {item} does not contain declared merge key: {key}")
+        raise MergeError(f"map: {cut(str(item), _SHOWN)} does not contain declared merge key: {key}")
     return item[key]
+
+
+def _check_items(items: list[Any], key: str) -> None:
+    """Raise MergeError unless all items are mappings with scalars as keys."""
+    for item in items:
+        if not isinstance(item, dict) or isinstance(item.get(key), dict | list):
+            raise MergeError(f"the items are not mappings with a string or number in {key}")
 
 
 def _patch_order(order: Any, key: str, merged: dict[Any, Plain]) -> list[Any]:
     """Return the keys of the patch's items in the order of `$setElementOrder`, or else in the order of the patch."""
     if not isinstance(order, list):
         return list(merged)
-    ordered_keys = [item.get(key) for item in order if isinstance(item, dict)]
-    return sorted(merged, key=lambda name: ordered_keys.index(name) if name in ordered_keys else len(ordered_keys))
+    _check_items(order, key)
+    names = [item.get(key) for item in order]
+    places = {name: index for index, name in reversed(list(enumerate(names)))}
+    return sorted(merged, key=lambda name: places.get(name, len(names)))
 
 
-def _interleave(others: list[tuple[int, Plain]], ordered: list[Plain], places: dict[Any, int], key: str) -> list[Plain]:
+def _interleave(
+    pending: deque[tuple[int, Plain]], ordered: list[Plain], places: dict[Any, int], key: str
+) -> list[Plain]:
     """Return the patch's items and the other items in one list. Each other item stays before the items that it
     preceded."""
     result: list[Plain] = []
-    pending = list(others)
     for item in ordered:
         place = places.get(item[key])
         while pending and place is not None and pending[0][0] < place:
-            result.append(pending.pop(0)[1])
+            result.append(pending.popleft()[1])
         result.append(item)
     return result + [item for _, item in pending]

@@ -9,6 +9,8 @@ from fractions import Fraction
 
 _QUANTITY = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_LONGEST = 64  # characters; arithmetic with thousands of digits would take seconds
+_LARGEST_EXPONENT = 64  # Kubernetes' quantities range from 1e-9 to 2**63
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
@@ -16,10 +18,15 @@ _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 def canonical(text: str) -> str:
     """Return the canonical form of a quantity, such as 2 for 2000m and 1Gi for 1024Mi. Raises ValueError if it is
     malformed."""
-    match = _QUANTITY.fullmatch(text.strip())
+    text = text.strip()
+    if len(text) > _LONGEST:
+        raise ValueError(f"the quantity is longer than {_LONGEST} characters")
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     sign, digits, exponent, suffix = match.groups()
+    if exponent and abs(int(exponent[1:])) > _LARGEST_EXPONENT:
+        raise ValueError(f"the exponent of the quantity is not between -{_LARGEST_EXPONENT} and {_LARGEST_EXPONENT}")
     number = Fraction(digits if not digits.endswith(".") else digits[:-1])
     sign = sign if number else ""
     if exponent:

@@ -19,10 +19,15 @@ from pilot.ingest.files.chunks import Chunk, split
 from pilot.ingest.files.outline import Inside, JsonListOutline, JsonOutline, Outline, Place
 from pilot.ingest.files.scalars import key_text, resolve
 
-MAX_NODES = 1_000_000
-"""Maximum number of values in a document after alias expansion, as a protection against alias bombs."""
+MAX_ALIASED_VALUES = 100_000
+"""Maximum number of values that aliases add to a document. Each is copied when the document is decoded."""
+MAX_ALIASED_CHARACTERS = 4 << 20
+"""Maximum number of characters that aliases add to a document. Each is copied when the document is encoded."""
+MAX_TAG_DIRECTIVES = 64
+"""Maximum number of %TAG directives in a file. libyaml compares each with all others."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG_DIRECTIVES = tuple("%TAG".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _CORE = "tag:yaml.org,2002:"
 _LARGE = 1 << 20  # bytes
 _MERGE = object()
@@ -55,18 +60,21 @@ class SyntaxFault(ValueError):
         self.line = line
 
 
-def read_documents(data: bytes, path: str) -> list[Document]:
+def read_documents(data: bytes, path: str, allow_aliases: bool = True) -> list[Document]:
     """Return the non-empty documents of a file. Raise SyntaxFault if one of them is invalid."""
     if path.endswith(".json"):
         return read_json(data)
-    return [document for chunk in split(data) for document in read_chunk(chunk)]
+    return [document for chunk in split(data) for document in read_chunk(chunk, allow_aliases)]
 
 
-def read_chunk(chunk: Chunk) -> list[Document]:
+def read_chunk(chunk: Chunk, allow_aliases: bool = True) -> list[Document]:
     """Return the non-empty documents in a chunk of a YAML file. Raise SyntaxFault if one of them is invalid."""
     data, lines = chunk
+    if sum(map(data.count, _TAG_DIRECTIVES)) > MAX_TAG_DIRECTIVES:
+        raise SyntaxFault(f"more than {MAX_TAG_DIRECTIVES} %TAG directives")
     try:
-        return [document for document in _Builder(data, lines).documents() if document.plain is not None]
+        builder = _Builder(data, lines, allow_aliases)
+        return [document for document in builder.documents() if document.plain is not None]
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         raise SyntaxFault(
@@ -119,20 +127,28 @@ def _resolve_plain(text: str) -> Any:
     return _resolve_word(text) if len(text) <= _LONGEST_WORD else resolve(text)
 
 
+class _Size(NamedTuple):
+    """The number of values, and of characters in scalars."""
+
+    values: int = 0
+    characters: int = 0
+
+
 class _Builder:
     """Builds the documents of a stream from its events in one pass."""
 
-    def __init__(self, data: bytes, lines: int) -> None:
-        self._lines = lines
+    def __init__(self, data: bytes, lines: int, allow_aliases: bool) -> None:
+        self._lines, self._allow_aliases = lines, allow_aliases
         self._next: Any = _PARSER(data).get_event  # yaml.parse does the same with a Python frame for each event
-        self._anchors: dict[str, tuple[Any, Inside, int]] = {}
+        self._anchors: dict[str, tuple[Any, Inside, _Size]] = {}
         self._repeated: list[tuple[str, int]] = []
-        self._nodes = 0
+        self._values = self._characters = 0
+        self._aliased = _Size()
 
     def documents(self) -> Iterator[Document]:
         while (event := self._next()) is not None:
             if isinstance(event, yaml.DocumentStartEvent):
-                self._anchors, self._repeated, self._nodes = {}, [], 0
+                self._anchors, self._repeated, self._aliased = {}, [], _Size()
                 first = self._next()
                 plain, inside = self._node(first)
                 yield Document(plain, self._line(first), tuple(self._repeated), Outline(inside))
@@ -144,28 +160,36 @@ class _Builder:
 
     def _node(self, event: Any) -> tuple[Any, Inside]:
         """Return the value that starts with an event, and the places inside it."""
-        self._nodes += 1
         kind = type(event)
-        if kind is yaml.ScalarEvent:
-            value = self._scalar(event)
-            if event.anchor is not None:
-                self._anchors[event.anchor] = value, None, 1
-            return value, None
         if kind is yaml.AliasEvent:
             return self._alias(event)
-        before = self._nodes
+        self._values += 1
+        if kind is yaml.ScalarEvent:
+            value = self._scalar(event)
+            self._characters += len(event.value)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = value, None, _Size(1, len(event.value))
+            return value, None
+        values, characters = self._values, self._characters
         container, inside = self._mapping() if kind is yaml.MappingStartEvent else self._sequence()
         if event.anchor is not None:
-            self._anchors[event.anchor] = container, inside, self._nodes - before + 1
+            size = _Size(self._values - values + 1, self._characters - characters)
+            self._anchors[event.anchor] = container, inside, size
         return container, inside
 
     def _alias(self, event: Any) -> tuple[Any, Inside]:
         if event.anchor not in self._anchors:
             raise SyntaxFault(f"unknown alias *{event.anchor}", self._line(event))
-        value, inside, nodes = self._anchors[event.anchor]
-        self._nodes += nodes
-        if self._nodes > MAX_NODES:
-            raise SyntaxFault(f"more than {MAX_NODES} values after aliases are expanded", self._line(event))
+        if not self._allow_aliases:
+            raise SyntaxFault("aliases are not supported in this text", self._line(event))
+        value, inside, size = self._anchors[event.anchor]
+        self._values += size.values
+        self._characters += size.characters
+        self._aliased = _Size(self._aliased.values + size.values, self._aliased.characters + size.characters)
+        if self._aliased.values > MAX_ALIASED_VALUES:
+            raise SyntaxFault(f"aliases add more than {MAX_ALIASED_VALUES} values", self._line(event))
+        if self._aliased.characters > MAX_ALIASED_CHARACTERS:
+            raise SyntaxFault(f"aliases add more than {MAX_ALIASED_CHARACTERS} characters", self._line(event))
         return value, inside
 
     def _sequence(self) -> tuple[list[Any], list[Place]]:
@@ -201,7 +225,8 @@ class _Builder:
 
     def _key(self, event: Any) -> Any:
         if type(event) is yaml.ScalarEvent and event.implicit[0] and event.anchor is None:
-            self._nodes += 1
+            self._values += 1
+            self._characters += len(event.value)
             return _MERGE if event.value == "<<" else key_text(_resolve_plain(event.value))
         key, _ = self._node(event)
         if isinstance(key, dict | list):

@@ -112,14 +112,60 @@ def test_anchors_on_scalars_and_keys() -> None:
 
 @pytest.mark.parametrize(
     ("text", "values"),
-    [("a: &x [1, 2]\nb: *x", 10), ("a: &x 1\nb: [*x, *x]", 9), ("a: &x {b: 1}\nc: *x", 10)],
+    [
+        ("a: &x [1, 2]\nb: *x", 3),
+        ("a: &x 1\nb: [*x, *x]", 2),
+        ("a: &x {b: 1}\nc: *x", 3),
+        ("a: &x {b: 1}\nc: {<<: *x}", 3),
+    ],
 )
-def test_value_limit_includes_aliased_values(text: str, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_NODES", values)
-    assert plain(text)
-    monkeypatch.setattr(documents, "MAX_NODES", values - 1)
-    with pytest.raises(SyntaxFault, match="more than"):
+def test_aliases_may_add_a_limited_number_of_values(text: str, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_ALIASED_VALUES", values)
+    assert plain(f"{text}\n---\n") == plain(text)
+    monkeypatch.setattr(documents, "MAX_ALIASED_VALUES", values - 1)
+    with pytest.raises(SyntaxFault, match=f"aliases add more than {values - 1} values"):
         plain(text)
+
+
+def test_aliases_of_aliases_are_refused_before_they_are_expanded() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 40)]
+    with pytest.raises(SyntaxFault, match="aliases add more than 100000 values"):
+        plain("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", ["a: &x {}\nb: [{}]", "a: &x {{k: {}}}\nb: [{}]", "a: &x {{{}: k}}\nb: [{}]"])
+def test_one_long_text_aliased_thousands_of_times_is_refused(text: str) -> None:
+    aliases = ", ".join(["*x"] * 5000)
+    assert plain(text.format("t" * 500, aliases))
+    with pytest.raises(SyntaxFault, match="aliases add more than 4194304 characters"):
+        plain(text.format("t" * 1000, aliases))
+
+
+def test_limits_of_aliases_apply_to_each_document() -> None:
+    text = f"a: &x {'t' * 1000}\nb: [{', '.join(['*x'] * 4000)}]"
+    assert len(read_documents("\n---\n".join([text] * 3).encode(), "a.yaml")) == 3
+
+
+def test_documents_without_aliases_have_no_limit_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_ALIASED_VALUES", 0)
+    monkeypatch.setattr(documents, "MAX_ALIASED_CHARACTERS", 0)
+    assert plain("a: [b, c]") == {"a": ["b", "c"]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_thousands_of_tag_directives_are_refused_before_they_are_compared(encoding: str) -> None:
+    assert read_documents(b"%TAG !a! tag:a\n--- b", "")[0].plain == "b"
+    directives = "".join(f"%TAG !{number}! a\n" for number in range(70_000))
+    with pytest.raises(SyntaxFault, match="more than 64 %TAG directives"):
+        read_documents(f"{directives}--- b".encode(encoding), "")
+
+
+def test_aliases_can_be_refused() -> None:
+    assert read_documents(b"a: &x b", "", allow_aliases=False)[0].plain == {"a": "b"}
+    with pytest.raises(SyntaxFault, match="aliases are not supported in this text") as fault:
+        read_documents(b"a: &x b\nc: *x", "", allow_aliases=False)
+    assert fault.value.line == 2
 
 
 def test_repeated_key() -> None:
@@ -380,7 +426,7 @@ def test_lines_of_large_json_lists_match_small_ones(indent: int | None) -> None:
 def test_value_limit_includes_aliases_of_a_long_list() -> None:
     """A text of 20 KB that expands to more values than permitted."""
     text = "a: &a [" + ", ".join(["1"] * 2000) + "]\nb: [" + ", ".join(["*a"] * 500) + "]\n"
-    with pytest.raises(SyntaxFault, match="more than 1000000 values") as fault:
+    with pytest.raises(SyntaxFault, match="aliases add more than 100000 values") as fault:
         read_documents(text.encode(), "a.yaml")
     assert fault.value.line == 2
 

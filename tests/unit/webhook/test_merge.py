@@ -111,3 +111,22 @@ def test_merge_directive_and_lists_of_scalars() -> None:
         "metadata": {"finalizers": ["c", "a", "b"]}
     }
     assert merge_specs({"hostname": "a"}, {"$deleteFromPrimitiveList/hostname": ["a"]}) == {"hostname": "a"}
+
+
+def test_long_lists_are_merged_in_linear_time() -> None:
+    count = 50_000
+    env = [{"name": f"n{index}", "value": "a"} for index in range(count)]
+    order = [{"name": item["name"]} for item in env]
+    original = {"containers": [{"name": "c", "env": [*env, {"name": "last"}]}]}
+    patch = {"containers": [{"name": "c", "env": env[::-1], "$setElementOrder/env": order}]}
+    assert merge_specs(original, patch)["containers"][0]["env"] == [*env, {"name": "last"}]
+    repeated = {"containers": [{"name": "c", "env": [{"name": "n"}] * count}]}
+    assert len(merge_specs(repeated, patch)["containers"][0]["env"]) == 2 * count
+
+
+@pytest.mark.parametrize("items", [[1], ["c"], [None], [{"name": {}}], [{"name": ["c"]}], [[]]])
+def test_items_without_a_scalar_key_are_refused(items: list[Any]) -> None:
+    with pytest.raises(MergeError, match="the items are not mappings with a string or number in name"):
+        merge_specs({"containers": [{"name": "c"}]}, {"containers": items})
+    with pytest.raises(MergeError, match="the items are not mappings"):
+        merge_specs({"containers": items}, {"containers": [{"name": "c"}]})

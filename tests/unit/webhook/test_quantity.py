@@ -51,3 +51,20 @@ def test_quantities(text: str, expected: str) -> None:
 def test_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         canonical(text)
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", f"1e{'9' * 60}", "1E65"])
+def test_huge_exponents_are_refused_before_the_number_is_computed(text: str) -> None:
+    with pytest.raises(ValueError, match="the exponent of the quantity is not between -64 and 64"):
+        canonical(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 65, "0." + "1" * 100_000, "1e" + "9" * 100_000])
+def test_long_quantities_are_refused_before_they_are_parsed(text: str) -> None:
+    with pytest.raises(ValueError, match="the quantity is longer than 64 characters"):
+        canonical(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 64, "1e18", "9223372036854775807", "0.000000001"])
+def test_quantities_of_any_practical_size_are_accepted(text: str) -> None:
+    assert canonical(text)

@@ -26,6 +26,10 @@ class CallerRefused(Exception):
     """The caller is not authenticated, or not allowed to request a certificate. `args[0]` is for the log."""
 
 
+class CallerPostponed(CallerRefused):
+    """The caller cannot be authenticated now, because too many others are waiting. It may try again later."""
+
+
 class SigningObserver(Protocol):
     """Receives the events that are counted in metrics."""
 
@@ -112,7 +116,10 @@ class CertificateService:
     async def _deny(self, context: Any, message: str, error: CallerRefused) -> None:
         self._observer.csr_unauthenticated()
         _log.warning("%s: %s", message, error)
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+        is_postponed = isinstance(error, CallerPostponed)
+        await context.abort(
+            grpc.StatusCode.RESOURCE_EXHAUSTED if is_postponed else grpc.StatusCode.UNAUTHENTICATED, message
+        )
 
 
 def _text(request: ca_pb2.IstioCertificateRequest, key: str) -> str:

@@ -22,7 +22,7 @@ from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.pprof.stacks import Stack
 from pilot.pprof.tasks import tasks, threads
-from pilot.xds.authn.identity import Authenticate, Caller, IdentityError
+from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, TooManyCallers
 from pilot.xds.debug_requests import AnswerDebugRequest, DebugAnswer, DebugRequestError
 from pilot.xds.net.listen_address import Address
 
@@ -63,9 +63,14 @@ class HttpIdentities:
 
     async def __call__(self, address: str, headers: Mapping[str, str]) -> Sequence[str]:
         """Return the identities of a caller, or () if it is not authenticated. The names in `headers` are in lower
-        case."""
+        case.
+
+        Raise Refused with status 429 if too many other callers are waiting.
+        """
         try:
             return await self._authenticate(Caller(address, headers))
+        except TooManyCallers as error:
+            raise Refused(429, str(error)) from error
         except IdentityError:
             return ()
 

@@ -37,22 +37,26 @@ class RequestTimeouts(NamedTuple):
 class Throttle:
     """Limits requests to `rate` per second, with bursts of up to `burst`. A rate of 0 disables the limit.
 
-    It prevents the control plane from crowding out other clients of the API server.
+    It prevents the control plane from crowding out other clients of the API server. A request that is cancelled while
+    it waits does not delay the requests after it.
     """
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, max(burst, 1)
         self._free_at = float("-inf")
+        self._turn = asyncio.Lock()
 
     async def acquire(self) -> None:
         """Wait until the next request is allowed."""
         if self._rate <= 0:
             return
-        now = asyncio.get_running_loop().time()
         step = 1.0 / self._rate
-        self._free_at = max(self._free_at, now - (self._burst - 1) * step) + step
-        if self._free_at - step > now:
-            await asyncio.sleep(self._free_at - step - now)
+        async with self._turn:
+            now = asyncio.get_running_loop().time()
+            free_at = max(self._free_at, now - (self._burst - 1) * step)
+            if free_at > now:
+                await asyncio.sleep(free_at - now)
+            self._free_at = free_at + step
 
 
 class ApiClient:
@@ -78,12 +82,13 @@ class ApiClient:
         body: bytes | None = None,
         content_type: str = JSON,
         accept: str = JSON,
+        throttle: Throttle | None = None,
     ) -> bytes:
-        """Return the body of the response.
+        """Return the body of the response. `throttle` replaces the throttle of the client.
 
         Raise ApiError if the server rejects the request. Raise Unreachable if there is no response or it is incomplete.
         """
-        await self._throttle.acquire()
+        await (throttle or self._throttle).acquire()
         with _network_errors(path):
             async with self._respond(
                 method, path, query, body, content_type, accept, self.timeouts.response

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.api_client import ApiClient
+from pilot.kube.api_client import ApiClient, Throttle
 from pilot.kube.api_errors import Conflict, NotFound
 
 Plain = dict[str, Any]
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 HOLDER_KEY_ANNOTATION = "leader.istio.io/holder-key"
+_UNLIMITED = Throttle(0, 1)
 
 
 class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
@@ -51,7 +52,10 @@ class LockKind(NamedTuple):
 
 
 class Lock:
-    """An object that names the leader."""
+    """An object that names the leader.
+
+    Its requests do not wait for those of other components, because a delay would cost the leader its lock.
+    """
 
     def __init__(self, client: ApiClient, kind: LockKind, namespace: str, name: str) -> None:
         self.name = name
@@ -61,7 +65,7 @@ class Lock:
     async def read(self) -> LockObject | None:
         """Return the lock, or None if the object does not exist. Raise KubeError if it cannot be read."""
         try:
-            return self._decode(await self._client.call("GET", f"{self._collection}/{self.name}"))
+            return self._decode(await self._client.call("GET", f"{self._collection}/{self.name}", throttle=_UNLIMITED))
         except NotFound:
             return None
 
@@ -81,7 +85,9 @@ class Lock:
         self._kind.write(plain, record)
         method, path = ("POST", self._collection) if previous is None else ("PUT", f"{self._collection}/{self.name}")
         try:
-            return self._decode(await self._client.call(method, path, body=msgspec.json.encode(plain)))
+            return self._decode(
+                await self._client.call(method, path, body=msgspec.json.encode(plain), throttle=_UNLIMITED)
+            )
         except Conflict:
             return None
 

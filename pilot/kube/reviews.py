@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pilot.kube.api_client import ApiClient
+from pilot.kube.api_client import ApiClient, Throttle
 from pilot.kube.api_errors import KubeError, Unreachable
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -49,16 +49,21 @@ class _AccessReview(msgspec.Struct, frozen=True):
     status: _AccessStatus
 
 
-async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) -> UserInfo:
-    """Return the user of a token.
+async def review_token(
+    client: ApiClient, token: str, audiences: Sequence[str], throttle: Throttle | None = None
+) -> UserInfo:
+    """Return the user of a token. `throttle` replaces the throttle of the client.
 
     Raise TokenRejected if the server does not accept the token for any of the audiences. Raise another KubeError if the
     review fails.
     """
     spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    answer = await client.call("POST", TOKEN_REVIEWS, body=msgspec.json.encode(review))
-    status = msgspec.json.decode(answer, type=_TokenReview).status
+    answer = await client.call("POST", TOKEN_REVIEWS, body=msgspec.json.encode(review), throttle=throttle)
+    try:
+        status = msgspec.json.decode(answer, type=_TokenReview).status
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"{TOKEN_REVIEWS}: invalid response: {error}") from error
     if not status.authenticated:
         raise TokenRejected(status.error or "the token is not accepted")
     # A server that does not support audiences accepts tokens for its own.

@@ -36,6 +36,7 @@ from pilot.xds.authn.identity import (
     Caller,
     IdentifyPeer,
     IdentityError,
+    TooManyCallers,
     no_authentication,
     plaintext_caller,
     verified_identity,
@@ -208,6 +209,8 @@ class Ads:
             return await self.options.authenticate(caller)
         except IdentityError as error:
             _log.warning("ADS: rejected %s: %s", caller.address, cut(one_line(str(error)), MAX_STATUS_LENGTH))
+            if isinstance(error, TooManyCallers):
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many callers")
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
             raise
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.status_error import StatusError
+from testing.security.tokens import AUDIENCE, claims, sign
 
 ADMIN = "admin-token"
 
@@ -61,7 +62,8 @@ class Tokens:
     def request(self, info: RequestInfo, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a TokenRequest: a new token of the service account."""
         spec = body.get("spec", {})
-        name = f"token-{len(self.by_value)}-{info.namespace}-{info.name}"
+        number = f"token-{len(self.by_value)}"
+        name = sign(claims(info.namespace, info.name, aud=spec.get("audiences") or [AUDIENCE], jti=number))
         token = self.service_account(info.namespace, info.name, name)
         self.by_value[name] = token._replace(audiences=tuple(spec.get("audiences") or token.audiences))
         return {

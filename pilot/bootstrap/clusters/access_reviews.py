@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 
+from pilot.bootstrap.clusters.token_reviewer import TokenReviewer
 from pilot.ingest.cluster.remote_cluster import RemoteCluster
-from pilot.kube.api_client import ApiClient
-from pilot.kube.api_errors import KubeError
-from pilot.kube.reviews import can_list_secrets, review_token
+from pilot.kube.api_client import ApiClient, Throttle
+from pilot.kube.reviews import can_list_secrets
 from pilot.mesh.tables.database import AccountKey
-from pilot.xds.authn.identity import IdentityError
-from pilot.xds.authn.service_account import Review, Reviewer
+from pilot.xds.authn.service_account import Reviewer
 
 
 class TokenReviewers(Mapping[str, Reviewer]):
     """Token reviewers, keyed by the cluster name that a caller specifies.
 
     `local_names` are the names of the local cluster. `remote` always contains the current remote clusters.
+    `new_throttle` returns the throttle for the reviews of one cluster.
     """
 
-    def __init__(self, local: ApiClient, local_names: Collection[str], remote: Mapping[str, RemoteCluster]) -> None:
+    def __init__(
+        self,
+        local: ApiClient,
+        local_names: Collection[str],
+        remote: Mapping[str, RemoteCluster],
+        new_throttle: Callable[[], Throttle],
+    ) -> None:
         self._local, self._local_names, self._remote = local, frozenset(local_names), remote
+        self._new_throttle = new_throttle
+        self._reviewers: weakref.WeakKeyDictionary[ApiClient, TokenReviewer] = weakref.WeakKeyDictionary()
 
     def __getitem__(self, cluster: str) -> Reviewer:
-        return token_reviewer(self._local if cluster in self._local_names else self._remote[cluster].client)
+        client = self._local if cluster in self._local_names else self._remote[cluster].client
+        reviewer = self._reviewers.get(client)
+        if reviewer is None:
+            reviewer = self._reviewers[client] = TokenReviewer(client, self._new_throttle())
+        return reviewer
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._local_names | self._remote.keys())
 
     def __len__(self) -> int:
         return len(self._local_names | self._remote.keys())
-
-
-def token_reviewer(client: ApiClient) -> Reviewer:
-    """Return a reviewer that queries an API server."""
-
-    async def review(token: str, audiences: Collection[str]) -> Review:
-        try:
-            user = await review_token(client, token, list(audiences))
-        except KubeError as error:
-            raise IdentityError(str(error)) from error
-        return Review(user.username, user.groups, user.extra)
-
-    return review
 
 
 class SecretAccessReview:

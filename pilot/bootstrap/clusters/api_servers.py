@@ -131,10 +131,13 @@ class ApiServers:
         self._secrets_client = self._client(InCluster()) if uses_hosting_cluster else self.client
         self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
         local_names = local_cluster_names(registry.cluster_id, aliases)
-        self.reviewers = TokenReviewers(self.client, local_names, self.remote.clusters)
+        self.reviewers = TokenReviewers(self.client, local_names, self.remote.clusters, self._new_throttle)
 
     def _client(self, credentials: Credentials) -> ApiClient:
-        return ApiClient(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
+        return ApiClient(credentials, self._new_throttle())
+
+    def _new_throttle(self) -> Throttle:
+        return Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst)
 
     def _source(self, client: ApiClient, cluster: str) -> KubeSource:
         """Return the source that reads a cluster."""

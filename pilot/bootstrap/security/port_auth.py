@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
-from ca.service import CallerRefused, Impersonate, refuse_impersonation
+from ca.service import CallerPostponed, CallerRefused, Impersonate, refuse_impersonation
 from pilot.lib.logging.log import scope
 from pilot.lib.tokens.jwt import TokenError, audiences_of, own_claims
 from pilot.settings.security import AuthenticationSettings
@@ -17,6 +17,7 @@ from pilot.xds.authn.identity import (
     Authenticators,
     IdentifyPeer,
     IdentityError,
+    TooManyCallers,
     no_authentication,
 )
 from pilot.xds.authn.key_file import KeyFile
@@ -133,7 +134,7 @@ def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) ->
         try:
             identities = await authenticate(identify_peer(context))
         except IdentityError as error:
-            raise CallerRefused(str(error)) from error
+            raise _refusal(error) from error
         if not identities:
             raise CallerRefused("this port does not authenticate callers")
         return identities
@@ -150,6 +151,10 @@ def authorize_impersonation(identify_peer: IdentifyPeer, proxies: NodeProxies | 
         try:
             await proxies.check(identify_peer(context), identity)
         except IdentityError as error:
-            raise CallerRefused(str(error)) from error
+            raise _refusal(error) from error
 
     return check
+
+
+def _refusal(error: IdentityError) -> CallerRefused:
+    return (CallerPostponed if isinstance(error, TooManyCallers) else CallerRefused)(str(error))

@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pilot.lib.addresses import find_address
 from pilot.lib.spiffe import parse_identity
 from pilot.mesh.model.proxy import Proxy
 
@@ -14,6 +15,10 @@ BEARER = "Bearer "
 
 class IdentityError(Exception):
     """A caller's credentials are invalid. The message is meant for the log and is not sent to the caller."""
+
+
+class TooManyCallers(IdentityError):
+    """The caller cannot be authenticated now, because too many others are waiting. It may try again later."""
 
 
 class Caller(NamedTuple):
@@ -27,6 +32,11 @@ class Caller(NamedTuple):
     address: str
     metadata: Mapping[str, str | bytes] = {}
     certificate_names: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        """Return the host in the address."""
+        return str(find_address(self.address) or self.address)
 
     @property
     def token(self) -> str:
@@ -73,15 +83,17 @@ class Authenticators:
     async def __call__(self, caller: Caller) -> Sequence[str]:
         """Return the identities of a caller.
 
-        If no authenticator accepts the caller, raise IdentityError with the reasons of all of them.
+        If no authenticator accepts the caller, raise IdentityError with the reasons of all of them. The error is
+        TooManyCallers if one of them had no time for the caller.
         """
-        reasons = []
+        reasons, kind = [], IdentityError
         for authenticator in self._chain:
             try:
                 return await authenticator.identify(caller)
             except IdentityError as error:
                 reasons.append(f"{authenticator.name}: {error}")
-        raise IdentityError("; ".join(reasons) or "no authentication method is configured")
+                kind = TooManyCallers if isinstance(error, TooManyCallers) else kind
+        raise kind("; ".join(reasons) or "no authentication method is configured")
 
 
 async def no_authentication(_: Caller) -> Sequence[str]:

@@ -31,7 +31,7 @@ class KeyFile:
         self._version: tuple[int, ...] | None = None
         self._fault = ""
 
-    async def review(self, token: str, audiences: Sequence[str]) -> Review:
+    async def review(self, token: str, audiences: Sequence[str], _: str = "") -> Review:
         """Return the user of a token, as an API server would. Raise IdentityError if the token is invalid."""
         try:
             claims = verify_token(token, self.keys(), self._now())

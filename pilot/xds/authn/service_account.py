@@ -24,8 +24,8 @@ class Review(NamedTuple):
     extra: Mapping[str, Sequence[str]] = {}
 
 
-Reviewer = Callable[[str, Sequence[str]], Awaitable[Review]]
-"""Reviews a token, which must be valid for one of the audiences.
+Reviewer = Callable[[str, Sequence[str], str], Awaitable[Review]]
+"""Reviews a token, which must be valid for one of the audiences. The third argument is the host of the caller.
 
 Raises IdentityError if the token is rejected or the review fails.
 """
@@ -58,7 +58,7 @@ class ServiceAccountTokens:
         reviewer = self._reviewers.get(cluster)
         if reviewer is None:
             raise IdentityError(f"there is no token reviewer for cluster {cluster!r}")
-        review = await reviewer(caller.token, self._audiences)
+        review = await reviewer(caller.token, self._audiences, caller.host)
         if GROUP not in review.groups:
             raise IdentityError(f"{review.username!r} is not a service account: it is not in the group {GROUP}")
         return review

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
 import random
@@ -76,7 +77,8 @@ async def test_throttle_delays(
         now += seconds
 
     loop = types.SimpleNamespace(time=lambda: now)
-    monkeypatch.setattr(client_module, "asyncio", types.SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep))
+    double = types.SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep, Lock=asyncio.Lock)
+    monkeypatch.setattr(client_module, "asyncio", double)
     limit = Throttle(rate, burst)
     for offset in times:
         now = max(now, 1000.0 + offset)

@@ -28,10 +28,12 @@ from testing.control_planes.kube_plane import running
 from testing.kube.kube_access import client_of, server_with_crds, until, write_kubeconfig
 from testing.security.certificates import DAY, IDENTITY, csr, ec_key, root
 from testing.security.signers import REQUESTS, Signers
+from testing.security.tokens import token
 
 SIGNER = root(7, 100 * DAY, datetime.datetime.now(datetime.UTC) - DAY)
 NAME = "example.com/mesh"
 REQUEST = csr(names=(IDENTITY,))
+TOKEN_OF_WEB = token()
 USAGES = ["digital signature", "key encipherment", "server auth", "client auth"]
 
 
@@ -152,7 +154,7 @@ async def test_workloads_authenticate_with_certificates_of_the_signer(
 ) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
     server.apply(MESH.replace("PEM", pem))
-    server.tokens.service_account("shop", "web", "token-of-web")
+    server.tokens.service_account("shop", "web", TOKEN_OF_WEB)
     signers = Signers(server, {NAME: SIGNER})
     environ = {**EXTERNAL, "K8S_SIGNER": NAME}
     async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as plane:
@@ -165,9 +167,9 @@ async def test_workloads_authenticate_with_certificates_of_the_signer(
         async with secure_channel(port, server_roots) as channel:
             with pytest.raises(grpc.aio.AioRpcError, match=r"CSR signing error \(CSR_ERROR\)"):
                 await create_certificate(
-                    channel, "token-of-web", names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key
+                    channel, TOKEN_OF_WEB, names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key
                 )
-            chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
+            chain = await create_certificate(channel, TOKEN_OF_WEB, names=(IDENTITY,), key=key)
         assert chain[-1].encode() == SIGNER.roots_pem
         assert [spec["signerName"] for spec in signers.approved] == [NAME]
         certificate = ClientCertificate("".join(chain[:-1]).encode(), key_pem(key))
@@ -183,14 +185,14 @@ async def test_control_plane_certificate_from_a_signer_without_an_authority(
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
     server.apply(MESH.replace("PEM", pem))
     server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-    server.tokens.service_account("shop", "web", "token-of-web")
+    server.tokens.service_account("shop", "web", TOKEN_OF_WEB)
     signers = Signers(server, {NAME: SIGNER})
     environ = {**EXTERNAL, "K8S_SIGNER": NAME, "PILOT_CERT_PROVIDER": f"k8s.io/{NAME}"}
     async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as plane:
         await until(lambda: plane.plane.ready or plane.task.done())
         assert plane.plane.security.authority is None
         async with secure_channel(plane.plane.ports["secure xDS"].number, SIGNER.roots_pem) as channel:
-            chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,))
+            chain = await create_certificate(channel, TOKEN_OF_WEB, names=(IDENTITY,))
         assert uris(chain[0]) == [IDENTITY]
         await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
     assert (server.get("", "configmaps", "shop", "istio-ca-root-cert") or {})["data"] == {

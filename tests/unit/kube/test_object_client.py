@@ -50,6 +50,7 @@ class ScriptedClient:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "",
+        throttle: object = None,
     ) -> bytes:
         parameters = " ".join(f"{k}={v}" for k, v in (query or {}).items())
         self.requests.append(

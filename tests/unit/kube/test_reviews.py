@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from pilot.bootstrap.clusters.access_reviews import TokenReviewers
+from pilot.kube.api_client import Throttle
 from pilot.kube.api_errors import Unreachable
 from pilot.kube.reviews import TokenRejected, UserInfo, can_list_secrets, review_token
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import ServiceAccountTokens
 from testing.apiserver.server import ApiServer
+from testing.apiserver.tokens import ADMIN
 from testing.kube.kube_access import client_of
+from testing.security.tokens import token
+
+GOOD, UNKNOWN, REVOKED, FOREIGN = (token(jti=name) for name in ("good", "unknown", "revoked", "foreign"))
 
 
 @pytest.fixture
@@ -29,43 +34,43 @@ async def server() -> AsyncIterator[ApiServer]:
 @pytest.fixture
 async def reviewers(server: ApiServer) -> AsyncIterator[TokenReviewers]:
     client = client_of(server)
-    yield TokenReviewers(client, ("", "Kubernetes"), {})
+    yield TokenReviewers(client, ("", "Kubernetes"), {}, lambda: Throttle(0, 1))
     await client.close()
 
 
-async def identify(reviewers: TokenReviewers, token: str, cluster: str = "") -> Sequence[str]:
+async def identify(reviewers: TokenReviewers, bearer: str, cluster: str = "") -> Sequence[str]:
     tokens = ServiceAccountTokens(reviewers, ("istio-ca",), lambda: "cluster.local")
-    return await tokens.identify(Caller("1.1.1.1:1", {"authorization": f"Bearer {token}", "clusterid": cluster}))
+    return await tokens.identify(Caller("1.1.1.1:1", {"authorization": f"Bearer {bearer}", "clusterid": cluster}))
 
 
 async def test_accepted_token_identifies_its_service_account(server: ApiServer, reviewers: TokenReviewers) -> None:
-    server.tokens.service_account("shop", "web", "good", pod="web-0")
-    assert await identify(reviewers, "good", "Kubernetes") == ("spiffe://cluster.local/ns/shop/sa/web",)
-    user = await reviewers[""]("good", ("istio-ca",))
+    server.tokens.service_account("shop", "web", GOOD, pod="web-0")
+    assert await identify(reviewers, GOOD, "Kubernetes") == ("spiffe://cluster.local/ns/shop/sa/web",)
+    user = await reviewers[""](GOOD, ("istio-ca",), "1.1.1.1")
     assert user.extra["authentication.kubernetes.io/pod-name"] == ("web-0",)
 
 
 @pytest.mark.parametrize(
-    ("token", "cluster"), [("unknown", ""), ("expired", ""), ("other", ""), ("admin-token", ""), ("good", "west")]
+    ("bearer", "cluster"), [(UNKNOWN, ""), (REVOKED, ""), (FOREIGN, ""), (ADMIN, ""), (GOOD, "west")]
 )
 async def test_invalid_token_is_rejected(
-    server: ApiServer, reviewers: TokenReviewers, token: str, cluster: str
+    server: ApiServer, reviewers: TokenReviewers, bearer: str, cluster: str
 ) -> None:
-    server.tokens.service_account("shop", "web", "good")
-    server.tokens.service_account("shop", "web", "other", audience="somebody")
-    server.tokens.by_value["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
+    server.tokens.service_account("shop", "web", GOOD)
+    server.tokens.service_account("shop", "web", FOREIGN, audience="somebody")
+    server.tokens.by_value[REVOKED] = server.tokens.service_account("shop", "web", REVOKED)._replace(expired=True)
     with pytest.raises(IdentityError):
-        await identify(reviewers, token, cluster)
+        await identify(reviewers, bearer, cluster)
 
 
 async def test_failed_review_rejects_the_token(server: ApiServer, reviewers: TokenReviewers) -> None:
-    server.tokens.service_account("shop", "web", "good")
+    server.tokens.service_account("shop", "web", GOOD)
     server.faults.refuse(500)
     with pytest.raises(IdentityError, match="500"):
-        await identify(reviewers, "good")
+        await identify(reviewers, GOOD)
     await server.stop()
     with pytest.raises(IdentityError):
-        await identify(reviewers, "good")
+        await identify(reviewers, GOOD)
 
 
 class ScriptedClient:
@@ -74,7 +79,7 @@ class ScriptedClient:
     def __init__(self, answer: Any) -> None:
         self._answer, self.requests = answer, list[tuple[str, str, Any]]()
 
-    async def call(self, method: str, path: str, body: bytes) -> bytes:
+    async def call(self, method: str, path: str, body: bytes, throttle: Throttle | None = None) -> bytes:
         self.requests.append((method, path, json.loads(body)))
         return json.dumps(self._answer).encode()
 
@@ -120,5 +125,7 @@ async def test_can_list_secrets(status: Any, expected: bool) -> None:
 async def test_review_without_a_status_is_rejected() -> None:
     with pytest.raises(TokenRejected, match="the token is not accepted"):
         await review_token(ScriptedClient({}), "secret", ())  # type: ignore[arg-type]
+    with pytest.raises(Unreachable, match="tokenreviews: invalid response: "):
+        await review_token(ScriptedClient([]), "secret", ())  # type: ignore[arg-type]
     with pytest.raises(Unreachable, match="subjectaccessreviews: invalid response: "):
         await can_list_secrets(ScriptedClient({}), "shop", "edge")  # type: ignore[arg-type]

@@ -208,7 +208,9 @@ def test_local_cluster_reads_all_kinds(journal: PartRecorder) -> None:
         source_args[7],
         api.target.metrics,
     )
-    assert journal.part("TokenReviewers").args == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
+    *reviewers, new_throttle = journal.part("TokenReviewers").args
+    assert reviewers == [client, ("", "Kubernetes", "alias"), {"west": "a cluster"}]
+    assert new_throttle().args == (5.0, 9)
 
 
 def test_settings_reach_the_sources(journal: PartRecorder, tmp_path: pathlib.Path) -> None:

@@ -35,7 +35,8 @@ from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens,
 from testing.security.tokens import claims, jwk, other_key, sign, token, write_keys
 
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
-PROXY = "10.0.0.1:5000"
+HOST = "10.0.0.1"
+PROXY = f"{HOST}:5000"
 
 
 def caller(token: str = "", certified: tuple[str, ...] = (), **headers: str) -> Caller:
@@ -44,8 +45,8 @@ def caller(token: str = "", certified: tuple[str, ...] = (), **headers: str) -> 
 
 
 def tokens(reviewer: KeyFile | None = None, users: Mapping[str, Review] | None = None) -> ServiceAccountTokens:
-    async def review(token: str, audiences: Sequence[str]) -> Review:
-        assert audiences == ("istio-ca",)
+    async def review(token: str, audiences: Sequence[str], host: str) -> Review:
+        assert (audiences, host) == (("istio-ca",), HOST)
         result = (users or {}).get(token)
         if result is None:
             raise IdentityError("the API server does not know it")

@@ -6,14 +6,16 @@ https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#ke
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import base64
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 OCSP_STAPLE = "tls.ocsp-staple"
 _PAIRS = (("cert", "key"), ("tls.crt", "tls.key"))
 _ROOTS = (("cacert", "crl"), ("ca.crt", "ca.crl"))
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
+_BEGIN, _DASHES = b"-----BEGIN ", b"-----"
+_BEGIN_CERTIFICATE, _END_CERTIFICATE = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+_LABEL = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ")
 _PRIVATE = b"PRIVATE KEY-----"
 
 
@@ -70,14 +72,55 @@ def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
     return _missing(data, tuple((roots,) for roots, _ in _ROOTS))
 
 
+class PemBlock(NamedTuple):
+    """A PEM block. `label` is its type, such as b"CERTIFICATE", and `content` includes the first and the last line."""
+
+    label: bytes
+    content: bytes
+
+    @property
+    def der(self) -> bytes:
+        """The decoded content. Raise ValueError if it is not valid Base64."""
+        return base64.b64decode(self.content.split(_DASHES)[2])
+
+
+def split_pem(pem: bytes) -> list[PemBlock]:
+    """Return the blocks in PEM content, in time proportional to its size.
+
+    Raise ValueError if a block is not closed, has headers, or does not start at the beginning of a line. Envoy rejects
+    such content although some libraries accept it.
+    """
+    before, *parts = pem.split(_BEGIN)
+    blocks: list[PemBlock] = []
+    for part in parts:
+        label, _, rest = part.partition(_DASHES)
+        body, end, after = rest.partition(b"\n-----END " + label + _DASHES)
+        starts_a_line = before.endswith(b"\n") or not (blocks or before)
+        if not starts_a_line or not end or after.partition(b"\n")[0].strip():
+            raise ValueError("a block is not closed, or is indented")
+        if not label or not _LABEL.issuperset(label) or not body[:1].isspace() or b":" in body:
+            raise ValueError("a block has an invalid label, or headers")
+        blocks.append(PemBlock(label, _BEGIN + label + _DASHES + body + end + b"\n"))
+        before = after
+    return blocks
+
+
 def split_certificates(pem: str) -> tuple[str, ...]:
     """Return the PEM block of each certificate in a bundle, without trailing line breaks."""
-    return tuple(block.decode().strip() for block in _CERTIFICATE.findall(pem.encode()))
+    return tuple(block.decode().strip() for block in certificate_blocks(pem.encode()))
+
+
+def certificate_blocks(pem: bytes) -> Iterator[bytes]:
+    """Yield the PEM block of each certificate in a bundle. Other content is skipped, and so are unclosed blocks."""
+    for part in pem.split(_BEGIN_CERTIFICATE)[1:]:
+        body, closed, after = part.partition(_END_CERTIFICATE)
+        if closed:
+            yield _BEGIN_CERTIFICATE + body + closed + (b"\n" if after.startswith(b"\n") else b"")
 
 
 def _without_keys(pem: bytes) -> bytes:
     """Return a bundle without the private keys that some tools include in it, because certificates may be displayed."""
-    return b"".join(_CERTIFICATE.findall(pem)) if _PRIVATE in pem else pem
+    return b"".join(certificate_blocks(pem)) if _PRIVATE in pem else pem
 
 
 def _missing(data: Mapping[str, bytes], layouts: tuple[tuple[str, ...], ...]) -> Flaw:

@@ -20,6 +20,7 @@ from pilot.config.validation.key_material import find_flaw, find_staple_flaw
 from pilot.envoy.secret import build_secret
 from testing.processes.process import envoy_binary
 from testing.security.credentials import Authority, rsa_key
+from testing.security.der import certificate, rsa_key_of, rsa_private_key
 
 CA, OTHER = Authority(), Authority("other")
 ONE, TWO, STRICT = CA.issue("one"), CA.issue("two"), CA.issue("strict", must_staple=True)
@@ -62,11 +63,34 @@ def replace_bytes(pem: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join([first, base64.encodebytes(content.replace(old, new, 1)).strip(), last, b""])
 
 
+def rsa_pair(**changed: int) -> KeyPair:
+    """Return a certificate and its private RSA key, some of whose numbers are changed."""
+    names = ("d", "p", "q", "dmp1", "dmq1", "iqmp")
+    numbers = {name: getattr(RSA, name) for name in names} | changed
+    public = RSA.public_numbers
+    return pair(CA.issue("x", rsa_key()).chain, rsa_private_key(public.n, public.e, **numbers))
+
+
+def large_pair(p: int, q: int) -> KeyPair:
+    private, public = rsa_key_of(p, q)
+    return pair(certificate(public), private)
+
+
+RSA = rsa_key().private_numbers()
 BAD_NAME, BAD_VERSION = (b"\x0c\x04root", b"\x2c\x04root"), (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07")
 PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
 PAIRS = {
     "RSA of 1024 bits": pair_for_key(rsa_key(1024)),
     "RSA of 2048 bits": pair_for_key(rsa_key()),
+    "RSA numbers": rsa_pair(),
+    "RSA with another private exponent": rsa_pair(d=RSA.d + 2),
+    "RSA with another factor": rsa_pair(p=RSA.p + 2),
+    "RSA with another first exponent": rsa_pair(dmp1=RSA.dmp1 + 2),
+    "RSA with another second exponent": rsa_pair(dmq1=RSA.dmq1 + 2),
+    "RSA with a first exponent that is not reduced": rsa_pair(dmp1=RSA.dmp1 + RSA.p - 1),
+    "RSA with another coefficient": rsa_pair(iqmp=RSA.iqmp + 2),
+    "RSA with a coefficient that is not reduced": rsa_pair(iqmp=RSA.iqmp + RSA.p),
+    "RSA of 7640 bits": large_pair(2**3217 - 1, 2**4423 - 1),
     "P-256": pair_for_key(None),
     "P-384": pair_for_key(ec.generate_private_key(ec.SECP384R1())),
     "P-521": pair_for_key(ec.generate_private_key(ec.SECP521R1())),

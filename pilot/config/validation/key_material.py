@@ -6,24 +6,57 @@ between versions, so every exception is handled in the same way.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
+from typing import NoReturn
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509 import ocsp
 
-from pilot.config.key_material import Flaw, KeyPair, Roots, Value
+from pilot.config.key_material import OCSP_STAPLE, Flaw, KeyPair, PemBlock, Roots, Value, split_pem
 
+LARGEST_VALUE = 1 << 20
+"""Maximum size of a value in bytes. An API server accepts no larger Secrets."""
+LARGEST_KEY = 16 * 1024
+"""Maximum size of a private key in bytes. An RSA key of 8192 bits has 5 kB."""
+LARGEST_STAPLE = 64 * 1024
+"""Maximum size of an OCSP response in bytes. With the responder's certificates, it usually has 2 to 5 kB."""
+MOST_BLOCKS = 1000
+"""Maximum number of PEM blocks in a value, such as certificates. The bundle of a Linux distribution has 150."""
+MOST_ATTRIBUTES = 5000
+"""Maximum number of attributes in the names of a value's certificates or revocation lists, which are decoded one by
+one. The bundle of a Linux distribution has 1200."""
+_RSA_BITS = range(2048, 8193)
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
-_RSA_BITS = 2048
-_BLOCK = re.compile(rb"^-----BEGIN ([A-Z0-9 ]+)-----\s[^:]+?^-----END \1-----\s*?$", re.DOTALL | re.MULTILINE)
-_CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.DOTALL)
+_RSA, _EC, _ED25519 = (
+    bytes.fromhex("06092a864886f70d010101"),
+    bytes.fromhex("06072a8648ce3d0201"),
+    bytes.fromhex("06032b6570"),
+)
+"""The types of keys that Envoy supports, as object identifiers in DER."""
+_SEQUENCE, _OBJECT_IDENTIFIER = 0x30, b"\x06"
+_PKCS8, _TRADITIONAL = b"PRIVATE KEY", (b"RSA PRIVATE KEY", b"EC PRIVATE KEY")
+_CERTIFICATE_LABELS, _LIST_LABELS = (b"CERTIFICATE", b"X509 CERTIFICATE"), (b"X509 CRL",)
+_MUST_STAPLE = tuple(bytes.fromhex(f"06082b06010505070118{critical}04053003020105") for critical in ("", "0101ff"))
+"""The extension that requires an OCSP response, as Envoy recognizes it (RFC 7633)."""
+
+
+class _FlawError(Exception):
+    """An unusable value."""
+
+    def __init__(self, value: Value, reason: str) -> None:
+        super().__init__(reason)
+        self.flaw = Flaw(f"data[{value.key}]", reason)
 
 
 def find_flaw(material: KeyPair | Roots) -> Flaw | None:
     """Return why Envoy would reject a key pair or roots, or None if it accepts them. The reason excludes the key."""
-    return _flaw_of_pair(material) if isinstance(material, KeyPair) else _flaw_of_roots(material)
+    try:
+        _check_pair(material) if isinstance(material, KeyPair) else _check_roots(material)
+    except _FlawError as error:
+        return error.flaw
+    return None
 
 
 def usable_staple(pair: KeyPair) -> Value | None:
@@ -33,17 +66,11 @@ def usable_staple(pair: KeyPair) -> Value | None:
 
 def find_staple_flaw(pair: KeyPair) -> Flaw | None:
     """Return why the OCSP response of a key pair cannot be used. Return None if it can be used, or if there is none."""
-    if pair.staple is None:
-        return None
     try:
-        response = ocsp.load_der_ocsp_response(pair.staple.content)
-        if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
-            return _flaw(pair.staple, f"is an OCSP response with status {response.response_status.name}")
-        serials = [single.serial_number for single in response.responses]
-    except Exception:
-        return _flaw(pair.staple, "is not an OCSP response in DER format")
-    if len(serials) != 1 or serials[0] != _load_certificates(pair.chain)[0].serial_number:
-        return _flaw(pair.staple, "is not the OCSP response for this certificate")
+        if pair.staple is not None:
+            _check_staple(pair.staple, _load_certificates(pair.chain)[0])
+    except _FlawError as error:
+        return error.flaw
     return None
 
 
@@ -51,8 +78,8 @@ def find_authority_flaw(pem: str) -> str | None:
     """Return why a bundle cannot be used to verify workloads, or None if it consists of CA certificates."""
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
-    except Exception:
-        return "contains no valid PEM certificates"
+    except _FlawError as error:
+        return error.flaw.reason
     return (
         None
         if all(map(_may_sign, certificates))
@@ -67,93 +94,188 @@ def _may_sign(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _flaw(value: Value, reason: str) -> Flaw:
-    return Flaw(f"data[{value.key}]", reason)
+def _check_pair(pair: KeyPair) -> None:
+    certificate = _load_certificates(pair.chain)[0]
+    public = _load_public_key(pair.chain, certificate)
+    private = _load_private_key(pair.private_key)
+    if private.public_key() != public:
+        raise _FlawError(pair.private_key, f"does not match the certificate in data[{pair.chain.key}]")
+    if isinstance(private, rsa.RSAPrivateKey) and not _is_consistent(private.private_numbers()):
+        _reject_private_key(pair.private_key)
+    if not any(extension in certificate.public_bytes(serialization.Encoding.DER) for extension in _MUST_STAPLE):
+        return
+    try:
+        _check_staple(pair.staple or Value(OCSP_STAPLE, b""), certificate)
+    except _FlawError:
+        raise _FlawError(pair.staple or pair.chain, "requires a valid OCSP response (tls.ocsp-staple)") from None
+
+
+def _check_staple(staple: Value, certificate: x509.Certificate) -> None:
+    if len(staple.content) > LARGEST_STAPLE:
+        raise _FlawError(staple, f"has {len(staple.content)} bytes; at most {LARGEST_STAPLE} are supported")
+    try:
+        response = ocsp.load_der_ocsp_response(staple.content)
+        status = response.response_status
+        is_successful = status is ocsp.OCSPResponseStatus.SUCCESSFUL
+        serials = [single.serial_number for single in response.responses] if is_successful else []
+    except Exception:
+        raise _FlawError(staple, "is not an OCSP response in DER format") from None
+    if not is_successful:
+        raise _FlawError(staple, f"is an OCSP response with status {status.name}")
+    if serials != [certificate.serial_number]:
+        raise _FlawError(staple, "is not the OCSP response for this certificate")
+
+
+def _check_roots(roots: Roots) -> None:
+    _load_certificates(roots.certificates)
+    if roots.revoked is not None:
+        _check_lists(roots.revoked)
+
+
+# -- PEM blocks --------------------------------------------------------------------------------------------------------
+
+
+def _split(value: Value) -> list[PemBlock]:
+    """Return the PEM blocks in a value. Raise ValueError if they are invalid, or _FlawError if there are too many."""
+    if len(value.content) > LARGEST_VALUE:
+        raise _FlawError(value, f"has {len(value.content)} bytes; at most {LARGEST_VALUE} are supported")
+    count = value.content.count(b"-----BEGIN ")
+    if count > MOST_BLOCKS:
+        raise _FlawError(value, f"contains {count} PEM blocks; at most {MOST_BLOCKS} are supported")
+    return split_pem(value.content)
+
+
+def _blocks(value: Value, labels: tuple[bytes, ...]) -> list[PemBlock]:
+    return [block for block in _split(value) if block.label in labels]
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
     """Return the certificates in a bundle. Names and times are accessed because the library parses them lazily."""
-    certificates = x509.load_pem_x509_certificates(_whole(value))
-    for certificate in certificates:
-        _ = certificate.subject, certificate.issuer, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    try:
+        blocks = _blocks(value, _CERTIFICATE_LABELS)
+        _check_names(value, blocks, 6)
+        certificates = x509.load_pem_x509_certificates(b"".join(block.content for block in blocks))
+        for one in certificates:
+            _ = one.subject, one.issuer, one.not_valid_before_utc, one.not_valid_after_utc
+    except _FlawError:
+        raise
+    except Exception:
+        raise _FlawError(value, "contains no valid PEM certificates") from None
     return certificates
 
 
-def _check_lists(value: Value) -> int:
-    """Return the number of certificate revocation lists. Raise an exception if one is invalid."""
-    lists = _CRL.findall(_whole(value))
-    for pem in lists:
-        revoked = x509.load_pem_x509_crl(pem)
-        _ = revoked.issuer, revoked.last_update_utc, revoked.next_update_utc, [entry.serial_number for entry in revoked]
-    return len(lists)
-
-
-def _whole(value: Value) -> bytes:
-    """Return the PEM content if each block is closed and starts at the beginning of a line.
-
-    Otherwise raise ValueError, because Envoy rejects such content although some libraries accept it.
-    """
-    if value.content.count(b"-----BEGIN ") != len(_BLOCK.findall(value.content)):
-        raise ValueError("a block is not closed, or is indented")
-    return value.content
-
-
-def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
+def _check_lists(value: Value) -> None:
+    """Raise _FlawError unless a value contains certificate revocation lists, all of which are valid."""
     try:
-        certificate = _load_certificates(pair.chain)[0]
-        public = certificate.public_key()
+        blocks = _blocks(value, _LIST_LABELS)
+        _check_names(value, blocks, 3)
+        lists = [x509.load_pem_x509_crl(block.content) for block in blocks]
+        for one in lists:
+            _ = one.issuer, one.last_update_utc, one.next_update_utc
+    except _FlawError:
+        raise
     except Exception:
-        return _flaw(pair.chain, "contains no valid PEM certificates")
+        lists = []
+    if not lists:
+        raise _FlawError(value, "contains no valid PEM certificate revocation list")
+
+
+def _check_names(value: Value, blocks: Iterable[PemBlock], fields: int) -> None:
+    """Raise _FlawError if the names in blocks have too many attributes. They are in the first `fields` fields."""
+    signed = (_elements(block.der, 1)[0] for block in blocks)
+    names = (field for content in signed for field in _elements(content, fields) if field[0] == _SEQUENCE)
+    count = sum(name.count(_OBJECT_IDENTIFIER) for name in names)
+    if count > MOST_ATTRIBUTES:
+        raise _FlawError(value, f"has names with {count} attributes; at most {MOST_ATTRIBUTES} are supported")
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _load_public_key(value: Value, certificate: x509.Certificate) -> object:
+    """Return the key of a certificate. Raise _FlawError if Envoy does not support it."""
     try:
-        private = serialization.load_pem_private_key(_whole(pair.private_key), None)
+        key: object = certificate.public_key()
     except Exception:
-        return _flaw(pair.private_key, "does not contain a valid unencrypted PEM private key")
-    if private.public_key() != public:
-        return _flaw(pair.private_key, f"does not match the certificate in data[{pair.chain.key}]")
-    if reason := _unsupported(public):
-        return _flaw(pair.chain, reason)
-    if _must_staple(certificate) and (pair.staple is None or find_staple_flaw(pair)):
-        return _flaw(pair.staple or pair.chain, "requires a valid OCSP response (tls.ocsp-staple)")
-    return None
-
-
-def _unsupported(key: object) -> str:
-    """Return why Envoy does not support a public key, or "" if it does."""
+        raise _FlawError(value, "contains no valid PEM certificates") from None
     match key:
-        case rsa.RSAPublicKey():
-            return (
-                f"has an RSA key of {key.key_size} bits; at least {_RSA_BITS} are required"
-                if key.key_size < _RSA_BITS
-                else ""
-            )
-        case ec.EllipticCurvePublicKey():
-            return (
-                ""
-                if isinstance(key.curve, _CURVES)
-                else f"has a key on the curve {key.curve.name}; P-256, P-384 and P-521 are supported"
-            )
-        case ed25519.Ed25519PublicKey():
-            return ""
-    return "has an unsupported type of key"
+        case rsa.RSAPublicKey() if key.key_size < _RSA_BITS[0]:
+            raise _FlawError(value, f"has an RSA key of {key.key_size} bits; at least {_RSA_BITS[0]} are required")
+        case rsa.RSAPublicKey() if key.key_size > _RSA_BITS[-1]:
+            raise _FlawError(value, f"has an RSA key of {key.key_size} bits; at most {_RSA_BITS[-1]} are supported")
+        case ec.EllipticCurvePublicKey() if not isinstance(key.curve, _CURVES):
+            reason = f"has a key on the curve {key.curve.name}; P-256, P-384 and P-521 are supported"
+            raise _FlawError(value, reason)
+        case rsa.RSAPublicKey() | ec.EllipticCurvePublicKey() | ed25519.Ed25519PublicKey():
+            return key
+    raise _FlawError(value, "has an unsupported type of key")
 
 
-def _must_staple(certificate: x509.Certificate) -> bool:
+def _load_private_key(value: Value) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey:
+    """Return the first private key in a value.
+
+    OpenSSL would check whether the factors of an RSA key are prime, and would calculate the public key of a DSA key.
+    With large numbers, both take minutes.
+    """
     try:
-        features = certificate.extensions.get_extension_for_class(x509.TLSFeature).value
-    except Exception:  # there is no such extension, or it is invalid
-        return False
-    return x509.TLSFeatureType.status_request in features
-
-
-def _flaw_of_roots(roots: Roots) -> Flaw | None:
-    try:
-        _load_certificates(roots.certificates)
+        block = next(block for block in _split(value) if block.label.endswith(b"PRIVATE KEY"))
+        if len(block.content) > LARGEST_KEY or not _is_supported(block):
+            _reject_private_key(value)
+        key = serialization.load_pem_private_key(block.content, None, unsafe_skip_rsa_key_validation=True)
+    except _FlawError:
+        raise
     except Exception:
-        return _flaw(roots.certificates, "contains no valid PEM certificates")
-    if roots.revoked is None:
-        return None
-    try:
-        count = _check_lists(roots.revoked)
-    except Exception:
-        count = 0
-    return None if count else _flaw(roots.revoked, "contains no valid PEM certificate revocation list")
+        _reject_private_key(value)
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
+        _reject_private_key(value)
+    return key
+
+
+def _reject_private_key(value: Value) -> NoReturn:
+    raise _FlawError(value, "does not contain a valid unencrypted PEM private key") from None
+
+
+def _is_supported(block: PemBlock) -> bool:
+    """Return whether a block contains a private key of a type that Envoy supports."""
+    if block.label != _PKCS8:
+        return block.label in _TRADITIONAL
+    _, algorithm = _elements(block.der, 2)
+    return _elements(algorithm, 1)[0] in (_RSA, _EC, _ED25519)
+
+
+def _is_consistent(key: rsa.RSAPrivateNumbers) -> bool:
+    """Return whether the numbers of a private RSA key belong together. BoringSSL makes the same checks.
+
+    https://boringssl.googlesource.com/boringssl/+/refs/heads/main/crypto/fipsmodule/rsa/rsa.cc.inc
+    """
+    n, e = key.public_numbers.n, key.public_numbers.e
+    return (
+        max(key.p, key.q, key.d) < n
+        and key.p * key.q == n
+        and all(
+            prime > 1 and e * key.d % (prime - 1) == 1 and exponent < prime and e * exponent % (prime - 1) == 1
+            for prime, exponent in ((key.p, key.dmp1), (key.q, key.dmq1))
+        )
+        and key.iqmp < key.p
+        and key.q * key.iqmp % key.p == 1
+    )
+
+
+def _elements(der: bytes, most: int) -> list[bytes]:
+    """Return the first elements of a DER sequence, at most `most`."""
+    at, end = _content_of(der, 0)
+    elements: list[bytes] = []
+    while at < end and len(elements) < most:
+        _, following = _content_of(der, at)
+        elements.append(der[at:following])
+        at = following
+    return elements
+
+
+def _content_of(der: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of an element begins and ends."""
+    start, size = at + 2, der[at + 1]
+    if size & 0x80:
+        start += size & 0x7F
+        size = int.from_bytes(der[at + 2 : start])
+    return start, start + size

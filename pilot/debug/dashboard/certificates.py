@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
+from pilot.config.key_material import KeyPair, Roots, certificate_blocks, find_key_pair, find_roots
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
@@ -65,7 +65,7 @@ def validity(items: Iterable[Material]) -> list[Validity]:
     validities = []
     for item in items:
         try:
-            first = x509.load_pem_x509_certificates(item.pem)[0]
+            first = x509.load_pem_x509_certificate(next(certificate_blocks(item.pem), b""))
         except ValueError:
             continue
         validities.append(

@@ -18,6 +18,7 @@ from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
+from pilot.lib.regex import one_budget
 
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
@@ -161,7 +162,8 @@ def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry
     decoded = Object(
         kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
     )
-    problems = _about(subject, kind.validate(decoded))
+    with one_budget():
+        problems = _about(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table_name, key)
     return Entry(kind.table_name, key, decoded), problems, None

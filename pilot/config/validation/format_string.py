@@ -7,6 +7,7 @@ https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_l
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 
 def _names(text: str) -> frozenset[str]:
@@ -61,17 +62,23 @@ _HEADERS = frozenset(
     ["REQ", "REQUEST_HEADER", "RESP", "RESPONSE_HEADER", "RESPONSE_TRAILER", "STREAM_INFO_REQ", "TRAILER"]
 )
 _STATES = frozenset(["FILTER_STATE", "UPSTREAM_FILTER_STATE"])
-_CHOICES = {
-    "COALESCE": re.compile(r'\{.*"operators".*\}', re.DOTALL),
-    "COMMON_DURATION": re.compile(r"\w+:\w+(?::\w+)?", re.ASCII),
-    "GRPC_STATUS": re.compile("CAMEL_STRING|SNAKE_STRING|NUMBER"),
-    "METADATA": re.compile(
-        "(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+", re.DOTALL
-    ),
-    "PATH": re.compile("(?:WQ|NQ)(?::(?:ORIG|PATH|ORIG_OR_PATH))?"),
-    "REQUESTED_SERVER_NAME": re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?"),
-    "QUERY_PARAMS": re.compile("DECODED|ORIG"),
+
+
+def _has_operators(argument: str) -> bool:
+    return argument.startswith("{") and argument.endswith("}") and '"operators"' in argument
+
+
+_METADATA = "(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+"
+_CHOICES: Mapping[str, Callable[[str], object]] = {
+    "COALESCE": _has_operators,
+    "COMMON_DURATION": re.compile(r"\w+:\w+(?::\w+)?", re.ASCII).fullmatch,
+    "GRPC_STATUS": frozenset(["CAMEL_STRING", "SNAKE_STRING", "NUMBER"]).__contains__,
+    "METADATA": re.compile(_METADATA, re.DOTALL).fullmatch,
+    "PATH": re.compile("(?:WQ|NQ)(?::(?:ORIG|PATH|ORIG_OR_PATH))?").fullmatch,
+    "REQUESTED_SERVER_NAME": re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?").fullmatch,
+    "QUERY_PARAMS": frozenset(["DECODED", "ORIG"]).__contains__,
 }
+"""Checks of the arguments of operators, which return a true value if an argument is valid."""
 _COMMAND = re.compile(r"\s*(?P<name>[A-Z0-9_]+)(?:\((?P<argument>.*)\))?\s*", re.DOTALL)
 _HEADER = re.compile(r":?[-!#$&'*+.^_`|~0-9A-Za-z]+(?:\?:?[-!#$&'*+.^_`|~0-9A-Za-z]+)?", re.ASCII)
 _STATE = re.compile("[^:]+(?::(?:PLAIN|TYPED|FIELD:.+))?", re.DOTALL)
@@ -90,5 +97,5 @@ def is_known(variable: str) -> bool:
     if name in _STATES:
         return _STATE.fullmatch(argument) is not None
     if name in _CHOICES:
-        return _CHOICES[name].fullmatch(argument) is not None
+        return bool(_CHOICES[name](argument))
     return name in _WITH_OPTION or (name in _WITH_KEY and bool(argument))

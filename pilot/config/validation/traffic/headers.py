@@ -17,10 +17,10 @@ _PSEUDO = frozenset({":method", ":scheme", ":authority", ":path", ":status"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LINE = re.compile(r"[\x00\n\r]")
 # Envoy's format strings: %% is a literal percent sign; %COMMAND% and %COMMAND(arguments)% are values of the request.
-# Arguments may also be a list of quoted strings in brackets, with spaces around it.
-_VARIABLE = re.compile(
-    r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ ]*,?)*[ ]*\][ ]*|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL
-)
+# Arguments may also be a list of quoted strings in brackets, with spaces around it. Each space matches in one way only,
+# so that a match takes linear time.
+_LIST = r'[ ]*\[[ ]*(?:"(?:\\.|[^"\\])*"[ ]*(?:,[ ]*)?)*\][ ]*'
+_OPERATOR = re.compile(rf"%(?:%|[^%(]*(?:\((?:{_LIST}|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL)
 
 
 def is_claim(name: str) -> bool:
@@ -61,13 +61,17 @@ def check_value(path: str, value: str) -> Findings:
 def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
     """Return an error if Envoy cannot parse a format string.
 
-    Header values, access logs and span tags have format strings.
+    Header values, access logs and span tags have format strings. The check ends at the first percent sign that starts
+    no operator, so that no part of the text is scanned again for each percent sign.
     """
-    if "%" in _VARIABLE.sub("", text):
-        return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
-    for operator in _VARIABLE.findall(text):
-        if operator != "%%" and not is_known(operator[1:-1]):
-            return (error(code, path, f"{operator} is not a valid command operator of Envoy"),)
+    at = text.find("%")
+    while at >= 0:
+        operator = _OPERATOR.match(text, at)
+        if operator is None:
+            return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
+        if operator[0] != "%%" and not is_known(operator[0][1:-1]):
+            return (error(code, path, f"{operator[0]} is not a valid command operator of Envoy"),)
+        at = text.find("%", operator.end())
     return ()
 
 

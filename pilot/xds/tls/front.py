@@ -187,6 +187,8 @@ class TlsFront:
 
     def _sweep(self) -> None:
         """Close connections whose handshake takes too long, oldest first."""
+        while self._is_full and self._evict_silent_peer():
+            pass
         limit = self._now() - (CROWDED_HANDSHAKE_TIMEOUT if self._is_full else HANDSHAKE_TIMEOUT)
         for connection, since in list(self._handshakes.items()):
             if since > limit:

@@ -75,9 +75,7 @@ def test_unknown_flags_are_ignored_with_a_warning() -> None:
     loaded = load(["--plugins", "0", "-v"], {})
     assert [w.split()[2] for w in loaded.warnings] == ["--plugins", "--v"]
     assert loaded.warnings[0] == "unknown flag --plugins has no effect"
-    assert load(["--confgDir=x"], {}).warnings == [
-        "unknown flag --confgDir has no effect; did you mean --configDir?"
-    ]
+    assert load(["--confgDir=x"], {}).warnings == ["unknown flag --confgDir has no effect; did you mean --configDir?"]
 
 
 @pytest.mark.parametrize(

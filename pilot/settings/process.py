@@ -154,7 +154,9 @@ class ServeSettings:
         flag="keepaliveMaxServerConnectionAge",
     )
     max_streams: int = setting(
-        100_000, "Maximum number of concurrent streams per connection.", env="ISTIO_GPRC_MAXSTREAMS"
+        250,
+        "Maximum number of concurrent streams per connection. Clients open another connection for further streams.",
+        env="ISTIO_GPRC_MAXSTREAMS",
     )
     max_receive_bytes: int = setting(
         4 * 1024 * 1024, "Maximum size of a request, in bytes.", env="ISTIO_GPRC_MAXRECVMSGSIZE"

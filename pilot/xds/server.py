@@ -12,6 +12,11 @@ from pilot.settings.declaration import FOREVER
 from pilot.settings.process import ServeSettings
 from pilot.xds.push.connection import Connection
 
+MAX_PENDING_STREAMS = 10_000
+"""Maximum number of streams of a port that wait for the event loop. gRPC randomly ends additional ones as CANCELLED.
+
+It is several times the number of proxies that reconnect at once. A pending stream uses up to 16 KiB for its headers.
+"""
 _DRAIN_INTERVAL = 0.02
 """Number of seconds between checks for idle streams while a server is being drained."""
 
@@ -24,9 +29,8 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
         # Requests are small (docs/adr/011-the-cost-of-grpc.md).
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", settings.max_streams),
-        # New streams wait for the event loop. Beyond 1,000, gRPC would randomly end some of them as CANCELLED.
-        ("grpc.server.max_pending_requests", settings.max_streams),
-        ("grpc.server.max_pending_requests_hard_limit", settings.max_streams),
+        ("grpc.server.max_pending_requests", MAX_PENDING_STREAMS),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_STREAMS),
         ("grpc.max_receive_message_length", settings.max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),
@@ -34,7 +38,9 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
         # This is the effective timeout. Its default is a minute.
         ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout)),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(settings.keepalive_interval) // 2),
+        # gRPC spends 80 µs on each ping that it counts as a strike, even after it has ended the connection. An
+        # acknowledgement costs less than a hundredth of that.
+        ("grpc.http2.max_ping_strikes", 0),
     ]
     if settings.max_connection_age < FOREVER:
         options += [

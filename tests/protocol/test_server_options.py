@@ -30,16 +30,16 @@ def server_options(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str
 DEFAULTS = {
     "grpc.so_reuseport": 0,
     "grpc.http2.bdp_probe": 0,
-    "grpc.max_concurrent_streams": 100_000,
-    "grpc.server.max_pending_requests": 100_000,
-    "grpc.server.max_pending_requests_hard_limit": 100_000,
+    "grpc.max_concurrent_streams": 250,
+    "grpc.server.max_pending_requests": 10_000,
+    "grpc.server.max_pending_requests_hard_limit": 10_000,
     "grpc.max_receive_message_length": 4 << 20,
     "grpc.max_send_message_length": -1,
     "grpc.keepalive_time_ms": 30_000,
     "grpc.keepalive_timeout_ms": 10_000,
     "grpc.http2.ping_timeout_ms": 10_000,
     "grpc.keepalive_permit_without_calls": 1,
-    "grpc.http2.min_ping_interval_without_data_ms": 15_000,
+    "grpc.http2.max_ping_strikes": 0,
 }
 
 
@@ -57,13 +57,10 @@ def test_limits_and_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert {name: value for name, value in options.items() if DEFAULTS[name] != value} == {
         "grpc.max_concurrent_streams": 5,
-        "grpc.server.max_pending_requests": 5,
-        "grpc.server.max_pending_requests_hard_limit": 5,
         "grpc.max_receive_message_length": 6,
         "grpc.keepalive_time_ms": 1,
         "grpc.keepalive_timeout_ms": 2**31 - 1,
         "grpc.http2.ping_timeout_ms": 2**31 - 1,
-        "grpc.http2.min_ping_interval_without_data_ms": 0,
     }
 
 

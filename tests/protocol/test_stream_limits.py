@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.settings
+import hpack
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
@@ -21,6 +23,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import ServeSettings
 from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import MAX_STATUS_LENGTH
+from pilot.xds.authn.identity import Caller, plaintext_caller
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
 from testing.clients.ads import NODE, Client, serving
 from testing.clients.scripted_stream import delta, sotw
@@ -179,6 +182,65 @@ def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
     return allowed, refused
 
 
+async def test_streams_that_are_opened_and_reset_do_not_accumulate() -> None:
+    """A stream counts towards the limit of its connection until the server has removed it, even if it was reset."""
+    started = 0
+
+    def identify_peer(context: Any) -> Caller:
+        nonlocal started
+        started += 1
+        return plaintext_caller(context)
+
+    async with serving(identify_peer=identify_peer) as server:
+        await asyncio.to_thread(open_and_reset, server.port, 20_000)
+        async with Client(server) as client:
+            server.set("cds", a="1")
+            await client.request("cds")
+            await client.expect("cds", "a")
+        assert started < 5000
+
+
+def open_and_reset(port: int, streams: int) -> None:
+    """Open and reset streams without waiting for the server, and return when it has processed all of them.
+
+    The headers of all but the first stream refer to the table of compressed headers.
+    """
+    encoder, frames = hpack.Encoder(), bytearray()
+    for number in range(1, 2 * streams, 2):
+        frames += frame(1, 4, number, encoder.encode(HEADERS)) + frame(3, 0, number, bytes((0, 0, 0, 8)))
+    sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + bytes(frames) + frame(6, 0, 0, b"the end.")
+    received, acknowledgement = bytearray(), frame(6, 1, 0, b"the end.")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        sending = threading.Thread(target=connection.sendall, args=(sent,))
+        sending.start()
+        while acknowledgement not in received:
+            data = connection.recv(1 << 20)
+            assert data, "the server has closed the connection"
+            received += data
+        sending.join()
+
+
+async def test_flood_of_pings_is_answered() -> None:
+    """The server does not treat pings as an error, which costs it much more than an answer."""
+    async with serving() as server:
+        assert await asyncio.to_thread(answered_pings, server.port, 2000) == 2000
+
+
+def answered_pings(port: int, pings: int) -> int:
+    """Send pings, and return the number of answers before the connection ends."""
+    received, answer = bytearray(), frame(6, 1, 0, b"12345678")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(6, 0, 0, b"12345678") * pings)
+        while received.count(answer) < pings and (data := connection.recv(1 << 20)):
+            received += data
+    return received.count(answer)
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    """Return an HTTP/2 frame."""
+    return len(body).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + body
+
+
 def statuses_of(port: int, streams: int) -> Counter[str]:
     """Open many streams at once, half-close them without a request, and return their statuses."""
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
@@ -203,5 +265,5 @@ def statuses_of(port: int, streams: int) -> Counter[str]:
 
 
 async def test_flood_of_streams_is_served() -> None:
-    async with serving() as server:
+    async with serving(settings=ServeSettings(max_streams=2000)) as server:
         assert await asyncio.to_thread(statuses_of, server.port, 2000) == {"0": 2000}

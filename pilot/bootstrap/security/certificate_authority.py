@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ca.authority import Authority, utc_now
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import load_bundle
-from ca.plugged_in import LAYOUTS, PluggedIn, read_extra_roots, read_plugged_in
+from ca.plugged_in import CRL, LAYOUTS, PluggedIn, read_extra_roots, read_plugged_in
 from ca.reload import PluggedInReload
 from ca.rotation import Rotation, Store
 from ca.self_signed import make_root
@@ -27,6 +27,8 @@ from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
 from pilot.xds.tls.context import CertificatePair
 
+_FILES = frozenset((*(name for layout in LAYOUTS for name in layout.files), CRL, GENERATED_MARKER))
+"""Names of the files in the folder of a plugged-in signer."""
 _log = scope("ca")
 
 
@@ -99,7 +101,8 @@ class CertificateAuthority:
     async def _fetch_files(self) -> None:
         """Write the files of the plugged-in Secret to the folder of the plugged-in signer.
 
-        Do nothing if the settings disable this or the folder already has a key.
+        Other keys of the Secret are ignored, because they may be paths to other folders. Do nothing if the settings
+        disable this or the folder already has a key.
         """
         folder = pathlib.Path(self._settings.plugged_in_dir)
         if (
@@ -111,7 +114,8 @@ class CertificateAuthority:
         try:
             data = await self._read_secret(PLUGGED_IN_SECRET)
             keys = {layout.key for layout in LAYOUTS}
-            for name in sorted(data, key=lambda name: name in keys):  # keys last: a key marks the folder as complete
+            known = sorted(_FILES & data.keys(), key=lambda name: name in keys)
+            for name in known:  # keys last: a key marks the folder as complete
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with open(folder / name, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                     file.write(data[name])

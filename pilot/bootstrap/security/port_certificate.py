@@ -20,6 +20,7 @@ from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.settings.security import SecurePortSettings
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
+from pilot.xds.tls.revocation import RevokedCertificates
 
 DEBOUNCE = 0.1
 """Seconds to wait after the last change before the files are read again."""
@@ -38,7 +39,7 @@ class CertificateFiles(NamedTuple):
 class PortCertificate:
     """Provides the TLS `context` of a port after `start`. The context is None if there is no certificate for the port.
 
-    `on_change` callbacks receive each new context.
+    `revoked` are the client certificates that the issuer has revoked. `on_change` callbacks receive each new context.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class PortCertificate:
         self._protocol, self._external_signer = protocol, external_signer
         self._settings, self._rules, self._names, self._issuer = settings, rules, names, issuer
         self.context: ssl.SSLContext | None = None
+        self.revoked = RevokedCertificates()
         self.on_change: list[Callable[[ssl.SSLContext], None]] = []
         self._files: CertificateFiles | None = None
         self._watches: list[Watch] = []
@@ -114,6 +116,7 @@ class PortCertificate:
         roots = self._issuer.roots_pem() if self._issuer is not None else b""
         if self._external_signer is not None:
             roots += self._external_signer.roots_pem()
+        self.revoked = RevokedCertificates(self._issuer.crl if self._issuer is not None else b"")
         if self._files is not None:
             chain, key, file_roots = map(_read, self._files)
             return make_context((CertificatePair(chain, key),), roots + file_roots, self._rules, self._protocol)

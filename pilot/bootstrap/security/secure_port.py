@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from grpc import aio
 
@@ -36,10 +35,11 @@ class SecurePort:
     ) -> None:
         self._server, self._front, self._certificate, self._trust_domain = server, front, certificate, trust_domain
         self._address, self._connections, self._drain_duration = address, connections, drain_duration
+        self._domain = ""
         self.number = address.port
 
     async def start(self) -> None:
-        """Listen. A client certificate must belong to the mesh's current trust domain.
+        """Listen. A client certificate must belong to the mesh's current trust domain and must not be revoked.
 
         Raise StartError if the address is unavailable.
         """
@@ -47,14 +47,17 @@ class SecurePort:
             return
         self._server.add_insecure_port(self._front.inner)
         await self._server.start()
-        domain = self._trust_domain()
+        self._domain = self._trust_domain()
         try:
-            names = functools.partial(names_in_certificate, trust_domain=domain)
-            self.number = await self._front.listen(self._address, self._certificate.context, names)
+            self.number = await self._front.listen(self._address, self._certificate.context, self._read_names)
         except OSError as error:
             await self._server.stop(None)
             raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
         self._certificate.on_change.append(self._front.use_context)
+
+    def _read_names(self, chain: Sequence[bytes]) -> tuple[str, ...]:
+        self._certificate.revoked.check(chain)
+        return names_in_certificate(chain[0], self._domain)
 
     async def stop(self) -> None:
         if self._certificate.context is None:

@@ -36,6 +36,8 @@ ACCEPTS_PER_ROUND = 32
 """Maximum number of connections accepted in one iteration of the event loop."""
 SLICE_SECONDS = 0.01
 """Number of seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
+CHECKS_IN_A_SLICE = 50
+"""Number of certificates checked again in one iteration of the event loop. A check takes 0.1 ms."""
 ACCEPT_RETRY_DELAY = 0.5
 """Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
 _log = scope("tls")
@@ -64,7 +66,7 @@ class TlsFront:
     async def listen(self, address: Address, context: ssl.SSLContext, read_names: ReadNames) -> int:
         """Start accepting connections, and return the port number. Raise OSError if the address is unavailable.
 
-        `read_names` returns the names in a client certificate.
+        `read_names` returns the names in a client's certificate.
         """
         self.context, self._read_names = context, read_names
         self._listeners = await _listen(address)
@@ -75,8 +77,15 @@ class TlsFront:
         return number
 
     def use_context(self, context: ssl.SSLContext) -> None:
-        """Use another context for new handshakes."""
+        """Use another context for new handshakes. The certificates of open connections are checked again, in slices."""
         self.context = context
+        self._check_again(list(self._open.values()))
+
+    def _check_again(self, connections: list[TlsConnection]) -> None:
+        for connection in connections[:CHECKS_IN_A_SLICE]:
+            connection.check_certificate()
+        if rest := connections[CHECKS_IN_A_SLICE:]:
+            asyncio.get_running_loop().call_soon(self._check_again, rest)
 
     def stop_accepting(self) -> None:
         """Close the port. Open connections are not closed."""

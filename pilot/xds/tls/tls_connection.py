@@ -8,7 +8,9 @@ import secrets
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from _ssl import ENCODING_DER
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
@@ -20,10 +22,10 @@ RETRY_DELAY = 0.02
 _PREFIX = "pyistiod-peer/"
 _log = scope("tls")
 
-ReadNames = Callable[[bytes], tuple[str, ...]]
-"""Returns the names in a verified DER certificate, of which there is at least one.
+ReadNames = Callable[[Sequence[bytes]], tuple[str, ...]]
+"""Returns the names in the first certificate of a verified chain in DER, of which there is at least one.
 
-Raises IdentityError if the certificate does not belong to the mesh.
+Raises IdentityError if the certificate does not belong to the mesh, or if a certificate has been revoked.
 """
 
 
@@ -78,14 +80,19 @@ class TlsConnection:
             self.close()
             return
         self._is_secured = True
+        self.check_certificate()
+        self._connect()
+
+    def check_certificate(self) -> None:
+        """Read the names in the peer's certificate. Close the connection if the certificate is rejected."""
+        if self._is_closed:
+            return
         try:
-            certificate = self._outer.getpeercert(binary_form=True)
-            self.certificate_names = self._read_names(certificate) if certificate else ()
+            chain = _verified_chain(self._outer)
+            self.certificate_names = self._read_names(chain) if chain else ()
         except IdentityError as error:
             _log.warning("rejected the certificate of %s: %s", self.address, cut(one_line(str(error)), 200))
             self.close()
-            return
-        self._connect()
 
     def _connect(self) -> None:
         """Connect to the gRPC server from a socket with a unique and unpredictable name."""
@@ -132,3 +139,12 @@ class TlsConnection:
         if self._inner is not None:
             self._inner.close()
         self._flows = ()
+
+
+def _verified_chain(sock: ssl.SSLSocket) -> Sequence[bytes]:
+    """Return the certificates of a peer in DER, from its own to the root. They are () if it sent none.
+
+    `SSLSocket.get_verified_chain` has been public since Python 3.13.
+    """
+    connection: Any = sock._sslobj  # type: ignore[attr-defined]
+    return [certificate.public_bytes(ENCODING_DER) for certificate in connection.get_verified_chain() or ()]

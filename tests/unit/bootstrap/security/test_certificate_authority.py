@@ -332,6 +332,21 @@ async def test_secret_is_written_to_the_folder_before_loading(
     assert secrets.requests == ["cacerts"], "the second start reuses the key"
 
 
+async def test_keys_of_the_secret_that_are_paths_are_not_written(
+    harness: AuthorityHarness, tmp_path: pathlib.Path
+) -> None:
+    files = write_signer(tmp_path / "files", SECOND) | {"ca-crl.pem": b""}
+    others = dict.fromkeys(("../escaped.txt", str(tmp_path / "absolute.txt"), "sub/x", ".profile", "extra"), b"x")
+    folder = tmp_path / "etc" / "cacerts"
+    authority = harness.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(files | others).read)
+    await authority.start()
+    assert {str(path.relative_to(tmp_path / "etc")) for path in (tmp_path / "etc").rglob("*") if path.is_file()} == {
+        f"cacerts/{name}" for name in files
+    }
+    assert not (tmp_path / "absolute.txt").exists()
+    await authority.stop()
+
+
 async def test_secret_is_read_only_with_the_setting(harness: AuthorityHarness, tmp_path: pathlib.Path) -> None:
     secrets = Secrets(write_signer(tmp_path / "files", SECOND))
     for environ, options in (({}, {"read_secret": secrets.read}), ({"USE_REMOTE_CERTS": "true"}, {})):

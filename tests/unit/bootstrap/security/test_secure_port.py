@@ -59,7 +59,7 @@ class Front:
     async def listen(self, address: Address, context: Any, names: Any) -> int:
         if self._error is not None:
             raise self._error
-        self.journal.append(("listen", str(address), context, names.keywords))
+        self.journal.append(("listen", str(address), context))
         return 4712
 
     def use_context(self, context: Any) -> None:
@@ -89,7 +89,7 @@ async def test_secure_port_accepts_drains_and_closes(journal: list[Any]) -> None
     await port.start()
     assert (port.number, journal) == (
         4712,
-        ["port unix:inner", "start", ("listen", "[::]:15012", "context", {"trust_domain": "td"})],
+        ["port unix:inner", "start", ("listen", "[::]:15012", "context")],
     )
     certificate.on_change[0]("other")
     await port.stop()

@@ -6,6 +6,7 @@ from pilot.config.networking.destination_rule import DestinationRule, Subset
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, error
 from pilot.config.validation import rules
+from pilot.config.validation.expansion import check_destination_rule
 from pilot.config.validation.traffic.traffic_policy import validate_traffic_policy
 
 
@@ -14,6 +15,7 @@ def validate_destination_rule(o: Object[DestinationRule]) -> Problems:
 
 
 def _validate(rule: DestinationRule, namespace: str) -> Problems:
+    yield from check_destination_rule(rule)
     yield from rules.check_host("host", rule.host)
     if rule.traffic_policy is not None:
         yield from below("trafficPolicy", validate_traffic_policy(rule.traffic_policy, namespace))

@@ -8,6 +8,7 @@ from pilot.config.object import Object
 from pilot.config.problem import Problems, below, error, warning
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.config.validation import rules
+from pilot.config.validation.expansion import check_service_entry
 from pilot.config.validation.traffic.workload import check_ports, check_workload
 from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import is_wildcard
@@ -20,6 +21,7 @@ def validate_service_entry(o: Object[ServiceEntry]) -> Problems:
 
 
 def _validate(entry: ServiceEntry, namespace: str) -> Problems:
+    yield from check_service_entry(entry)
     yield from _check_hosts(entry)
     yield from _check_addresses(entry)
     yield from _check_ports(entry)

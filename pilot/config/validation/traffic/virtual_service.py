@@ -15,6 +15,7 @@ from pilot.config.networking.virtual_service import (
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.validation import rules
+from pilot.config.validation.expansion import check_virtual_service
 from pilot.config.validation.traffic.gateway_names import check_gateway_names
 from pilot.config.validation.traffic.http_route import check_weighted, check_weights, validate_http_route
 from pilot.config.validation.traffic.unreachable_routes import find_unreachable
@@ -30,6 +31,7 @@ def validate_virtual_service(o: Object[VirtualService]) -> Problems:
 
 
 def _validate(service: VirtualService, namespace: str) -> Problems:
+    yield from check_virtual_service(service)
     gateway = bool(service.gateways) and MESH not in service.gateways
     if service.hosts:
         yield from _check_hosts(service, gateway)

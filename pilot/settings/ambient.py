@@ -30,7 +30,9 @@ class AmbientSettings:
         env="PILOT_ENABLE_SIDECAR_LISTENING_HBONE",
     )
     prefer_hbone: bool = setting(
-        False, "Prefer HBONE to mesh mTLS for workloads that accept both.", env="PILOT_PREFER_SENDING_HBONE"
+        False,
+        "Prefer HBONE to mutual TLS without a tunnel for workloads that accept both.",
+        env="PILOT_PREFER_SENDING_HBONE",
     )
     ingress_waypoints: bool = setting(
         True,

@@ -148,15 +148,17 @@ class KubernetesSettings:
     )
     injection_webhook: str = setting(
         "istio-sidecar-injector",
-        "Write the root certificates into the webhook configurations for injection, unless this is empty. Any other "
-        "value has the same effect: the label istio.io/rev selects the configurations.",
+        "If empty, the root certificates are not written into the webhook configurations for injection. Any other "
+        "value enables writing; the name itself is not used, because the label istio.io/rev selects the "
+        "configurations.",
         env="INJECTION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )
     validation_webhook: str = setting(
         "istio-istio-system",
-        "Write the root certificates into the webhook configurations for validation, unless this is empty. Any other "
-        "value has the same effect: the label istio.io/rev selects the configurations.",
+        "If empty, the root certificates are not written into the webhook configurations for validation. Any other "
+        "value enables writing; the name itself is not used, because the label istio.io/rev selects the "
+        "configurations.",
         env="VALIDATION_WEBHOOK_CONFIG_NAME",
         may_be_empty=True,
     )

@@ -83,7 +83,7 @@ class IngestSettings:
     )
     debounce_after: Duration = setting(
         parse_duration("100ms"),
-        "Time without further changes that must pass before a change is applied.",
+        "Quiet period: a change is applied when no further change has arrived for this long.",
         env="PILOT_DEBOUNCE_AFTER",
     )
     debounce_max: Duration = setting(

@@ -20,7 +20,7 @@ VARIABLES: Mapping[str, str] = {
     "MCS_API_GROUP": "ServiceExports and ServiceImports are always read from multicluster.x-k8s.io",
     "MCS_API_VERSION": "ServiceExports and ServiceImports are always read as v1alpha1",
     "PILOT_ENABLE_AGENTGATEWAY": "agentgateway is not supported",
-    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "set it for pilot-agent, which reads it instead of the control plane",
+    "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "only pilot-agent reads it; set it in the environment of the agent",
 }
 
 

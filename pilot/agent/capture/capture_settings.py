@@ -36,15 +36,15 @@ class ProxySettings:
     )
     users: tuple[str, ...] = setting(
         (),
-        "Users of the proxy, by number or name, whose traffic is not captured. If empty, ENVOY_USER is used.",
+        "Users (UIDs or names) that the proxy runs as. Their traffic is not captured. If empty, ENVOY_USER is used.",
         flag="proxy-uid",
         short="u",
         env="PROXY_UID",
     )
     groups: tuple[str, ...] = setting(
         (),
-        "Groups of the proxy, by number or name, whose traffic is not captured. If empty, the numeric "
-        "user IDs from --proxy-uid are used.",
+        "Groups (GIDs or names) that the proxy runs as. Their traffic is not captured. If empty, the numeric user IDs "
+        "from --proxy-uid are used.",
         flag="proxy-gid",
         short="g",
         env="PROXY_GID",
@@ -127,12 +127,12 @@ class OutboundSettings:
     )
     groups: tuple[str, ...] = setting(
         ("*",),
-        "Unix groups, by number or name, whose traffic is captured; * for all.",
+        "Unix groups (GIDs or names) whose traffic is captured; * for all.",
         env="ISTIO_OUTBOUND_OWNER_GROUPS",
     )
     excluded_groups: tuple[str, ...] = setting(
         (),
-        "Unix groups, by number or name, whose traffic is not captured if ISTIO_OUTBOUND_OWNER_GROUPS is *.",
+        "Unix groups (GIDs or names) whose traffic is not captured if ISTIO_OUTBOUND_OWNER_GROUPS is *.",
         env="ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE",
     )
     loopback: str = setting(
@@ -153,7 +153,7 @@ class PodNetworkSettings:
     )
     virtual_interfaces: tuple[str, ...] = setting(
         (),
-        "Interfaces of virtual machines. Their inbound traffic is treated as outbound traffic of the pod.",
+        "Interfaces of virtual machines. Traffic that arrives on them is treated as outbound traffic of the pod.",
         flag="kube-virt-interfaces",
         short="k",
         env="KUBEVIRT_INTERFACES",
@@ -175,7 +175,7 @@ class PodNetworkSettings:
     )
     drop_invalid: bool = setting(
         False,
-        "Drop packets that belong to no connection. Otherwise they can cause a connection reset.",
+        "Drop packets that belong to no connection. Otherwise, they can cause connections to be reset.",
         flag="drop-invalid",
         env="INVALID_DROP",
     )

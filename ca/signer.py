@@ -68,9 +68,9 @@ def general_name(identity: str) -> x509.GeneralName:
 class Signer(NamedTuple):
     """A signing certificate with its key and chain.
 
-    intermediates: The certificates between a leaf and the roots, with the signing certificate first.
-        It is empty if the signing certificate is a root.
-    roots: The root certificates. There is at least one.
+    - `intermediates`: the certificates between a leaf and the roots, with the signing certificate first. It is empty if
+      the signing certificate is a root.
+    - `roots`: the root certificates. There is at least one.
     """
 
     certificate: x509.Certificate

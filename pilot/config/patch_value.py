@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.lib.protobuf.constraints import find_broken
 from pilot.lib.protobuf.fault import Violation, as_written
-from pilot.lib.protobuf.reader import read_message
+from pilot.lib.protobuf.reader import MAX_FAULTS, read_message
 
 MERGES = frozenset(("MERGE", "MERGE_AND_REPLACE_LIST"))
 TYPES: Mapping[str, type[Any]] = {
@@ -41,5 +42,5 @@ def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) ->
     """
     message, faults = read_message(TYPES[apply_to], plain)
     if not faults:
-        faults = list(find_broken(message, partial=operation in MERGES))
+        faults = list(itertools.islice(find_broken(message, partial=operation in MERGES), MAX_FAULTS))
     return message, [fault._replace(place=as_written(fault.place, plain)) for fault in faults]

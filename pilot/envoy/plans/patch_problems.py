@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -136,9 +137,12 @@ ENVOY_FILTERS = Check("EnvoyFilter", _keys, envoy_filter_problems)
 def _check(db: Mesh, row: Object[EnvoyFilter]) -> Problems:
     yield from below("workloadSelector", _check_selector(db, row))
     outcome, selects = _outcomes(db), row.key in _reach(db).selecting
+    by_patch: defaultdict[PatchKey, list[Misfit]] = defaultdict(list)
+    for misfit in outcome.misfits:
+        by_patch[misfit.patch].append(misfit)
     for position, _ in enumerate(row.spec.config_patches):
         key = PatchKey(row.key, position)
-        misfits = [misfit for misfit in outcome.misfits if misfit.patch == key]
+        misfits = by_patch.get(key, ())
         yield from below(f"configPatches[{position}]", _check_misfits(db, key, misfits))
         if (
             selects

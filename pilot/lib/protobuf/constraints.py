@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
+from google.protobuf.message import DecodeError
 from validate import validate_pb2
 
 from pilot.lib.protobuf.fault import Place, Violation
@@ -156,7 +157,7 @@ def unpack(packed: Any) -> Any:
     kind = find_type(name_in(packed.type_url))
     try:
         return kind.FromString(packed.value) if kind is not None else None
-    except ValueError:  # DecodeError of protobuf is a ValueError
+    except (ValueError, DecodeError):  # DecodeError is a ValueError only in some implementations of protobuf
         return None
 
 

@@ -33,13 +33,13 @@ def as_written(place: Place, plain: Any) -> Place:
     written: list[str | int] = []
     for part in place:
         if isinstance(plain, dict):
-            keys = [key for key in plain if key in (part, _camel(str(part)))]
+            key = next((key for key in (part, _camel(str(part))) if key in plain), None)
         else:
-            keys = [part] if isinstance(plain, list) and isinstance(part, int) and part < len(plain) else []
-        if not keys:
+            key = part if isinstance(plain, list) and isinstance(part, int) and part < len(plain) else None
+        if key is None:
             break
-        plain = plain[keys[0]]
-        written.append(keys[0])
+        plain = plain[key]
+        written.append(key)
     return tuple(written)
 
 

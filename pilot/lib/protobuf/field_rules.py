@@ -9,6 +9,7 @@ from typing import Any
 
 import re2
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from pilot.lib.addresses import is_ip
 
@@ -207,8 +208,13 @@ def _check_repeated(rule: Any, value: Any) -> Iterator[str]:
         yield f"must have at least {rule.min_items} items"
     if rule.HasField("max_items") and len(value) > rule.max_items:
         yield f"must have at most {rule.max_items} items"
-    if rule.unique and any(item in value[:index] for index, item in enumerate(value)):
+    if rule.unique and len(set(map(_identity, value))) < len(value):
         yield "must not have duplicate items"
+
+
+def _identity(item: Any) -> Any:
+    """Return a hashable value by which an item of a list is compared."""
+    return item.SerializeToString(deterministic=True) if isinstance(item, Message) else item
 
 
 def _check_map(rule: Any, value: Any) -> Iterator[str]:

@@ -1,22 +1,31 @@
-"""Decoder for protobuf's JSON format. It reports all errors and their places, not only the first error.
+"""Decoder for protobuf's JSON format. It reports many errors and their places, not only the first error.
 
 https://protobuf.dev/programming-guides/json/
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, EncodeError
 
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in
 
 MAX_DEPTH = 60
 """Maximum nesting depth of messages. Decoders of the wire format reject messages that are nested more deeply."""
+MAX_WIRE_DEPTH = 90
+"""Maximum nesting depth including the messages inside JSON values. Decoders of the wire format support a depth of 100.
+
+A few levels remain for the messages that contain the decoded message.
+"""
+MAX_FAULTS = 100
+"""Number of errors after which decoding ends. A value may contain an error in each of its thousands of fields."""
 TYPE = "@type"
 _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
@@ -44,10 +53,18 @@ _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct
 
 
 def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
-    """Decode a message from plain JSON values. Return the message without its invalid parts, and all errors."""
-    message, reading = kind(), _Reading()
-    reading.read(message, plain, ())
-    return message, reading.faults
+    """Decode a message from plain JSON values. Return the message without its invalid parts, and the errors.
+
+    After `MAX_FAULTS` errors, the rest of the message is not decoded.
+    """
+    decoded, reading = kind(), _Reading()
+    with contextlib.suppress(_TooManyFaults):
+        reading.read(decoded, plain, ())
+    return decoded, reading.faults
+
+
+class _TooManyFaults(Exception):
+    """Decoding ends because it has found `MAX_FAULTS` errors."""
 
 
 class _Reading:
@@ -61,19 +78,19 @@ class _Reading:
             self._wrong(place, f"expected a mapping for {into.DESCRIPTOR.name}, got {_kind_of(plain)}")
             return
         if len(place) > MAX_DEPTH:
-            self.faults.append(Violation("too-deep", place, f"messages are nested more than {MAX_DEPTH} deep"))
+            self._fault(Violation("too-deep", place, f"messages are nested more than {MAX_DEPTH} deep"))
             return
         key_of_slot: dict[str, str] = {}
         for key, value in plain.items():
             field = _field(into.DESCRIPTOR, key)
             if field is None:
-                self.faults.append(
+                self._fault(
                     Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}")
                 )
             elif value is not None or _takes_null(field):
                 other = key_of_slot.setdefault(_slot(field), str(key))
                 if other != key:
-                    self.faults.append(
+                    self._fault(
                         Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set")
                     )
                 else:
@@ -106,26 +123,39 @@ class _Reading:
             for index, item in enumerate(value):
                 self._read_part(getattr(into, field.name).add(), item, (*place, index))
         else:
-            good = [
-                item for index, item in enumerate(value) if self._can_set(type(into), field, [item], (*place, index))
-            ]
-            if len(good) == len(value):
-                self._set_value(into, field, list(value), place)
+            self._set_items(into, field, list(enumerate(value)), place)
 
     def _set_map(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
         if not isinstance(value, Mapping):
             self._wrong(place, f"expected a mapping, got {_kind_of(value)}")
             return
         assert field.message_type is not None
-        values = field.message_type.fields_by_name["value"]
+        if not _is_open(field.message_type.fields_by_name["value"]):
+            self._set_items(into, field, list(value.items()), place)
+            return
         for key, item in value.items():
             at = (*place, str(key))
-            if not _is_open(values):
-                if self._can_set(type(into), field, {key: item}, at):
-                    into.MergeFrom(_parsed(type(into), field, {key: item}))
-            elif self._can_set(type(into), field, {key: {}}, at):
+            if self._can_set(type(into), field, {key: {}}, at):
                 part = next(iter(getattr(_parsed(type(into), field, {key: {}}), field.name)))
                 self._read_part(getattr(into, field.name)[part], item, at)
+
+    def _set_items(self, into: Any, field: FieldDescriptor, items: list[tuple[Any, Any]], place: Place) -> None:
+        """Set items of a list or map. The first part of an item is its index or key.
+
+        All items are decoded at once. If that fails, the invalid items are found by halving the list.
+        """
+        plain = dict(items) if _is_map(field) else [item for _, item in items]
+        if len(items) == 1:
+            index = items[0][0]
+            at = (*place, str(index) if _is_map(field) else index)
+            if self._can_set(type(into), field, plain, at):
+                into.MergeFrom(_parsed(type(into), field, plain))
+        elif _fits(plain, MAX_WIRE_DEPTH - len(place)) and (parsed := _try_to_parse(type(into), field, plain)):
+            into.MergeFrom(parsed)
+        else:
+            middle = len(items) // 2
+            self._set_items(into, field, items[:middle], place)
+            self._set_items(into, field, items[middle:], place)
 
     def _read_any(self, into: Any, plain: Any, place: Place) -> None:
         if not isinstance(plain, Mapping):
@@ -133,13 +163,13 @@ class _Reading:
             return
         url = plain.get(TYPE)
         if not isinstance(url, str) or not url:
-            self.faults.append(Violation("missing-type", place, f"{TYPE} is required"))
+            self._fault(Violation("missing-type", place, f"{TYPE} is required"))
             return
         removed = _REMOVED.match(name_in(url)) is not None
         kind = find_type(name_in(url)) if not removed else None
         if kind is None:
             hint = "; Envoy removed the v2 API" if removed else ""
-            self.faults.append(Violation("unknown-type", (*place, TYPE), f"unknown type {url}{hint}"))
+            self._fault(Violation("unknown-type", (*place, TYPE), f"unknown type {url}{hint}"))
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}
         if kind.DESCRIPTOR.full_name in _BY_VALUE:
@@ -152,6 +182,8 @@ class _Reading:
     def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> None:
         if "value" not in rest:
             self._wrong((*place, "value"), "is required")
+            return
+        if self._is_too_deep((*place, "value"), rest["value"]):
             return
         try:
             json_format.ParseDict(rest["value"], message)
@@ -169,6 +201,8 @@ class _Reading:
             self.read(kind(), value, (*place, "value"))
 
     def _can_set(self, kind: type[Any], field: FieldDescriptor, value: Any, place: Place) -> bool:
+        if self._is_too_deep(place, value):
+            return False
         try:
             _parsed(kind, field, value)
         except _ERRORS as error:
@@ -177,20 +211,61 @@ class _Reading:
         return True
 
     def _set_value(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+        if self._is_too_deep(place, value):
+            return
         try:
             json_format.ParseDict({field.json_name: value}, into)
         except _ERRORS as error:
             self._wrong(place, _first_line(error))
 
+    def _is_too_deep(self, place: Place, value: Any) -> bool:
+        """Return whether a value that is decoded as a whole is nested too deeply. If so, record the error."""
+        if _fits(value, MAX_WIRE_DEPTH - len(place)):
+            return False
+        self._fault(Violation("too-deep", place, f"messages are nested more than {MAX_WIRE_DEPTH} deep"))
+        return True
+
+    def _fault(self, violation: Violation) -> None:
+        self.faults.append(violation)
+        if len(self.faults) >= MAX_FAULTS:
+            raise _TooManyFaults
+
     def _wrong(self, place: Place, text: str) -> None:
-        self.faults.append(Violation("wrong-type", place, text))
+        self._fault(Violation("wrong-type", place, text))
 
 
-_ERRORS = (json_format.ParseError, TypeError, LookupError, ValueError, OverflowError, RecursionError, AttributeError)
+_ERRORS = (
+    json_format.ParseError,
+    DecodeError,
+    EncodeError,
+    TypeError,
+    LookupError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+)
+
+
+def _fits(value: Any, depth: int) -> bool:
+    """Return whether the message of a JSON value has at most a given nesting depth."""
+    if isinstance(value, Mapping):  # a Struct contains entries, which contain Values
+        return depth >= 3 and all(_fits(item, depth - 3) for item in value.values())
+    if isinstance(value, list | tuple):
+        return depth >= 2 and all(_fits(item, depth - 2) for item in value)
+    return depth >= 0
 
 
 def _parsed(kind: type[Any], field: FieldDescriptor, value: Any) -> Any:
     return json_format.ParseDict({field.json_name: value}, kind())
+
+
+def _try_to_parse(kind: type[Any], field: FieldDescriptor, value: Any) -> Any:
+    """Return a message with one field, or None if its value is invalid."""
+    try:
+        return _parsed(kind, field, value)
+    except _ERRORS:
+        return None
 
 
 def _field(descriptor: Any, key: object) -> FieldDescriptor | None:

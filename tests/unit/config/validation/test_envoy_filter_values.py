@@ -1,0 +1,126 @@
+"""EnvoyFilter values that would take quadratic time to check, or fail to decode. Without limits, these tests do not end
+or raise an exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.config.patch_value import read_patch_value
+from pilot.config.problem import Severity
+from pilot.config.validation.traffic.envoy_filter import MAX_VALUES
+from pilot.ingest.decode import decode_document
+from pilot.lib.protobuf.constraints import find_broken
+from pilot.lib.protobuf.reader import MAX_FAULTS
+
+N = 200_000
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def _rbac(levels: int, innermost: Any) -> dict[str, Any]:
+    """Return a network filter with a permission in nested permissions."""
+    for _ in range(levels):
+        innermost = {"not_rule": innermost}
+    policy = {"permissions": [innermost], "principals": [{"any": True}]}
+    kind = "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"
+    return {
+        "name": "rbac",
+        "typed_config": {"@type": kind, "stat_prefix": "rbac", "rules": {"policies": {"a": policy}}},
+    }
+
+
+def _envoy_filter(*patches: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.istio.io/v1alpha3",
+        "kind": "EnvoyFilter",
+        "metadata": {"name": "large", "namespace": "tenant"},
+        "spec": {"configPatches": list(patches)},
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"x{i}": 1 for i in range(N)},
+        {"load_assignment": {f"x{i}": 1 for i in range(N)}},
+        {"typed_extension_protocol_options": {f"x{i}": {} for i in range(N)}},
+    ],
+    ids=["fields", "nested", "map"],
+)
+def test_unknown_fields_are_reported_in_linear_time(value: dict[str, Any]) -> None:
+    _, faults = read_patch_value("CLUSTER", "MERGE", value)
+    assert len(faults) == MAX_FAULTS
+
+
+def test_unknown_fields_of_a_patch_are_problems_of_the_object() -> None:
+    patch = {
+        "applyTo": "CLUSTER",
+        "patch": {"operation": "MERGE", "value": {f"x{i}": 1 for i in range(MAX_VALUES - 10)}},
+    }
+    problems = decode_document(_envoy_filter(patch)).problems
+    assert {(p.code, p.severity) for p in problems} == {("unknown-field", Severity.WARNING)}
+    assert problems[0].path == "spec.configPatches[0].patch.value.x0"
+
+
+def test_filter_with_many_values_is_refused() -> None:
+    patch = {
+        "applyTo": "LISTENER",
+        "patch": {"operation": "MERGE", "value": {"filter_chains": [{}] * (MAX_VALUES + 1)}},
+    }
+    problems = decode_document(_envoy_filter(patch)).problems
+    assert [(p.code, p.path, p.severity) for p in problems] == [("too-large", "spec.configPatches", Severity.ERROR)]
+
+
+def test_filter_with_many_patches_is_refused() -> None:
+    patch = {"applyTo": "CLUSTER", "patch": {"operation": "REMOVE"}}
+    problems = decode_document(_envoy_filter(*[patch] * (MAX_VALUES + 1))).problems
+    assert [(p.code, p.path) for p in problems] == [("too-large", "spec.configPatches")]
+
+
+def test_long_lua_script_is_accepted() -> None:
+    kind = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
+    value = {"name": "lua", "typed_config": {"@type": kind, "inlineCode": "-- comment\n" * 20_000}}
+    patch = {"applyTo": "HTTP_FILTER", "patch": {"operation": "INSERT_FIRST", "value": value}}
+    assert not decode_document(_envoy_filter(patch)).problems
+
+
+def test_invalid_items_of_long_lists_are_found() -> None:
+    headers: list[Any] = [f"x-{i}" for i in range(10_000)]
+    headers[4321], headers[9999] = 1, {}
+    _, faults = read_patch_value("ROUTE_CONFIGURATION", "MERGE", {"request_headers_to_remove": headers})
+    assert [fault.place for fault in faults] == [
+        ("request_headers_to_remove", 4321),
+        ("request_headers_to_remove", 9999),
+    ]
+
+
+@pytest.mark.parametrize("levels", range(1, 60))
+@pytest.mark.parametrize("outer", [0, 20, 40, 55])
+def test_deeply_nested_values_are_reported(outer: int, levels: int) -> None:
+    metadata = {"filter_metadata": {"a": _nested(levels)}}
+    typed_struct = {"type_url": "type.googleapis.com/envoy.config.core.v3.Metadata", "value": metadata}
+    for config in (
+        {"@type": "type.googleapis.com/google.protobuf.Struct", "value": _nested(levels)},
+        {"@type": "type.googleapis.com/envoy.config.core.v3.Metadata", **metadata},
+        {"@type": "type.googleapis.com/udpa.type.v1.TypedStruct", **typed_struct},
+    ):
+        value = _rbac(outer, {"matcher": {"name": "a", "typed_config": config}})
+        message, faults = read_patch_value("NETWORK_FILTER", "INSERT_FIRST", value)
+        if faults:
+            assert {fault.code for fault in faults} <= {"too-deep", "wrong-type", "refused-by-envoy"}
+        else:
+            assert type(message).FromString(message.SerializeToString()) == message
+            assert not list(find_broken(message))
+
+
+@pytest.mark.parametrize("levels", [1, 10, 25])
+def test_ordinarily_nested_metadata_is_accepted(levels: int) -> None:
+    _, faults = read_patch_value("CLUSTER", "MERGE", {"metadata": {"filter_metadata": {"a": _nested(levels)}}})
+    assert not faults

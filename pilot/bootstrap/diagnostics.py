@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import grpc
 
 from pilot.bootstrap.ports import HttpPort
 from pilot.controlz.application import application
 from pilot.controlz.control import Control
+from pilot.debug.access import tenant_of
 from pilot.debug.over_xds import ask
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -39,11 +41,15 @@ _log = scope("default")
 def debug_over_xds(sources: Sources) -> AnswerDebugRequest:
     """Return the function that answers requests for debug pages over xDS."""
 
-    async def answer(type_url: str, names: Sequence[str], identity: str) -> DebugAnswer:
-        try:
-            return DebugAnswer(*await ask(sources, type_url, names, (identity,) if identity else ()))
-        except Refused as error:
-            raise DebugRequestError(_STATUS[error.status], error.text or _denial(identity)) from error
+    @contextlib.asynccontextmanager
+    async def answer(type_url: str, names: Sequence[str], identity: str) -> AsyncIterator[DebugAnswer]:
+        identities = (identity,) if identity else ()
+        async with sources.slots.hold(tenant_of(sources, identities)):
+            try:
+                response = await ask(sources, type_url, names, identities)
+            except Refused as error:
+                raise DebugRequestError(_STATUS[error.status], error.text or _denial(identity)) from error
+            yield DebugAnswer(*response)
 
     return answer
 

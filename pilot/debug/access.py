@@ -55,6 +55,11 @@ def is_trusted(sources: Sources, identities: Sequence[str]) -> bool:
     return bool(identities) and (not settings.endpoint_auth or not namespaces.isdisjoint(_namespaces(identities)))
 
 
+def tenant_of(sources: Sources, identities: Sequence[str]) -> str | None:
+    """Return the namespace of a caller with limited access, or "" if it has none. Return None for a trusted caller."""
+    return None if is_trusted(sources, identities) else next(iter(_namespaces(identities)), "")
+
+
 def visible_sources(sources: Sources, identities: Sequence[str]) -> Sources:
     """Return the sources that are visible to a caller with these identities.
 

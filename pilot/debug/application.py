@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
-from pilot.debug.access import sources_for
+from pilot.debug.access import sources_for, tenant_of
 from pilot.debug.dashboard.routes import Dashboard
 from pilot.debug.page import TEXT, Answer, Page, Refused, answer
 from pilot.debug.page_routes import sections
@@ -20,8 +20,6 @@ from pilot.debug.pages.profiles import UNKNOWN
 from pilot.debug.sources import Sources
 from pilot.lib.metrics.exposition import CONTENT_TYPE
 
-MAX_CONCURRENT = 16
-"""Maximum number of concurrent responses. A large page uses tens of megabytes of memory until it has been sent."""
 CHUNK = 1 << 18
 """Number of bytes of a response to write at a time."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -46,11 +44,10 @@ def add_debug(app: web.Application, sources: Sources) -> None:
     app.router.add_route("*", "/", _index(sources))
     app.router.add_route("*", "/debug", _index(sources))
     Dashboard(sources, functools.partial(_visible_sources, sources)).add_to(app)
-    semaphore = asyncio.Semaphore(MAX_CONCURRENT)
     for page in (page for pages in sections(sources.settings).values() for page in pages):
-        app.router.add_route("*", page.path, _page(sources, page, semaphore))
+        app.router.add_route("*", page.path, _page(sources, page))
     if sources.settings.profiles:
-        app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN, semaphore))
+        app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN))
 
 
 @web.middleware
@@ -85,13 +82,16 @@ def is_loopback(request: web.Request) -> bool:
     return (ipv4 or address).is_loopback
 
 
-def _page(sources: Sources, page: Page, semaphore: asyncio.Semaphore) -> Handler:
+def _page(sources: Sources, page: Page) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
+        visible, tenant = sources, None
         try:
-            visible = await _visible_sources(sources, request, page.path)
+            if not is_loopback(request):
+                identities = await _identities(sources, request)
+                visible, tenant = sources_for(sources, page.path, identities), tenant_of(sources, identities)
         except Refused as refused:
             return web.Response(status=refused.status, body=refused.text.encode(), headers={"Content-Type": TEXT})
-        async with semaphore:
+        async with sources.slots.hold(tenant):
             page_answer: Answer = await answer(page, visible, request.query)
             return await _respond(request, page_answer)
 

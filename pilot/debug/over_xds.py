@@ -25,6 +25,8 @@ from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
 
 SYNCZ, CONFIG_DUMP = f"{DEBUG}syncz", f"{DEBUG}config_dump"
+MAX_PAGE_LENGTH = 8 * 1024
+"""Maximum length of the path and query of a page in characters, which is about as much as HTTP allows."""
 _STATUS = csds_pb2.ConfigStatus
 _NEVER = -62_135_596_800 * 10**9
 """Go's zero time in Unix nanoseconds. istioctl displays it for a type that has never been sent."""
@@ -42,7 +44,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
     """Return the response to a caller with these identities.
 
     Raise Refused with an HTTP status: 401 if there are no identities, 403 if access is denied, or 400 if the number of
-    names is wrong.
+    names is wrong or the name is too long.
     """
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
         return DebugResponse(())
@@ -63,6 +65,8 @@ async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str
         raise Refused(401, "authentication required")
     if len(names) != 1:
         raise Refused(400, "exactly one debug request is expected")
+    if len(names[0]) > MAX_PAGE_LENGTH:
+        raise Refused(400, f"the debug request has more than {MAX_PAGE_LENGTH} characters")
     path, _, text = names[0].partition("?")
     query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
     visible = sources_for(sources, f"/debug/{path}", identities)

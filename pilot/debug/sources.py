@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pilot.debug.answer_slots import AnswerSlots
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.metrics.metrics import Metrics
@@ -107,7 +108,7 @@ class Sources:
     an HTTP caller. Its arguments are the caller's address and the headers, whose names are in lower case. `pod` is the
     name of this Pod, or "". `templates` returns the injection templates keyed by name, or None if injection is
     disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
-    check.
+    check. `slots` limits concurrent responses.
     """
 
     db: Mesh
@@ -120,3 +121,4 @@ class Sources:
     build: BuildInfo = dataclasses.field(default_factory=build_info)
     templates: Callable[[], Mapping[str, str] | None] = dict
     health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _no_health
+    slots: AnswerSlots = dataclasses.field(default_factory=AnswerSlots)

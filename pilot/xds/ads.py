@@ -306,24 +306,25 @@ class Ads:
             raise _StreamError(*error.args) from error
 
     async def _answer_debug_request(self, connection: Connection, request: Any) -> None:
-        """Answer a debug request, unless it is the acknowledgement of an earlier answer.
+        """Answer a debug request, unless it is the acknowledgement of an earlier answer. Return when the answer is
+        written, so that a stream has at most one answer that is not.
 
         A nonce alone does not make it an acknowledgement, because istioctl includes one in its first request.
         """
         if request.response_nonce in connection.answer_nonces or request.HasField("error_detail"):
             return
         try:
-            answer = await self.options.answer_debug_request(
+            async with self.options.answer_debug_request(
                 request.type_url, requested_names(request), connection.proxy.identity
-            )
+            ) as answer:
+                version = self._discovery.version
+                nonce = version + random_uuid()
+                connection.answer_nonces.append(nonce)
+                data = await asyncio.to_thread(encode_answer, answer, request, version, nonce)
+                await connection.send(data, REQUEST)
         except DebugRequestError as error:
             _log.warning("ADS: denied %s to %s: %s", request.type_url, connection.id, error)
             raise _StreamError(*error.args) from error
-        version = self._discovery.version
-        nonce = version + random_uuid()
-        connection.answer_nonces.append(nonce)
-        connection.messages.append(await asyncio.to_thread(lambda: encode_answer(answer, request, version, nonce)))
-        connection.mark_dirty(time.monotonic(), REQUEST)
 
     def _receive(self, connection: Connection, request: Any) -> None:
         if not find_type(request.type_url).is_answered:

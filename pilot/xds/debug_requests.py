@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 import grpc
@@ -26,16 +28,17 @@ class DebugAnswer(NamedTuple):
     identifier: str = ""
 
 
-AnswerDebugRequest = Callable[[str, Sequence[str], str], Awaitable[DebugAnswer]]
+AnswerDebugRequest = Callable[[str, Sequence[str], str], AbstractAsyncContextManager[DebugAnswer]]
 """Answers a request, given its type URL, its names, and the client's verified identity or "".
 
-Raises DebugRequestError to deny the request.
+The context must last until the answer has been sent. Raises DebugRequestError to deny the request.
 """
 
 
-async def no_debug_answer(type_url: str, names: Sequence[str], identity: str) -> DebugAnswer:
-    """Return an empty answer. For a port without debug pages."""
-    return DebugAnswer(())
+@contextlib.asynccontextmanager
+async def no_debug_answer(type_url: str, names: Sequence[str], identity: str) -> AsyncIterator[DebugAnswer]:
+    """Yield an empty answer. For a port without debug pages."""
+    yield DebugAnswer(())
 
 
 def requested_names(request: Any) -> Sequence[str]:

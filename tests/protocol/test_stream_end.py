@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf import any_pb2
 from grpc import aio
 
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.xds import ads
 from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import EOF, SERVICE
-from pilot.xds.debug_requests import DebugRequestError
+from pilot.xds.debug_requests import DebugAnswer, DebugRequestError
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.write_limiter import WriteLimits
 from testing.clients.ads import NODE, Client, Server, serving
@@ -182,8 +184,10 @@ async def test_denied_request_ends_its_stream_with_the_reason(
     def check(identity: str) -> None:
         raise error
 
+    @contextlib.asynccontextmanager
     async def ask(type_url: str, names: Any, identity: str) -> Any:
         raise error
+        yield
 
     async with (
         serving(answer_debug_request=ask, check_object_access=check) as server,
@@ -194,3 +198,25 @@ async def test_denied_request_ends_its_stream_with_the_reason(
     [record] = [record for record in caplog.records if "denied" in record.getMessage()]
     assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
     assert record.getMessage().startswith(f"ADS: denied {type_url} to pod.ns-")
+
+
+@pytest.mark.parametrize("variant", ["delta", "sotw"])
+async def test_stream_that_reads_no_debug_answers_holds_one(variant: str) -> None:
+    """The next answer is built when the previous one has been written. A stream that makes no progress is closed."""
+    built, held = 0, 0
+
+    @contextlib.asynccontextmanager
+    async def answer(type_url: str, names: Any, identity: str) -> AsyncIterator[DebugAnswer]:
+        nonlocal built, held
+        built, held = built + 1, held + 1
+        try:
+            yield DebugAnswer([("page", any_pb2.Any(type_url=type_url, value=bytes(4 << 20)))])
+        finally:
+            held -= 1
+
+    limits = WriteLimits(timeout=2.0)
+    async with serving(limits=limits, answer_debug_request=answer) as server, Client(server, variant) as client:
+        for _ in range(60):
+            await client.request("istio.io/debug", "page")
+        await server.eventually(lambda: not server.discovery.connections())
+        assert (built, held) == (1, 0)

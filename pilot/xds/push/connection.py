@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from pilot.derive import UNSET, Node
 from pilot.envoy.plans.object_groups import object_groups
@@ -29,6 +31,13 @@ def do_nothing() -> None:
 def event_fields(connection: Connection) -> dict[str, object] | None:
     """Return the log fields of a connection's pending event, or None if there is none."""
     return fields(event=connection.pending_events[-1]) if connection.pending_events else None
+
+
+class QueuedMessage(NamedTuple):
+    """A message that waits to be written, and a future that is done when it has been."""
+
+    data: bytes
+    written: asyncio.Future[None]
 
 
 class Connection:
@@ -59,7 +68,7 @@ class Connection:
         self.reasons: Mapping[str, int] = {}
         self.events: tuple[int, ...] = ()
         self._pending_events: tuple[int, ...] = ()
-        self.messages: deque[bytes] = deque()
+        self.messages: deque[QueuedMessage] = deque()
         self.answer_nonces: deque[str] = deque(maxlen=MAX_ANSWER_NONCES)
         self.end: Callable[[], None] = do_nothing
         self.abort: Callable[[], None] = do_nothing
@@ -117,6 +126,13 @@ class Connection:
             for reason, count in reasons.items():
                 merged[reason] = merged.get(reason, 0) + count
             self.reasons = merged
+
+    async def send(self, data: bytes, reasons: Mapping[str, int]) -> None:
+        """Write a message before anything else, and return when it has been written."""
+        message = QueuedMessage(data, asyncio.get_running_loop().create_future())
+        self.messages.append(message)
+        self.mark_dirty(time.monotonic(), reasons)
+        await message.written
 
     def finish(self) -> None:
         """Write nothing after the current write."""

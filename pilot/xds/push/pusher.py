@@ -13,7 +13,7 @@ from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import human_size
 from pilot.lib.xds_types import short_name
 from pilot.xds.net.tcp_connections import TcpConnections
-from pilot.xds.push.connection import Connection, event_fields
+from pilot.xds.push.connection import Connection, QueuedMessage, event_fields
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.push.message_cache import EncodedMessage, MessageCache, random_uuid
 from pilot.xds.push.secret_report import SecretReport
@@ -83,7 +83,7 @@ class Pusher:
             self._metrics.dequeued(time.monotonic() - since, reasons)
             has_written = False
             while connection.messages and not connection.finished:
-                await write(connection.messages.popleft())
+                await self._write_message(connection, connection.messages.popleft(), write)
             while not connection.finished and await self._write_next(connection, write):
                 has_written = True
             connection.busy = False
@@ -119,12 +119,7 @@ class Pusher:
         response = self._discovery.next_response(connection)
         if response is None:
             return False
-        limited = Write(
-            response.size,
-            connection.peer,
-            connection.abort_slow_write,
-            lambda: self.tcp_connections.acked_bytes(connection.address),
-        )
+        limited = self._limited_write(connection, response.size)
         succeeded = False
         if not self.write_limiter.try_start(limited):
             await self.write_limiter.wait(limited, connection.has_acknowledged)
@@ -138,6 +133,28 @@ class Pusher:
         finally:
             self.write_limiter.finish(limited, succeeded)
         return response is not None
+
+    async def _write_message(self, connection: Connection, message: QueuedMessage, write: WriteBytes) -> None:
+        limited, succeeded = self._limited_write(connection, len(message.data)), False
+        if not self.write_limiter.try_start(limited):
+            await self.write_limiter.wait(limited, connection.has_acknowledged)
+        self._schedule_check()
+        try:
+            await write(message.data)
+            succeeded = True
+        finally:
+            self.write_limiter.finish(limited, succeeded)
+        if not message.written.done():
+            message.written.set_result(None)
+
+    def _limited_write(self, connection: Connection, size: int) -> Write:
+        """Return a write for the write limiter."""
+        return Write(
+            size,
+            connection.peer,
+            connection.abort_slow_write,
+            lambda: self.tcp_connections.acked_bytes(connection.address),
+        )
 
     async def _write(self, connection: Connection, response: Response, write: WriteBytes, started_at: float) -> None:
         message = await self._message(connection, response)

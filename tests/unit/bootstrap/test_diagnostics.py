@@ -16,13 +16,16 @@ import pytest
 from pilot.bootstrap import diagnostics
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.debug.page import Refused
+from pilot.debug.sources import Sources
 from pilot.lib.metrics.metrics import Metrics
+from pilot.mesh.tables.database import Mesh
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.net.listen_address import Address
 from testing.kube.kube_access import until
+from testing.mesh.debug_server import FakeFleet
 
-SOURCES: Any = object()
+SOURCES = Sources(Mesh(), Metrics(), FakeFleet(), lambda: ())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,8 @@ async def test_refused_page_maps_to_a_grpc_status(
 
     monkeypatch.setattr(diagnostics, "ask", refuse)
     with pytest.raises(DebugRequestError) as error:
-        await debug_over_xds(SOURCES)("type", ["name"], identity)
+        async with debug_over_xds(SOURCES)("type", ["name"], identity):
+            pass
     assert error.value.args == (code, message)
 
 
@@ -62,7 +66,8 @@ async def test_page_request_carries_the_identity(
         return ["resources"], "istiod-1"
 
     monkeypatch.setattr(diagnostics, "ask", ask)
-    assert tuple(await debug_over_xds(SOURCES)("type", ["name"], identity)) == (["resources"], "istiod-1")
+    async with debug_over_xds(SOURCES)("type", ["name"], identity) as answer:
+        assert tuple(answer) == (["resources"], "istiod-1")
     assert calls == [(SOURCES, "type", ["name"], identities)]
 
 

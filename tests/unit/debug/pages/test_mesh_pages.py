@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.config.group_kind import NETWORKING
 from pilot.debug import application as application_module
+from pilot.debug.answer_slots import AnswerSlots
 from pilot.debug.application import application
 from pilot.debug.page import Answer
 from pilot.debug.sources import Sources
@@ -150,9 +152,9 @@ async def test_concurrent_pages_are_limited(pages: Sources, monkeypatch: pytest.
         running -= 1
         return Answer(200, "text/plain", b"")
 
-    monkeypatch.setattr(application_module, "MAX_CONCURRENT", 2)
     monkeypatch.setattr(application_module, "answer", respond_slowly)
-    async with TestClient(TestServer(application(pages))) as client:
+    limited = dataclasses.replace(pages, slots=AnswerSlots(2))
+    async with TestClient(TestServer(application(limited))) as client:
         responses = [asyncio.create_task(client.get("/debug/connections")) for _ in range(5)]
         async with asyncio.timeout(10):
             while running < 2:

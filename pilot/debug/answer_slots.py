@@ -1,0 +1,52 @@
+"""Limits concurrent responses of debug pages, over HTTP and over xDS together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+MAX_ANSWERS = 16
+"""Maximum number of concurrent responses. A large page uses tens of megabytes of memory until it has been sent."""
+PAUSE = 4.0
+"""Duration of the pause after a response to a tenant, in multiples of the time that the response took.
+
+A tenant therefore uses at most a fifth of a core.
+"""
+MAX_PAUSE = 10.0
+"""Maximum duration of the pause in seconds. A tenant that reads slowly only delays itself."""
+
+
+class AnswerSlots:
+    """The slots for responses of debug pages. A tenant has at most one."""
+
+    def __init__(self, limit: int = MAX_ANSWERS) -> None:
+        self._slots = asyncio.Semaphore(limit)
+        self._turns: dict[str, asyncio.Semaphore] = {}
+
+    @contextlib.asynccontextmanager
+    async def hold(self, tenant: str | None) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it until the response has been sent.
+
+        `tenant` is the namespace of a caller with limited access, or None for a caller that may access everything.
+        """
+        if tenant is None:
+            async with self._slots:
+                yield
+            return
+        turn = self._turns.setdefault(tenant, asyncio.Semaphore())
+        await turn.acquire()
+        started_at = time.monotonic()
+        try:
+            async with self._slots:
+                started_at = time.monotonic()
+                yield
+        finally:
+            pause = min(PAUSE * (time.monotonic() - started_at), MAX_PAUSE)
+            asyncio.get_running_loop().call_later(pause, self._end_pause, tenant, turn)
+
+    def _end_pause(self, tenant: str, turn: asyncio.Semaphore) -> None:
+        turn.release()
+        if not turn.locked():
+            self._turns.pop(tenant, None)

@@ -9,8 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from pilot.config.group_kind import GroupKind
+from pilot.lib.text import cut
 
 T = TypeVar("T")
+_LONGEST_FIELD = 320
+"""The maximum number of characters of a field in a path, which is sufficient for the longest label keys.
+
+The keys of mappings are fields. Without a limit, the paths of all problems below a long key would contain the key.
+"""
 
 
 class Severity(enum.StrEnum):
@@ -91,6 +97,8 @@ def warning(code: str, path: str, message: str) -> Problem:
 
 def below(field: str, problems: Iterable[Problem]) -> Problems:
     """Yield the problems of the value in `field`, with `field` prepended to their paths."""
+    if len(field) > _LONGEST_FIELD:
+        field = cut(field, _LONGEST_FIELD)
     for problem in problems:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,11 @@ from pilot.ingest import shape
 from pilot.lib.regex import one_budget
 
 REVISION_LABEL = "istio.io/rev"
+MAX_PROBLEMS = 200
+"""The number of errors, and of other problems, to list of an object.
+
+An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as it exists.
+"""
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
@@ -282,4 +288,17 @@ def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
 
 
 def _about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
-    return [msgspec.structs.replace(p, object=subject) for p in problems]
+    """Return the problems of an object, at most `MAX_PROBLEMS` errors and as many others."""
+    listed: list[Problem] = []
+    counts: Counter[bool] = Counter()
+    for problem in problems:
+        is_error = problem.severity is Severity.ERROR
+        counts[is_error] += 1
+        if counts[is_error] <= MAX_PROBLEMS:
+            listed.append(msgspec.structs.replace(problem, object=subject))
+        elif is_error:
+            break  # the object is rejected, whatever follows
+    if counts.total() > len(listed):
+        more = warning("more-problems", "", f"only the first {MAX_PROBLEMS} are listed")
+        listed.append(msgspec.structs.replace(more, object=subject))
+    return listed

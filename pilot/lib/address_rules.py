@@ -12,6 +12,9 @@ from collections.abc import Iterable
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Block = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")  # RFC 8215: the position of the IPv4 address is unknown
+_COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291 section 2.5.5.1
+_AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")  # the host agent of Azure's virtual machines
 
 
 class BlockedAddress(OSError):
@@ -39,14 +42,18 @@ class AddressRules:
             raise BlockedAddress(f"{address} is in a blocked range")
         if address.is_link_local:
             raise BlockedAddress(f"{address} is link-local")
-        if not any(address in block for block in self._allowed) and (not address.is_global or address.is_multicast):
+        if not any(address in block for block in self._allowed) and not _is_public(address):
             raise BlockedAddress(f"{address} is not a public address")
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not address.is_multicast and address != _AZURE_PLATFORM and address not in _LOCAL_NAT64
 
 
 def _plain(address: Address) -> Address:
     """Return the IPv4 address that is embedded in an IPv6 address. Return any other address unchanged."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    if address in _NAT64:
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):  # not :: and ::1
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or address

@@ -7,15 +7,16 @@ https://github.com/google/cel-spec/blob/master/doc/langdef.md
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib import regex
+from pilot.lib.text import cut
 
 _MAX_DEPTH = 31  # the limit of Envoy's parser
-_MAX_LENGTH = 100_000
+MAX_LENGTH = 16_384
+"""The maximum number of characters of an expression. Envoy accepts 100,000, which take half a second to parse."""
 
 _QUOTED = r'"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''|" + r'"(?:[^"\\\n\r]|\\.)*"|' + r"'(?:[^'\\\n\r]|\\.)*'"
 _RAW = r'"""(?s:.)*?"""|' + r"'''(?s:.)*?'''|" + r'"[^"\n\r]*"|' + r"'[^'\n\r]*'"
@@ -31,9 +32,10 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(
-    r"\\(?:[abfnrtv\\?\"'`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})|(?P<wrong>\\.?)",
+    r"\\(?:[abfnrtv\\?\"'`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[0-3][0-7]{2})|(?P<wrong>\\.?)",
     re.DOTALL,
 )
+_ESCAPES = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 _LITERALS = frozenset(("raw", "text", "real", "whole"))
 _CONSTANTS = frozenset(("true", "false", "null"))
 _WORDS = "as break const continue else for function if import in let loop package namespace return var void while"
@@ -63,8 +65,8 @@ _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "capt
 
 def find_fault(expression: str) -> str:
     """Return why Envoy rejects an expression, or "" if Envoy accepts it."""
-    if len(expression) > _MAX_LENGTH:
-        return f"must be at most {_MAX_LENGTH} characters"
+    if len(expression) > MAX_LENGTH:
+        return f"must be at most {MAX_LENGTH} characters"
     try:
         height = _Parser(list(_tokens(expression))).whole()
     except _SyntaxFault as fault:
@@ -85,7 +87,11 @@ class _Token(NamedTuple):
 
 
 class _Argument(NamedTuple):
-    tokens: Sequence[_Token]
+    """An argument of a call: its first token, the token before its last one, their number, and its height."""
+
+    first: _Token
+    last_but_one: _Token
+    tokens: int
     height: int
 
 
@@ -97,9 +103,9 @@ def _tokens(expression: str) -> Iterator[_Token]:
             raise _SyntaxFault(f"position {at}: unexpected {expression[at : at + 12]!r}")
         token = _Token(match.lastgroup, match[0], at)
         if token.kind == "text" and any(escape["wrong"] for escape in _ESCAPE.finditer(token.text)):
-            raise _SyntaxFault(f"position {at}: {token.text} has an invalid escape sequence")
+            raise _SyntaxFault(f"position {at}: {cut(token.text, 200)} has an invalid escape sequence")
         if token.kind == "whole" and _is_too_large(token.text.lower()):
-            raise _SyntaxFault(f"position {at}: {token.text} does not fit into 64 bits")
+            raise _SyntaxFault(f"position {at}: {cut(token.text, 40)} does not fit into 64 bits")
         if token.kind != "space":
             yield token
         at = match.end()
@@ -108,7 +114,9 @@ def _tokens(expression: str) -> Iterator[_Token]:
 
 def _is_too_large(number: str) -> bool:
     plain = number.removesuffix("u")
-    return int(plain, 16 if plain.startswith("0x") else 10) >= (1 << 64 if plain != number else 1 << 63)
+    digits, base = (plain[2:], 16) if plain.startswith("0x") else (plain, 10)
+    digits = digits.lstrip("0") or "0"
+    return len(digits) > 20 or int(digits, base) >= (1 << 64 if plain != number else 1 << 63)
 
 
 class _Parser:
@@ -205,7 +213,7 @@ class _Parser:
         arguments = self._list(")")
         if name.text != "has":
             _check_call(name, arguments, _GLOBAL)
-        elif len(arguments) != 1 or len(arguments[0].tokens) < 3 or arguments[0].tokens[-2].text != ".":
+        elif len(arguments) != 1 or arguments[0].tokens < 3 or arguments[0].last_but_one.text != ".":
             raise _SyntaxFault(f"position {name.at}: has() takes one field, such as has(request.headers.host)")
         return max(a.height for a in arguments) + 1  # every global function has at least one argument
 
@@ -219,7 +227,7 @@ class _Parser:
                     break
             start = self._at
             height = self._expression()
-            expressions.append(_Argument(self._tokens[start : self._at], height))
+            expressions.append(_Argument(self._tokens[start], self._tokens[self._at - 2], self._at - start, height))
         return expressions
 
     def _entries(self) -> int:
@@ -267,13 +275,22 @@ def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping
     """Raise `_SyntaxFault` unless a function takes this number of arguments, and its regular expression is valid."""
     if len(arguments) not in functions.get(name.text, ()):
         raise _SyntaxFault(f"position {name.at}: Envoy has no function {name.text}() with {len(arguments)} arguments")
-    if name.text == "matches" and len(last := arguments[-1].tokens) == 1 and last[0].kind in ("raw", "text"):
-        fault = regex.find_fault(_text_of(last[0]))
+    if name.text == "matches" and arguments[-1].tokens == 1 and (last := arguments[-1].first).kind in ("raw", "text"):
+        fault = regex.find_fault(_text_of(last))
         if fault:
-            raise _SyntaxFault(f"position {last[0].at}: {fault}")
+            raise _SyntaxFault(f"position {last.at}: {fault}")
 
 
 def _text_of(token: _Token) -> str:
-    """Return the value of a string literal. Escape sequences that Python does not support are left unchanged."""
-    value = ast.literal_eval(token.text.replace("\\?", "?").replace("\\`", "`"))
-    return value if isinstance(value, str) else ""
+    """Return the value of a string literal, or "" if the literal consists of bytes."""
+    prefix = token.text[: len(token.text) - len(token.text.lstrip("rRbB"))].lower()
+    quotes = 3 if token.text[len(prefix) :].startswith(('"""', "'''")) and len(token.text) >= len(prefix) + 6 else 1
+    value = token.text[len(prefix) + quotes : -quotes]
+    return "" if "b" in prefix else value if "r" in prefix else _ESCAPE.sub(_character, value)
+
+
+def _character(escape: re.Match[str]) -> str:
+    kind, digits = escape[0][1], escape[0][2:]
+    if kind in "xXuU":
+        return chr(int(digits, 16))
+    return chr(int(kind + digits, 8)) if kind.isdecimal() else _ESCAPES.get(kind, kind)

@@ -18,6 +18,8 @@ _SMALL = (("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(rf"([-+]?)((?:{_PART.pattern})+|0)", re.ASCII)
 _LIMIT = 2**63
+_MAX_LENGTH = 128
+"""The maximum number of characters of a duration, twice as many as one with all units and nine decimals has."""
 
 
 class Duration(int):
@@ -49,6 +51,8 @@ def parse_duration(text: str) -> Duration:
 
     https://pkg.go.dev/time#ParseDuration
     """
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"invalid duration: longer than {_MAX_LENGTH} characters")
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise ValueError(f"invalid duration {text!r}")

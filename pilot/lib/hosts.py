@@ -5,6 +5,7 @@ The `*` matches any string, including dots and the empty string. The wildcard `*
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 
 from pilot.lib.addresses import is_ip
@@ -55,6 +56,24 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
         ):
             closest = candidate
     return closest
+
+
+class HostSet:
+    """A set of hosts that finds those that match a name. The cost depends on the length of the name only."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = frozenset(hosts)
+        self._lengths = sorted({len(host) for host in self._hosts if is_wildcard(host)})
+
+    def wildcards_of(self, host: str) -> list[str]:
+        """Return the wildcards that match every name that `host` matches, the shortest first."""
+        lengths = self._lengths[: bisect.bisect_right(self._lengths, len(host) + 1)]
+        wildcards = (f"*{host[len(host) + 1 - length :]}" for length in lengths)
+        return [wildcard for wildcard in wildcards if wildcard in self._hosts]
+
+    def covers(self, host: str) -> bool:
+        """Return whether any of the hosts matches every name that `host` matches (see `subset_of`)."""
+        return host in self._hosts or bool(self.wildcards_of(host))
 
 
 def full_name(host: str, namespace: str, domain: str) -> str:

@@ -160,7 +160,7 @@ def _check_endpoint(path: str, address: str) -> rules.Findings:
     """Return an error unless an address is host:port."""
     host, _, port = address.replace(_HOST_IP, "127.0.0.1", 1).rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+    if not (rules.is_number(port) and 1 <= int(port) <= 65535):
         return (error("bad-port", path, f"{address!r}: expected host:port"),)
     return () if is_ip(host) else rules.check_name(path, host)
 

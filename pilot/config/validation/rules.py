@@ -37,6 +37,11 @@ def is_dns_label(text: str) -> bool:
     return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
 
 
+def is_number(text: str) -> bool:
+    """Return whether a string consists of digits. At most 20 are allowed, because Python cannot convert thousands."""
+    return len(text) <= 20 and text.isascii() and text.isdecimal()
+
+
 def check_port(path: str, number: int) -> Findings:
     return (
         ()
@@ -173,7 +178,7 @@ def check_subnet(path: str, subnet: str) -> Findings:
     address, slash, length = subnet.partition("/")
     if not slash:
         return check_address(path, subnet)
-    if is_ip(address) and length.isascii() and length.isdecimal() and int(length) <= (128 if ":" in address else 32):
+    if is_ip(address) and is_number(length) and int(length) <= (128 if ":" in address else 32):
         return ()
     return (error("bad-address", path, f"{subnet!r} is not a CIDR range"),)
 

@@ -31,21 +31,21 @@ def _validate(spec: Telemetry) -> Problems:
     yield from check_attachment(spec.selector, spec.target_ref, spec.target_refs)
     if not (spec.tracing or spec.metrics or spec.access_logging):
         yield warning("no-effect", "", "tracing, metrics or accessLogging should be set")
-    for index, entry in enumerate(spec.tracing):
-        if any(_overlap(entry, later) for later in spec.tracing[index + 1 :]):
-            yield warning(
-                "no-effect",
-                f"tracing[{index}]",
-                "a later entry for the same mode overrides this one",
-            )
+    yield from _find_overridden(spec.tracing)
     yield from each("tracing", spec.tracing, _validate_tracing)
     yield from each("metrics", spec.metrics, _validate_metrics)
-    yield from each("accessLogging", spec.access_logging, _validate_logging)
+    yield from _validate_logs(spec.access_logging)
 
 
-def _overlap(entry: TelemetryTracing, later: TelemetryTracing) -> bool:
-    modes = {part.match.mode if part.match is not None else "CLIENT_AND_SERVER" for part in (entry, later)}
-    return len(modes) == 1 or "CLIENT_AND_SERVER" in modes
+def _find_overridden(entries: Sequence[TelemetryTracing]) -> Problems:
+    """Yield a warning for each entry that a later entry for the same mode overrides."""
+    modes = [entry.match.mode if entry.match is not None else "CLIENT_AND_SERVER" for entry in entries]
+    last_indexes = {mode: index for index, mode in enumerate(modes)}
+    last_of_both = last_indexes.get("CLIENT_AND_SERVER", -1)
+    for index, mode in enumerate(modes):
+        last = len(modes) - 1 if mode == "CLIENT_AND_SERVER" else max(last_indexes[mode], last_of_both)
+        if index < last:
+            yield warning("no-effect", f"tracing[{index}]", "a later entry for the same mode overrides this one")
 
 
 def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
@@ -134,6 +134,14 @@ def _validate_tag_override(tag: TagOverride) -> Problems:
 
 
 # Access logs
+
+
+def _validate_logs(logs: Sequence[AccessLogging]) -> Problems:
+    length = sum(len(logging.filter.expression) for logging in logs if logging.filter is not None)
+    if length > cel.MAX_LENGTH:
+        yield error("too-long", "accessLogging", f"filters of {length} characters; at most {cel.MAX_LENGTH} in total")
+    else:
+        yield from each("accessLogging", logs, _validate_logging)
 
 
 def _validate_logging(logging: AccessLogging) -> Problems:

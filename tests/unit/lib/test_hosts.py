@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilot.lib.hosts import bracketed, full_name, is_wildcard, matches, most_specific, specificity, subset_of, with_port
+from pilot.lib.hosts import (
+    HostSet,
+    bracketed,
+    full_name,
+    is_wildcard,
+    matches,
+    most_specific,
+    specificity,
+    subset_of,
+    with_port,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +94,19 @@ def test_ipv6_addresses_are_bracketed() -> None:
     assert bracketed("fd00::1") == "[fd00::1]"
     assert with_port("fd00::1", 80) == "[fd00::1]:80"
     assert with_port("foo.com", 80) == "foo.com:80"
+
+
+@pytest.mark.parametrize(
+    ("host", "wildcards", "is_covered"),
+    [
+        ("x.a.b", ["*.b", "*.a.b"], True),
+        ("*.a.b", ["*.b", "*.a.b"], True),
+        ("b", [], True),
+        ("a.c", [], False),
+        ("*.c", [], False),
+    ],
+)
+def test_host_set(host: str, wildcards: list[str], is_covered: bool) -> None:
+    hosts = HostSet(["*.a.b", "*.b", "b"])
+    assert hosts.wildcards_of(host) == wildcards
+    assert hosts.covers(host) is is_covered

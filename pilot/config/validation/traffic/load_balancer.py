@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pilot.config.networking.destination_rule import (
     ConsistentHashLB,
@@ -84,7 +84,16 @@ def _validate_cookie(cookie: HTTPCookie) -> Problems:
 
 
 def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
+    """Return whether a number below 9,080,191 is prime (the Miller-Rabin test, which is exact with two bases)."""
+    if number < 100 or number % 2 == 0:
+        return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
+    twos = ((number - 1) & (1 - number)).bit_length() - 1
+    return all(_is_probable_prime(base, number, twos) for base in (31, 73))
+
+
+def _is_probable_prime(base: int, number: int, twos: int) -> bool:
+    power = pow(base, (number - 1) >> twos, number)
+    return power == 1 or any(pow(power, 1 << exponent, number) == number - 1 for exponent in range(twos))
 
 
 def validate_locality(setting: LocalityLoadBalancerSetting, outlier: bool) -> Problems:
@@ -130,27 +139,30 @@ def _check_localities(path: str, localities: Iterable[str]) -> Problems:
 
     A locality is `region/zone/subzone`, or a prefix of it, with an optional `*` at the end.
     """
-    accepted: list[tuple[str, ...]] = []
+    places: dict[tuple[str, ...], str] = {}
+    parents: dict[tuple[str, ...], str] = {}
     for locality in localities:
         parts = tuple(locality.split("/", 2))
         if not all(parts):
             yield error("bad-locality", path, f"{locality!r}: region, zone and subzone must not be empty")
         elif "*" in locality[:-1]:
             yield error("bad-locality", path, f"{locality!r}: a wildcard must be at the end")
-        elif (overlapping := next((o for o in accepted if _overlap(o, parts)), None)) is not None:
-            yield error("bad-locality", path, f"{locality!r} overlaps with {'/'.join(overlapping)!r}")
+        elif (overlapping := _find_overlapping(parts, places, parents)) is not None:
+            yield error("bad-locality", path, f"{locality!r} overlaps with {overlapping!r}")
         else:
-            accepted.append(parts)
+            places[parts[:-1] if parts[-1] == "*" else parts] = locality
+            for level in range(1, len(parts) + 1):
+                parents.setdefault(parts[:level], locality)
 
 
-def _overlap(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
-    """Return whether two localities overlap.
+def _find_overlapping(
+    parts: tuple[str, ...], places: Mapping[tuple[str, ...], str], parents: Mapping[tuple[str, ...], str]
+) -> str | None:
+    """Return a locality listed earlier that contains a locality or lies in it, or None if there is none.
 
-    A wildcard in `later` stands for the localities that are not listed before it, so it does not overlap with them.
+    `places` contains the earlier localities by their parts without a wildcard, and `parents` one of them for each of
+    their prefixes. A wildcard in `parts` stands for the localities that are not listed before it, so it does not
+    overlap with them.
     """
-    for level, later_level in zip(earlier, later, strict=False):
-        if level == "*":
-            return True
-        if level != later_level:
-            return False
-    return True
+    containing = (places.get(parts[:level]) for level in range(len(parts) + 1))
+    return next((place for place in containing if place is not None), parents.get(parts))

@@ -104,7 +104,7 @@ def _check_endpoint(endpoint: str) -> Problems:
     if not colon or host not in _LOCAL:
         message = f"{endpoint!r}: expected 127.0.0.1:PORT, 0.0.0.0:PORT, [::1]:PORT, [::]:PORT or unix://PATH"
         yield error("bad-default-endpoint", "defaultEndpoint", message)
-    elif not (number.isascii() and number.isdecimal()):
+    elif not rules.is_number(number):
         yield error("bad-port", "defaultEndpoint", f"{number!r} is not a valid port: must be between 1 and 65535")
     else:
         yield from rules.check_port("defaultEndpoint", int(number))

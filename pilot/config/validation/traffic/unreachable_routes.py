@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -9,21 +10,28 @@ import msgspec
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch, TCPRoute, TLSRoute
 from pilot.config.problem import Problems, warning
 
+_MAX_COMPARISONS = 20_000
+"""The maximum number of conditions to compare in an object, which takes about 20 ms.
+
+Only matches whose path prefixes cover each other are compared, of which an ordinary object has few.
+"""
 _OTHERS = ("scheme", "method", "authority")
 _MAPS = ("headers", "query_params", "without_headers")
+_COMPARED = (*_MAPS, "source_labels", "gateways")
 
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
     """Yield a warning for each unreachable route or match.
 
     A route is unreachable after a route without a match. A match is unreachable if it repeats an earlier match, or if
-    its prefix starts with the prefix of an earlier match with the same or weaker conditions.
+    its prefix starts with the prefix of an earlier match with the same or weaker conditions. The search for such
+    earlier matches ends after a number of comparisons.
     """
     if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
     catch_all: str | None = None
     spots_by_match: dict[bytes, str] = {}
-    prefixes: list[tuple[str, str, HTTPMatchRequest]] = []
+    prefixes = _Prefixes()
     for index, route in enumerate(routes):
         place = f"{field}[{index}]"
         if catch_all is not None:
@@ -40,13 +48,38 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
             if (earlier := spots_by_match.setdefault(key, spot)) != spot:
                 yield warning("unreachable-match", spot, f"never reached: same as {earlier}")
             elif isinstance(match, HTTPMatchRequest) and match.uri is not None and (prefix := match.uri.prefix):
-                if (
-                    cover := next(
-                        (s for s, shorter, m in prefixes if prefix.startswith(shorter) and _covers(m, match)), None
-                    )
-                ) is not None:
+                if (cover := prefixes.find_cover(prefix, match)) is not None:
                     yield warning("unreachable-match", spot, f"never reached: {cover} matches all of its requests")
-                prefixes.append((spot, prefix, match))
+                prefixes.add(spot, prefix, match)
+
+
+class _Prefixes:
+    """The matches on path prefixes of the earlier routes, keyed by prefix."""
+
+    def __init__(self) -> None:
+        self._matches: dict[str, list[tuple[int, str, HTTPMatchRequest]]] = {}
+        self._lengths: list[int] = []
+        self._added, self._comparisons = 0, 0
+
+    def add(self, spot: str, prefix: str, match: HTTPMatchRequest) -> None:
+        place = bisect.bisect_left(self._lengths, len(prefix))
+        if self._lengths[place : place + 1] != [len(prefix)]:
+            self._lengths.insert(place, len(prefix))
+        self._matches.setdefault(prefix, []).append((self._added, spot, match))
+        self._added += 1
+
+    def find_cover(self, prefix: str, match: HTTPMatchRequest) -> str | None:
+        """Return the place of the first match that covers `match`, or None."""
+        covers = []
+        for length in self._lengths[: bisect.bisect_right(self._lengths, len(prefix))]:
+            for number, spot, earlier in self._matches.get(prefix[:length], ()):
+                self._comparisons += 1 + sum(len(getattr(earlier, field)) for field in _COMPARED)
+                if self._comparisons > _MAX_COMPARISONS:
+                    return None
+                if _covers(earlier, match):
+                    covers.append((number, spot))
+                    break
+        return min(covers)[1] if covers else None
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:

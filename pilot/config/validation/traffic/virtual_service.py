@@ -20,7 +20,7 @@ from pilot.config.validation.traffic.gateway_names import check_gateway_names
 from pilot.config.validation.traffic.http_route import check_weighted, check_weights, validate_http_route
 from pilot.config.validation.traffic.unreachable_routes import find_unreachable
 from pilot.lib.addresses import is_ip
-from pilot.lib.hosts import is_wildcard, matches, subset_of
+from pilot.lib.hosts import HostSet, is_wildcard
 
 MESH = "mesh"
 _SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # the SNI of connections between networks
@@ -45,7 +45,8 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
     if not (service.http or service.tls or service.tcp):
         yield error("missing-field", "", "one of http, tls and tcp is required")
     yield from each("http", service.http, lambda route: validate_http_route(route, not service.hosts, gateway))
-    yield from each("tls", service.tls, lambda route: _validate_tls(route, service.hosts, gateway))
+    hosts = HostSet(service.hosts)
+    yield from each("tls", service.tls, lambda route: _validate_tls(route, hosts, gateway))
     yield from each("tcp", service.tcp, _validate_tcp)
     yield from rules.check_export_to("exportTo", service.export_to, namespace)
     yield from find_unreachable("http", service.http)
@@ -79,28 +80,32 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Finding
 def _check_distinct(hosts: tuple[str, ...]) -> Problems:
     """Yield an error for each host that overlaps with an earlier one.
 
-    Exact hosts are looked up in a dict, because there may be thousands.
+    There may be thousands of hosts, so none is compared with all others.
     """
-    indexes: dict[str, int] = {}
-    wildcards: list[str] = []
+    wildcards = HostSet(host for host in hosts if is_wildcard(host))
+    seen: dict[str, int] = {}
+    covered: dict[str, int] = {}  # the first host that a wildcard matches, keyed by wildcard
     for index, host in enumerate(hosts):
-        others = hosts[:index] if is_wildcard(host) else wildcards
-        rival = host if host in indexes else next((other for other in others if matches(host, other)), None)
-        if rival is not None:
+        covering = wildcards.wildcards_of(host)
+        rivals = [seen[other] for other in covering if other in seen]
+        if host in covered:
+            rivals.append(covered[host])
+        if host in seen or rivals:
+            rival = host if host in seen else hosts[min(rivals)]
             yield error("duplicate-host", f"hosts[{index}]", f"{host!r} overlaps with {rival!r}")
-        indexes.setdefault(host, index)
-        if is_wildcard(host):
-            wildcards.append(host)
+        seen.setdefault(host, index)
+        for wildcard in covering:
+            covered.setdefault(wildcard, index)
 
 
-def _validate_tls(route: TLSRoute, hosts: tuple[str, ...], gateway: bool) -> Problems:
+def _validate_tls(route: TLSRoute, hosts: HostSet, gateway: bool) -> Problems:
     if not route.match:
         yield error("missing-field", "match", "a match is required")
     yield from each("match", route.match, lambda match: _validate_tls_match(match, hosts, gateway))
     yield from _validate_destinations(route.route)
 
 
-def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gateway: bool) -> Problems:
+def _validate_tls_match(match: TLSMatchAttributes, hosts: HostSet, gateway: bool) -> Problems:
     if not match.sni_hosts:
         yield error("missing-field", "sniHosts", "at least one SNI host is required")
     for index, name in enumerate(match.sni_hosts):
@@ -109,7 +114,7 @@ def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gatew
             yield warning("sni-address", place, "most clients do not send an IP address as SNI")
         elif problems := () if gateway and _SNI.fullmatch(name) else tuple(rules.check_host(place, name)):
             yield from problems
-        elif not any(subset_of(name, host) for host in hosts):
+        elif not hosts.covers(name):
             yield error("sni-not-of-host", place, f"{name!r} does not match any host of the VirtualService")
         else:
             yield from rules.check_server_name(place, name)

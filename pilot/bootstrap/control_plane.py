@@ -29,6 +29,7 @@ from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
 from pilot.bootstrap.security.port_auth import PortAuth
 from pilot.bootstrap.security.process_security import Security, SecurityContext, TrustRootPublisher
 from pilot.bootstrap.security.secure_port import SecurePort
+from pilot.bootstrap.stall_reports import build_loop_watchdog
 from pilot.bootstrap.traces import start_export
 from pilot.bootstrap.webhooks import WebhookParts
 from pilot.config.catalogue import Catalogue
@@ -123,6 +124,7 @@ class ControlPlane:
 
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
+        self._loop_watchdog = build_loop_watchdog(self.metrics)
         self.db = Mesh(
             settings.mesh, environment=os.environ, on_failure=functools.partial(report_failure, self.metrics)
         )
@@ -350,6 +352,7 @@ class ControlPlane:
         The HTTP ports are first, so that /ready returns 503 during startup. Configuration is watched only after proxies
         can connect. Parts stop in reverse order, so configuration does not change while streams are drained.
         """
+        yield Part("the watchdog of the event loop", self._loop_watchdog.start, self._loop_watchdog.stop)
         if self._export is not None:
             yield Part("trace export", stop=functools.partial(asyncio.to_thread, self._export.stop))
         yield from self._build_http_ports()
@@ -465,6 +468,7 @@ class ControlPlane:
             pod,
             templates=lambda: self.webhooks.templates,
             health=lambda: self._health.findings,
+            worst_stall=self._loop_watchdog.worst,
         )
 
     def _build_http_ports(self) -> Iterator[Part]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from pilot.debug.answer_slots import AnswerSlots
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
+from pilot.lib.loop_watchdog import Stall
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
@@ -100,6 +101,10 @@ def _no_health() -> None:
     """Return None. This is the default if health checks are disabled."""
 
 
+def _no_stall() -> None:
+    """Return None. This is the default if the event loop is not watched."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read.
@@ -108,7 +113,8 @@ class Sources:
     an HTTP caller. Its arguments are the caller's address and the headers, whose names are in lower case. `pod` is the
     name of this Pod, or "". `templates` returns the injection templates keyed by name, or None if injection is
     disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
-    check. `slots` limits concurrent responses.
+    check. `slots` limits concurrent responses. `worst_stall` returns the longest recent stall of the event loop, or
+    None if there was none.
     """
 
     db: Mesh
@@ -122,3 +128,4 @@ class Sources:
     templates: Callable[[], Mapping[str, str] | None] = dict
     health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _no_health
     slots: AnswerSlots = dataclasses.field(default_factory=AnswerSlots)
+    worst_stall: Callable[[], Stall | None] = _no_stall

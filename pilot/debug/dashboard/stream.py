@@ -17,6 +17,7 @@ from pilot.debug.dashboard.fleet import Difference, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
+from pilot.lib.loop_watchdog import Stall
 
 SECONDS = 1.0
 PROBLEMS = 1_000
@@ -125,6 +126,7 @@ class EventStream:
             "cpu": self._counts.cpu - counts.cpu,
             "responses": self._counts.responses - counts.responses,
             "bytes": self._counts.bytes - counts.bytes,
+            "stall": _plain_stall(self._sources.worst_stall()),
             "waiting": self._rows.waiting,
             "reached": reached,
         }
@@ -145,6 +147,11 @@ class EventStream:
             self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
         self._revision = self._sources.db.revision
         return difference
+
+
+def _plain_stall(stall: Stall | None) -> dict[str, Any] | None:
+    """Return a stall of the event loop as a JSON object."""
+    return {"seconds": stall.seconds, "time": stall.time, **stall.cause._asdict()} if stall is not None else None
 
 
 def _memory() -> int:

@@ -30,12 +30,20 @@ _WORKER = (0.01, 0.1, 0.2, 0.5, 1, 3, 5)
 _CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CALL = ("grpc_method", "grpc_service", "grpc_type")
 _QUEUE = (0.1, 0.5, 1, 3, 5, 10, 20, 30)
+_STALLS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 _DECLARED = (
     # the process
     DeclaredMetric("istiod_uptime_seconds", "gauge", "Seconds since the process started."),
     DeclaredMetric("pilot_info", "gauge", "Always 1. The label is the version of the control plane.", ("version",)),
     DeclaredMetric("pilot_log_lines_dropped", "counter", "Log lines dropped because the log was not read fast enough."),
+    DeclaredMetric(
+        "pilot_event_loop_stall_seconds",
+        "histogram",
+        "Periods of more than 50 ms in which the event loop was blocked, by derivation or function.",
+        ("work",),
+        _STALLS,
+    ),
     DeclaredMetric("istio_build", "gauge", "Always 1. The labels are the component and its tag.", ("component", "tag")),
     DeclaredMetric("go_goroutines", "gauge", "Event loop tasks and threads."),
     DeclaredMetric("go_threads", "gauge", "Threads of the process."),

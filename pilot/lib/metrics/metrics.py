@@ -78,6 +78,10 @@ class Metrics:
         """Count an eviction of cached resources. It was requested, or the cache was full."""
         self._at("xds_cache_evictions", cause).inc()
 
+    def loop_stalled(self, seconds: float, work: str) -> None:
+        """Record that a derivation or function has blocked the event loop."""
+        self._at("pilot_event_loop_stall_seconds", work).observe(seconds)
+
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connected(self, version: str) -> None:

@@ -22,6 +22,7 @@ from testing.mesh.part_recorder import PartRecorder
 from tests.unit.bootstrap.test_control_plane import ADDRESSES, running
 
 DEFAULT_PARTS = [
+    "the watchdog of the event loop",
     "the HTTP port",
     "the monitoring port",
     "the first load",

@@ -58,13 +58,16 @@ export function drawPlots(pushes, process, state) {
   const points = state.points, count = (n) => String(Math.round(n));
   if (!pushes.children.length) {
     pushes.append(figure("responses a second; lines: configuration changed"), figure("bytes a second"), figure("proxies that have not acknowledged"));
-    process.append(figure("CPU"), figure("memory"));
+    process.append(figure("CPU"), figure("memory"), figure("longest stall of the event loop in the last hour"));
   }
   curve(pushes.children[0], points, (p) => p.responses, count, true);
   curve(pushes.children[1], points, (p) => p.bytes, bytes);
   curve(pushes.children[2], points, (p) => p.waiting, count);
   curve(process.children[0], points, (p) => 100 * p.cpu, (n) => `${n.toFixed(1)} %`);
   curve(process.children[1], points, (p) => p.memory, bytes);
+  curve(process.children[2], points, (p) => (p.stall ? p.stall.seconds : 0), (n) => `${n.toFixed(2)} s`);
+  const stall = points.length ? points[points.length - 1].stall : null;
+  process.children[2].title = stall ? `${new Date(stall.time * 1000).toLocaleTimeString()}: ${stall.work} (${stall.subject})` : "";
 }
 
 // Draws the last changes: how many proxies each reached, with how much, and how soon they had taken it.

@@ -485,7 +485,8 @@ class ControlPlane:
             ("monitoring", application(sources), monitoring),
         ):
             if address is not None:
-                yield self._port(name, HttpPort(app, address))
+                takes_bodies = app is main and self.addresses.webhooks is None
+                yield self._port(name, HttpPort(app, address, takes_bodies=takes_bodies))
 
     def _port(self, name: str, port: HttpPort | GrpcPort | SecurePort) -> Part:
         self.ports[name] = port

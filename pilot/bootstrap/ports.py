@@ -24,13 +24,18 @@ class HttpPort:
     """A port that serves an HTTP application.
 
     `number` is the actual port number once the port listens, even if the port in the address is 0. `tls` returns the
-    TLS context. If it returns None, there is no certificate and the port does not listen.
+    TLS context. If it returns None, there is no certificate and the port does not listen. `takes_bodies` is as in
+    `listen`.
     """
 
     def __init__(
-        self, app: web.Application, address: Address, tls: Callable[[], ssl.SSLContext | None] | None = None
+        self,
+        app: web.Application,
+        address: Address,
+        tls: Callable[[], ssl.SSLContext | None] | None = None,
+        takes_bodies: bool = True,
     ) -> None:
-        self._app, self._address, self._tls = app, address, tls
+        self._app, self._address, self._tls, self._takes_bodies = app, address, tls, takes_bodies
         self.number = address.port
         self._runner: web.AppRunner | None = None
 
@@ -40,7 +45,7 @@ class HttpPort:
         if self._tls is not None and context is None:
             return
         try:
-            self._runner = await listen(self._app, self._address, context)
+            self._runner = await listen(self._app, self._address, context, self._takes_bodies)
         except OSError as error:
             raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
         self.number = self._runner.addresses[0][1]

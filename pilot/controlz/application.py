@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import ipaddress
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +16,7 @@ from pilot.controlz.control import Control
 from pilot.controlz.metric_list import metric_list
 from pilot.controlz.process import home, memory_statistics, process_facts
 from pilot.controlz.scopes import WrongRequestError, all_scopes, change_scope, one_scope
+from pilot.lib.host_header import is_own_name
 from pilot.lib.redaction import redacted_arguments, redacted_environment
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -137,18 +136,6 @@ async def _reject_foreign_hosts(request: web.Request, handler: Handler) -> web.S
     if not is_own_name(request.headers.get("Host", "")):
         return _text(403, "forbidden Host: use an IP address, localhost or this machine's host name\n")
     return await handler(request)
-
-
-def is_own_name(host: str) -> bool:
-    """Return whether a Host header is empty, an IP address, localhost or this machine's name. A port is ignored."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
-    if name.lower() in ("", "localhost", socket.gethostname().lower()):
-        return True
-    try:
-        ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 @web.middleware

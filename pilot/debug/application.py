@@ -18,10 +18,14 @@ from pilot.debug.page_routes import sections
 from pilot.debug.pages.index import render_index
 from pilot.debug.pages.profiles import UNKNOWN
 from pilot.debug.sources import Sources
+from pilot.lib.host_header import is_own_name
 from pilot.lib.metrics.exposition import CONTENT_TYPE
 
 CHUNK = 1 << 18
 """Number of bytes of a response to write at a time."""
+GUARDED_PATHS = ("/debug", "/metrics", "/version")
+CHANGES = frozenset({"push", "clear"})
+"""Query parameters with which a page changes the state of the process."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -39,6 +43,7 @@ def add_debug(app: web.Application, sources: Sources) -> None:
 
     All pages except the index require authorization.
     """
+    app.middlewares.append(reject_foreign_sites)
     if not sources.settings.pages:
         return
     app.router.add_route("*", "/", _index(sources))
@@ -64,6 +69,42 @@ async def not_found(request: web.Request, handler: Handler) -> web.StreamRespons
         if (clean := clean_path(raw_path)) != raw_path:
             return web.Response(status=307, headers={"Location": f"{clean}?{request.query_string}".removesuffix("?")})
         return web.Response(status=404, text="404 page not found\n")
+
+
+@web.middleware
+async def reject_foreign_sites(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Reject requests that a web page sends through a browser on this machine, or through a port-forward.
+
+    Callers on the loopback interface are trusted. A page could otherwise read everything by DNS rebinding, and change
+    the state of the process by a link or a form. Other clients may also use GET for changes, as with istiod.
+    """
+    is_guarded = request.path == "/" or request.path.startswith(GUARDED_PATHS)
+    if is_guarded and is_loopback(request):
+        if not is_own_name(request.headers.get("Host", "")):
+            return _forbidden("forbidden Host: use an IP address, localhost or this machine's host name")
+        if _changes_state(request) and _is_cross_site(request):
+            return _forbidden("pages of other sites may not send this request")
+    return await handler(request)
+
+
+def _changes_state(request: web.Request) -> bool:
+    return (
+        request.method not in ("GET", "HEAD")
+        or request.path == "/debug/force_disconnect"
+        or not CHANGES.isdisjoint(request.query)
+    )
+
+
+def _is_cross_site(request: web.Request) -> bool:
+    """Return whether a browser sent the request for a page of another origin."""
+    origin = request.headers.get("Origin", "")
+    return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") or (
+        origin != "" and origin.partition("://")[2] != request.headers.get("Host", "")
+    )
+
+
+def _forbidden(text: str) -> web.Response:
+    return web.Response(status=403, text=f"{text}\n")
 
 
 def clean_path(path: str) -> str:

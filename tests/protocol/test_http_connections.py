@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from pilot.xds.net import http
-from pilot.xds.net.http import listen
+from pilot.xds.net.http import READ_BUFFER_SIZE, listen
 from pilot.xds.net.http_connections import ConnectionTimeouts, Handler, HttpConnections
 from pilot.xds.net.listen_address import Address
 
@@ -311,3 +311,43 @@ async def test_port_checks_periodically_until_it_stops() -> None:
         checks = port.checks
         await asyncio.sleep(0.01)
         assert port.checks == checks
+
+
+@pytest.mark.parametrize("takes_bodies", [False, True])
+async def test_unfinished_body_is_awaited_only_where_bodies_are_taken(takes_bodies: bool) -> None:
+    app = web.Application()
+    app.router.add_route("*", "/small", lambda request: respond(b"ok"))
+    runner = await listen(app, Address("127.0.0.1", 0), takes_bodies=takes_bodies)
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    writer.write(b"POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nfirst")
+    await reader.readuntil(b"ok")
+    if takes_bodies:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(), 0.2)
+    else:
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.transport.abort()
+    await runner.cleanup()
+
+
+async def test_unread_body_is_buffered_only_up_to_a_limit() -> None:
+    """The rest waits in the buffers of the kernels, until the peer may not send any more."""
+    app, entered, proceed = web.Application(), asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        entered.set()
+        await proceed.wait()
+        return web.Response(text=str(request.content.total_bytes))
+
+    app.router.add_post("/", handle)
+    runner = await listen(app, Address("127.0.0.1", 0), takes_bodies=False)
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n" + bytes(100_000_000))
+    await entered.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(writer.drain(), 0.5)
+    proceed.set()
+    received = int((await reader.readuntil(b"\r\n\r\n") and await reader.read(20)).split()[0])
+    assert received <= READ_BUFFER_SIZE + (1 << 20)
+    writer.transport.abort()
+    await runner.cleanup()

@@ -13,6 +13,12 @@ from pilot.xds.net.http_connections import HttpConnections
 from pilot.xds.net.listen_address import Address
 
 KEEPALIVE_TIMEOUT = 90.0
+BACKLOG = 4096
+"""Maximum number of connections that wait to be accepted. Further ones are delayed by at least a second."""
+READ_BUFFER_SIZE = 16 * 1024
+"""Number of bytes of a request's body after which no more are read from the connection until they are used."""
+LINGERING_SECONDS = 10.0
+"""Maximum time to discard the rest of a body after the response, so that the client reads the response."""
 
 
 class _BadRequestFilter(logging.Filter):
@@ -35,20 +41,31 @@ def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
     app.router.add_route("*", "/ready", ready)
 
 
-async def listen(app: web.Application, address: Address, tls: ssl.SSLContext | None = None) -> web.AppRunner:
+async def listen(
+    app: web.Application, address: Address, tls: ssl.SSLContext | None = None, takes_bodies: bool = True
+) -> web.AppRunner:
     """Serve an application until `cleanup` of the returned runner is called. If `tls` is set, serve it over TLS.
 
-    Raise OSError if the address is unavailable.
+    Unless the application takes bodies, a connection is closed if the body has not arrived when the request is
+    answered. Raise OSError if the address is unavailable.
     """
     connections = HttpConnections()
     connections.add_to(app)
-    runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=KEEPALIVE_TIMEOUT, handle_signals=False)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=_log,
+        keepalive_timeout=KEEPALIVE_TIMEOUT,
+        handle_signals=False,
+        read_bufsize=READ_BUFFER_SIZE,
+        lingering_time=LINGERING_SECONDS if takes_bodies else 0.0,
+    )
     app.on_shutdown.append(connections.stop)
     await runner.setup()
     assert runner.server is not None
     connections.start(runner.server)
     try:
-        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
+        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls, backlog=BACKLOG).start()
     except OSError:
         await runner.cleanup()
         raise

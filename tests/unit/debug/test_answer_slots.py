@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -31,7 +32,7 @@ async def test_tenant_holds_one_slot_and_delays_no_other_caller() -> None:
 async def test_tenant_pauses_in_proportion_to_its_response(monkeypatch: pytest.MonkeyPatch) -> None:
     now, timers = 100.0, list[float]()
     slots = AnswerSlots()
-    monkeypatch.setattr(answer_slots.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda delay, *_: timers.append(delay))
     for tenant, seconds in (("a", 0.5), ("b", 60.0), (None, 60.0)):
         async with slots.hold(tenant):

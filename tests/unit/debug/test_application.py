@@ -131,3 +131,58 @@ async def test_force_disconnect_is_disabled_by_default(client: TestClient[web.Re
         assert "force_disconnect" in (await refusal(other, "/debug/list"))[1]
     assert isinstance(unsafe.fleet, FakeFleet)
     assert unsafe.fleet.disconnected == ["tea-1.shop-3"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path", ["/", "/debug", "/debug/adsz?push=true", "/debug/dashboard/mesh", "/metrics", "/version"]
+)
+async def test_foreign_host_name_is_rejected_on_loopback(
+    client: TestClient[web.Request, web.Application], method: str, path: str
+) -> None:
+    """A page of attacker.example can send such requests once its name resolves to 127.0.0.1."""
+    async with client.request(method, path, headers={"Host": "attacker.example:15014"}) as response:
+        assert (response.status, await response.text()) == (
+            403,
+            "forbidden Host: use an IP address, localhost or this machine's host name\n",
+        )
+
+
+@pytest.mark.parametrize("host", ["localhost:15014", "127.0.0.1", "[::1]:15014", "10.0.0.1:15014"])
+async def test_own_host_name_is_accepted_on_loopback(
+    client: TestClient[web.Request, web.Application], host: str
+) -> None:
+    async with client.get("/debug/syncz", headers={"Host": host}) as response:
+        assert response.status == 200
+
+
+async def test_remote_clients_may_use_the_name_of_the_service(
+    client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application_module, "is_loopback", lambda request: False)
+    async with client.get("/metrics", headers={"Host": "istiod.istio-system.svc:15014"}) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/debug/adsz?push=true", {}, 200),
+        ("/debug/adsz?push=true", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("/debug/adsz?push=true", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("/debug/adsz?push=true", {"Sec-Fetch-Site": "same-site"}, 403),
+        ("/debug/cachez?clear=true", {"Origin": "http://attacker.example"}, 403),
+        ("/debug/cachez?clear=true", {"Origin": "null"}, 403),
+        ("/debug/adsz", {"Sec-Fetch-Site": "cross-site"}, 200),
+    ],
+)
+async def test_pages_of_other_sites_change_nothing(
+    client: TestClient[web.Request, web.Application], path: str, headers: dict[str, str], status: int
+) -> None:
+    async with client.get(path, headers=headers) as response:
+        assert response.status == status
+
+
+async def test_form_of_another_site_is_rejected(client: TestClient[web.Request, web.Application]) -> None:
+    async with client.post("/debug/adsz", headers={"Origin": "http://attacker.example"}) as response:
+        assert (response.status, await response.text()) == (403, "pages of other sites may not send this request\n")

@@ -6,6 +6,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
@@ -13,14 +14,15 @@ from aiohttp import web
 from pilot.bootstrap.part import Part
 from pilot.bootstrap.ports import HttpPort
 from pilot.bootstrap.security.port_certificate import PortCertificate
-from pilot.config.catalogue import CATALOGUE
 from pilot.config.kinds.istio import PROXY_CONFIG
 from pilot.config.kinds.kubernetes import CONFIG_MAP, NAMESPACE, NODE
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.config.object import RegistryKey, age
+from pilot.config.object import ObjectKey, RegistryKey, age
+from pilot.debug.slices import collect_present
 from pilot.ingest.batch import Commit
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics.metrics import Metrics
+from pilot.lib.workers.pool import WorkerPool
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.xds.net.http import add_ready
@@ -30,7 +32,8 @@ from webhook.inject.proxy_config import ProxyConfigObject
 from webhook.inject.request import PROXY_ID
 from webhook.server.application import Webhooks as WebhookApplication
 from webhook.server.config_folder import InjectorConfigFolder
-from webhook.server.injector import InjectionContext, Injector
+from webhook.server.injector import InjectionContext, Injector, Labels
+from webhook.server.reviewers import PROGRAM, Reviewers
 
 MIN_NATIVE_VERSION = (1, 33)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
@@ -60,7 +63,7 @@ class WebhookParts:
         self.context = InjectionContext(
             mesh,
             self._is_native,
-            proxy_configs=self._proxy_configs,
+            proxy_configs=self.proxy_configs,
             proxy_ids=self._proxy_ids if openshift else lambda _: (PROXY_ID, PROXY_ID),
             resets_users=openshift,
             revision=settings.ingest.revision,
@@ -70,7 +73,9 @@ class WebhookParts:
         self._folder = (
             InjectorConfigFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
         )
-        self._application = WebhookApplication(self.injector, CATALOGUE, metrics)
+        self._workers = WorkerPool(PROGRAM)
+        self.reviewers = Reviewers(self.injector, self._workers)
+        self._application = WebhookApplication(self.injector, self.reviewers, metrics)
         self._revision = settings.ingest.revision
         name = (
             f"istio-sidecar-injector-{self._revision}"
@@ -78,6 +83,9 @@ class WebhookParts:
             else "istio-sidecar-injector"
         )
         self._key = RegistryKey(settings.mesh.registry.cluster_id, settings.mesh.registry.namespace, name)
+        self._kubelet_versions: dict[str, dict[str, str]] = {}
+        self._ordered_proxy_configs: dict[str, list[ProxyConfigObject]] = {}
+        self._proxy_config_changes = 0
         self._port: HttpPort | None = None
         self._loading: asyncio.Task[None] | None = None
 
@@ -107,6 +115,12 @@ class WebhookParts:
 
     def on_commit(self, commit: Commit) -> None:
         """Load the injector's ConfigMap if a commit changed it."""
+        for table, key, _ in commit.edits:
+            if table == NODE.table_name:
+                self._kubelet_versions.clear()
+            elif table == PROXY_CONFIG.table_name and isinstance(key, ObjectKey):
+                self._proxy_config_changes += 1
+                self._ordered_proxy_configs.pop(key.namespace, None)
         if any(table == CONFIG_MAP.table_name and key == self._key for table, key, _ in commit.edits):
             self._loading = asyncio.create_task(self._load_config_map(), name="load the injector's ConfigMap")
 
@@ -122,13 +136,15 @@ class WebhookParts:
             await self._folder.start()
         else:
             await self._load_config_map()
+        if self.templates is not None:
+            self._workers.warm()
 
     async def _stop(self) -> None:
         if self._loading is not None:
             await asyncio.wait((self._loading,))
         if self._folder is not None:
             await self._folder.stop()
-        self._application.close()
+        await self._workers.stop()
 
     async def _load_config_map(self) -> None:
         row: Any = CONFIG_MAP.table(self._db).peek(self._key)
@@ -146,19 +162,34 @@ class WebhookParts:
         """
         if self._native_mode is not None:
             return self._native_mode
-        kubelet_versions = {
-            key.name: row.spec.status.node_info.kubelet_version
-            for key, row in list(NODE.table(self._db).rows())
-            if key.cluster == cluster
-        }
-        versions = [kubelet_versions[node]] if node in kubelet_versions else list(kubelet_versions.values())
+        if not self._kubelet_versions:
+            for key, row in NODE.table(self._db).rows():
+                versions_of_cluster = self._kubelet_versions.setdefault(key.cluster, {})
+                versions_of_cluster[key.name] = row.spec.status.node_info.kubelet_version
+        by_node = self._kubelet_versions.get(cluster, {})
+        versions = [by_node[node]] if node in by_node else list(by_node.values())
         return bool(versions) and all(_minor_version(version) >= MIN_NATIVE_VERSION for version in versions)
 
-    def _proxy_configs(self) -> Iterator[ProxyConfigObject]:
-        """Yield all ProxyConfig objects, oldest first."""
-        rows = (PROXY_CONFIG.get(self._db, key) for key in PROXY_CONFIG.all_keys(self._db))
-        for row in sorted((row for row in rows if row is not None), key=age):
-            yield ProxyConfigObject(
+    async def proxy_configs(self, namespace: str, labels: Labels) -> tuple[ProxyConfigObject, ...]:
+        """Return the ProxyConfig objects that may apply to Pods with labels in a namespace, at most four."""
+        root = self.context.mesh().root_namespace
+        return tuple(
+            [
+                proxy_config
+                for place in dict.fromkeys((root, namespace))
+                for proxy_config in _first_of_each(await self._proxy_configs(place), labels)
+            ]
+        )
+
+    async def _proxy_configs(self, namespace: str) -> list[ProxyConfigObject]:
+        """Return the ProxyConfig objects of a namespace, oldest first."""
+        if namespace in self._ordered_proxy_configs:
+            return self._ordered_proxy_configs[namespace]
+        changes = self._proxy_config_changes
+        keys = PROXY_CONFIG.keys(self._db, "namespace", namespace)
+        rows = await collect_present(PROXY_CONFIG.get(self._db, key) for key in keys)
+        ordered = [
+            ProxyConfigObject(
                 row.namespace,
                 row.created,
                 row.spec.selector.match_labels if row.spec.selector is not None else {},
@@ -166,11 +197,23 @@ class WebhookParts:
                 row.spec.environment_variables,
                 row.spec.image.image_type if row.spec.image is not None else "",
             )
+            for row in sorted(rows, key=age)
+        ]
+        if changes == self._proxy_config_changes:
+            self._ordered_proxy_configs[namespace] = ordered
+        return ordered
 
     def _proxy_ids(self, namespace: str) -> tuple[int, int]:
         key = RegistryKey(self._key.cluster, "", namespace)
         row: Any = NAMESPACE.table(self._db).peek(key)
         return proxy_ids(row.annotations if row is not None else {})
+
+
+def _first_of_each(objects: list[ProxyConfigObject], labels: Labels) -> Iterator[ProxyConfigObject]:
+    """Yield the first object that applies to all Pods, and the first that selects Pods with these labels."""
+    for is_selecting in (False, True):
+        matches = (o for o in objects if bool(o.selector) is is_selecting and o.selector.items() <= labels.items())
+        yield from islice(matches, 1)
 
 
 def _use_context(connection: Any, context: ssl.SSLContext | None) -> None:

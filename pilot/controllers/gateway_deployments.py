@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ from pilot.mesh.lowering.gateway_api.deployments import (
 )
 from pilot.mesh.tables.database import Mesh
 from webhook.gateway.overlay import ASKED_FOR
-from webhook.gateway.render import DATAPLANE_MODE, NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
+from webhook.gateway.render import DATAPLANE_MODE, NAME_LABEL, NETWORK, GatewayToRender, RenderError
 from webhook.inject.config import InjectorConfig
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -51,6 +51,7 @@ class RenderingContext(NamedTuple):
 
     config: Returns the injector's configuration, or None if there is none yet.
     proxy_config: Returns the ProxyConfig of pods with a namespace and labels.
+    render: Returns the objects of a Gateway, or raises RenderError.
     proxy_ids: Returns the user and group IDs of proxies in a namespace.
     is_ours: Returns whether a Gateway with some labels in a namespace belongs to this revision.
     copies_metadata: Whether a Gateway without infrastructure metadata passes its own labels and annotations on.
@@ -58,7 +59,8 @@ class RenderingContext(NamedTuple):
 
     config: Callable[[], InjectorConfig | None]
     mesh: Callable[[], MeshConfig]
-    proxy_config: Callable[[str, Labels], ProxyConfig]
+    proxy_config: Callable[[str, Labels], Awaitable[ProxyConfig]]
+    render: Callable[[GatewayToRender], Awaitable[list[Plain]]]
     proxy_ids: Callable[[str], tuple[int, int]]
     is_ours: Callable[[Labels, str], bool]
     cluster: str
@@ -170,7 +172,7 @@ class GatewayDeploymentController:
         if desired is None or config is None or not self._context.is_ours(labels, key.namespace):
             return
         try:
-            objects = render_gateway(await self._render_input(desired, metadata, config), config)
+            objects = await self._context.render(await self._render_input(desired, metadata, config))
         except RenderError as error:
             _log.error("cannot deploy Gateway %s/%s: %s", *key, error)
             return
@@ -229,7 +231,7 @@ class GatewayDeploymentController:
             labels=labels,
             annotations=annotations if annotations is not None else gateway_metadata.get("annotations") or {},
             overlays=desired.overlays,
-            proxy_config=context.proxy_config(namespace, {NAME_LABEL: desired.gateway.name}),
+            proxy_config=await context.proxy_config(namespace, {NAME_LABEL: desired.gateway.name}),
             mesh=context.mesh(),
             cluster=context.cluster,
             revision=context.revision,

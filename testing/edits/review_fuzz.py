@@ -7,10 +7,11 @@ import json
 import random
 from typing import Any
 
-from pilot.config.catalogue import CATALOGUE
-from pilot.lib.metrics.metrics import Metrics
-from testing.kube.webhooks import make_injector, pod, review
-from webhook.server.application import Webhooks
+from pilot.config.mesh.mesh_config import MeshConfig
+from testing.kube.webhooks import config_texts, pod, review
+from webhook.inject.config import decode_config
+from webhook.server.pod_review import InjectionSettings, PodFacts
+from webhook.server.program import PodReview, review_config, review_pod
 
 ENTRY: dict[str, Any] = {
     "apiVersion": "networking.istio.io/v1",
@@ -78,7 +79,7 @@ class ReviewFuzzer:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._webhooks = Webhooks(make_injector(), CATALOGUE, Metrics())
+        self._settings = InjectionSettings(decode_config(*config_texts()), MeshConfig())
         full = pod(labels={"app": "a"}, annotations={"prometheus.io/port": "90"})
         full["spec"]["containers"].append(
             {"name": "istio-proxy", "image": "auto", "readinessProbe": {"httpGet": {"port": 80}}}
@@ -96,8 +97,8 @@ class ReviewFuzzer:
 
     def check(self, body: bytes) -> None:
         """Check that both webhooks answer with a valid response and without an internal error."""
-        for answer in (self._webhooks.injected(body, "/inject"), self._webhooks.validated(body)):
-            response = json.loads(answer)["response"]
+        for outcome in (review_pod(PodReview(body, "/inject", PodFacts()), self._settings), review_config(body)):
+            response = json.loads(outcome.body)["response"]
             assert isinstance(response["allowed"], bool)
             assert not response.get("status", {}).get("message", "").startswith("internal error"), response
 

@@ -12,13 +12,15 @@ import msgspec
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from pilot.config.catalogue import CATALOGUE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.metrics.metrics import Metrics
+from pilot.lib.workers.fair_queue import Caller
 from webhook.defaults.injector_config import default_values, written_of
 from webhook.pod.json_patch import apply
 from webhook.server.application import Webhooks
 from webhook.server.injector import InjectionContext, Injector
+from webhook.server.program import Program
+from webhook.server.reviewers import Jobs, Reviewers
 
 Plain = dict[str, Any]
 
@@ -55,6 +57,19 @@ def make_injector(context: InjectionContext | None = None, **values: Any) -> Inj
     return injector
 
 
+class InProcessJobs:
+    """Runs the jobs of worker processes in this process, without limits."""
+
+    def __init__(self) -> None:
+        self._program = Program(collects_logs=False)
+
+    def load(self, state: bytes) -> None:
+        self._program.load(state)
+
+    async def run(self, caller: Caller, payload: bytes) -> bytes:
+        return self._program.run(payload)
+
+
 class WebhookClient:
     """A client of an application with both webhooks."""
 
@@ -82,10 +97,8 @@ class WebhookClient:
 
 
 @contextlib.asynccontextmanager
-async def serving(injector: Injector | None) -> AsyncIterator[WebhookClient]:
+async def serving(injector: Injector | None, jobs: Jobs | None = None) -> AsyncIterator[WebhookClient]:
     app, metrics = web.Application(), Metrics()
-    webhooks = Webhooks(injector, CATALOGUE, metrics)
-    webhooks.add_to(app)
+    Webhooks(injector, Reviewers(injector, jobs or InProcessJobs()), metrics).add_to(app)
     async with TestClient(TestServer(app)) as client:
         yield WebhookClient(client, metrics)
-    webhooks.close()

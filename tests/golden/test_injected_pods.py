@@ -22,7 +22,7 @@ from webhook.inject.config import InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
 from webhook.pod.json_patch import apply
-from webhook.server.injector import InjectionContext, Injector
+from webhook.server.pod_review import InjectionSettings, PodFacts, answer_pod
 from webhook.server.review import decode_review
 
 HERE = pathlib.Path(__file__).parent / "pods"
@@ -104,16 +104,15 @@ def mesh_config(case: Case) -> Any:
 
 def inject_by_webhook(case: Case, pod: Plain) -> Any:
     """Return the pod with the webhook's patch applied, or the reason for its rejection."""
-    context = InjectionContext(
-        lambda: mesh_config(case),
-        lambda cluster, node: case.native,
+    settings = InjectionSettings(
+        injector_config(json.dumps(case.values)),
+        mesh_config(case),
         revision=case.revision,
         compliance_policy=case.compliance,
     )
-    injector = Injector(context)
-    injector.config = injector_config(json.dumps(case.values))
+    body = json.dumps(review(pod)).encode()
     try:
-        answer = injector.answer(decode_review(json.dumps(review(pod)).encode()), "/inject")
+        answer = answer_pod(decode_review(body), "/inject", settings, PodFacts(case.native))
     except InjectionError as error:
         return {"refused": str(error)}
     return pod if answer is None else apply(pod, json.loads(answer.patch))

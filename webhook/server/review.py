@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -59,7 +59,30 @@ class AdmissionResponse(NamedTuple):
     warnings: Sequence[str] = ()
 
 
+class _Metadata(msgspec.Struct):
+    namespace: str | None = None
+    labels: dict[str, str | None] | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata | None = None
+    spec: _PodSpec | None = None
+
+
+class PodHead(NamedTuple):
+    """The fields of a Pod on which the control plane's part of a review depends. Absent fields are empty."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    node: str
+
+
 _DECODER = msgspec.json.Decoder(AdmissionReview)
+_POD_DECODER = msgspec.json.Decoder(_Pod)
 
 
 def decode_review(body: bytes) -> AdmissionReview:
@@ -88,6 +111,18 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ReviewError("could not decode object: it is not a mapping")
     return plain
+
+
+def decode_pod_head(raw: msgspec.Raw) -> PodHead:
+    """Decode the head of the Pod in a request, without building any other values. Raises ReviewError if it is
+    invalid."""
+    try:
+        pod = _POD_DECODER.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ReviewError(f"could not decode object: {error}") from error
+    metadata, spec = pod.metadata or _Metadata(), pod.spec or _PodSpec()
+    labels = {name: value for name, value in (metadata.labels or {}).items() if value is not None}
+    return PodHead(metadata.namespace or "", labels, spec.node_name or "")
 
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:

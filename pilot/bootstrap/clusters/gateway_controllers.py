@@ -77,6 +77,7 @@ class GatewayControllers:
             config=lambda: injector.config if injector is not None else None,
             mesh=injection.mesh,
             proxy_config=self._proxy_config,
+            render=self._webhooks.reviewers.render,
             proxy_ids=injection.proxy_ids,
             is_ours=self._belongs_to_us,
             cluster=registry.cluster_id,
@@ -94,12 +95,12 @@ class GatewayControllers:
         path_of = lambda key: self._source.path_of(INFERENCE_POOL.id, *key)  # noqa: E731
         return ShadowServiceController(self._client, self._db, path_of, self.is_ours, self._options.backoff, self._rng)
 
-    def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
+    async def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
         """Return the ProxyConfig of the pods with some labels in a namespace."""
         mesh = self._webhooks.context.mesh()
         return effective(
             mesh.default_config,
-            self._webhooks.context.proxy_configs(),
+            await self._webhooks.context.proxy_configs(namespace, labels),
             mesh.root_namespace,
             namespace,
             labels,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import pathlib
 import ssl
-import threading
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -151,7 +150,7 @@ def test_openshift_proxies_run_as_namespace_users(platform: str, ids: tuple[int,
     assert hooks.part.context.resets_users is resets
 
 
-def test_proxy_configs_are_listed_oldest_first() -> None:
+async def test_proxy_configs_are_listed_oldest_first() -> None:
     hooks, api = Hooks(), "networking.istio.io/v1beta1"
     young = make_object(
         api,
@@ -167,11 +166,33 @@ def test_proxy_configs_are_listed_oldest_first() -> None:
         },
     )
     old = make_object(api, "ProxyConfig", "b", "bank", metadata={"creationTimestamp": "2025-01-01T00:00:00Z"}, spec={})
-    hooks.put(young, old)
-    assert list(hooks.part.context.proxy_configs()) == [
-        ProxyConfigObject("bank", "2025-01-01T00:00:00Z"),
-        ProxyConfigObject("shop", "2025-02-01T00:00:00Z", {"app": "web"}, 3, {"A": "b"}, "debug"),
-    ]
+    hooks.part.on_commit(hooks.put(young, old))
+    later = make_object(
+        api, "ProxyConfig", "c", "shop", metadata={"creationTimestamp": "2025-03-01T00:00:00Z"}, spec=young["spec"]
+    )
+    web = ProxyConfigObject("shop", "2025-02-01T00:00:00Z", {"app": "web"}, 3, {"A": "b"}, "debug")
+    for _ in range(2):
+        hooks.part.on_commit(hooks.put(later))
+        assert await hooks.part.proxy_configs("shop", {"app": "web", "tier": "1"}) == (web,)
+        assert await hooks.part.proxy_configs("shop", {"app": "api"}) == ()
+        assert await hooks.part.proxy_configs("bank", {}) == (ProxyConfigObject("bank", "2025-01-01T00:00:00Z"),)
+
+
+async def test_proxy_configs_of_the_root_namespace_apply_everywhere() -> None:
+    hooks, api = Hooks(), "networking.istio.io/v1beta1"
+    hooks.put(make_object(api, "ProxyConfig", "a", "istio-system", spec={"concurrency": 1}))
+    hooks.put(*(make_object(api, "ProxyConfig", f"p{n}", "shop", spec={"concurrency": 2}) for n in range(50)))
+    assert [o.concurrency for o in await hooks.part.proxy_configs("shop", {})] == [1, 2]
+    assert [o.concurrency for o in await hooks.part.proxy_configs("istio-system", {})] == [1]
+
+
+async def test_changed_proxy_configs_and_nodes_apply_to_the_next_pod() -> None:
+    hooks, api = Hooks(), "networking.istio.io/v1beta1"
+    for concurrency, version, native in ((1, "v1.32.0", False), (2, "v1.33.0", True)):
+        hooks.part.on_commit(hooks.put(make_object(api, "ProxyConfig", "a", "shop", spec={"concurrency": concurrency})))
+        hooks.part.on_commit(hooks.put(node("a", version)))
+        assert [o.concurrency for o in await hooks.part.proxy_configs("shop", {})] == [concurrency]
+        assert hooks.part.context.native("Kubernetes", "a") is native
 
 
 def test_settings_reach_the_injector() -> None:
@@ -258,6 +279,13 @@ def context(number: int) -> ssl.SSLContext:
     return make_context([CertificatePair(credential.chain, credential.key)], b"", TlsRules(), "http/1.1")
 
 
+def worker_processes() -> list[str]:
+    """Return the IDs of the processes that this one has started for workers."""
+    children = pathlib.Path("/proc/self/task").glob("*/children")
+    ids = [number for file in children for number in file.read_text().split()]
+    return [number for number in ids if b"pilot.lib.workers" in pathlib.Path(f"/proc/{number}/cmdline").read_bytes()]
+
+
 async def issuer(port: int) -> str:
     """Return the issuer of the certificate that the port presents."""
     tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -300,10 +328,9 @@ async def test_port_serves_reviews_and_readiness(ready: bool) -> None:
         async with session.post(f"{url}/inject", json=review(pod())) as response:
             assert (await response.json())["response"]["allowed"] is True
     await port.stop()
-    [thread] = [thread for thread in threading.enumerate() if thread.name.startswith("webhook")]
+    assert worker_processes()
     await hooks.stop()
-    thread.join(10)
-    assert not thread.is_alive(), "the review thread has ended"
+    assert not worker_processes()
 
 
 async def test_port_without_a_certificate_does_not_listen() -> None:
@@ -320,3 +347,12 @@ def test_injector_config_map_is_read_from_the_local_cluster() -> None:
     asyncio.run(hooks.start())
     assert hooks.tag == "1"
     asyncio.run(hooks.stop())
+
+
+@pytest.mark.parametrize("environ", [{}, {"INJECT_ENABLED": "false"}])
+async def test_control_plane_without_an_injector_configuration_starts_no_workers(environ: dict[str, str]) -> None:
+    hooks = Hooks(environ)
+    await hooks.start()
+    await asyncio.sleep(0)
+    assert not worker_processes()
+    await hooks.stop()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testing.kube.webhooks import make_injector, pod, review, serving
-from webhook.server.application import LARGEST_BODY
+from webhook.server.bodies import LARGEST_CONFIG_REVIEW
 
 DEEP = 100_000
 
@@ -106,7 +106,7 @@ async def test_injection_without_a_configuration_returns_404() -> None:
 @pytest.mark.parametrize("path", ["/inject", "/validate"])
 async def test_cve_2022_39278_oversized_body_is_refused(path: str) -> None:
     async with serving(make_injector()) as client:
-        status, body = await client.send(path, b"[" + b" " * LARGEST_BODY)
+        status, body = await client.send(path, b"[" + b" " * LARGEST_CONFIG_REVIEW)
         assert status == 400
         assert b"too large" in body
         assert (await client.response(path, review(pod() if path == "/inject" else SERVICE_ENTRY)))["allowed"]

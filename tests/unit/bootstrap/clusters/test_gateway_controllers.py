@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,15 +60,20 @@ class Harness:
         self.db, self.mesh = Mesh(self.settings.mesh), MeshConfig()
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_watch=[])
         self.configs: list[ProxyConfigObject] = []
+
+        async def proxy_configs(namespace: str, labels: Mapping[str, str]) -> tuple[ProxyConfigObject, ...]:
+            return tuple(self.configs)
+
         context = SimpleNamespace(
             mesh=lambda: self.mesh,
             proxy_ids=lambda namespace: (7, 8),
             compliance_policy="fips",
-            proxy_configs=lambda: self.configs,
+            proxy_configs=proxy_configs,
         )
+        self.reviewers = SimpleNamespace(render=object())
         self.injector = SimpleNamespace(config="the templates", on_load=[]) if has_injector else None
         kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, watch_options=self.watch_options)
-        webhooks: Any = SimpleNamespace(context=context, injector=self.injector)
+        webhooks: Any = SimpleNamespace(context=context, injector=self.injector, reviewers=self.reviewers)
         self.controllers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.rng)
 
     def statuses(self) -> dict[str, FakePart]:
@@ -167,7 +173,7 @@ def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
     assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
 
 
-def test_deployments_use_the_injector_configuration(journal: PartRecorder) -> None:
+async def test_deployments_use_the_injector_configuration(journal: PartRecorder) -> None:
     harness = Harness(
         journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"}
     )
@@ -187,11 +193,13 @@ def test_deployments_use_the_injector_configuration(journal: PartRecorder) -> No
         "fips",
     )
     assert not Harness(PartRecorder(), {}).journal.parts
-    default = context.proxy_config("shop", {"app": "edge"})
+    assert context.render is harness.reviewers.render
+    default = await context.proxy_config("shop", {"app": "edge"})
     assert default == harness.mesh.default_config
     harness.configs = [ProxyConfigObject("shop", selector={"app": "edge"}, concurrency=3)]
-    assert context.proxy_config("shop", {"app": "edge"}).concurrency == 3
-    assert context.proxy_config("shop", {"app": "web"}) == context.proxy_config("bank", {"app": "edge"}) == default
+    assert (await context.proxy_config("shop", {"app": "edge"})).concurrency == 3
+    assert await context.proxy_config("shop", {"app": "web"}) == default
+    assert await context.proxy_config("bank", {"app": "edge"}) == default
 
 
 def test_copying_gateway_labels_is_configurable(journal: PartRecorder) -> None:

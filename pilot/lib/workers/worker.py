@@ -1,0 +1,188 @@
+"""Worker processes, and the supervisors that fork them.
+
+A supervisor imports a program, loads its state and forks a worker, which runs one job after another. If a job exceeds a
+limit or crashes, only the worker ends. The supervisor reports this and forks another worker within milliseconds.
+Supervisors never read jobs. They have a single thread, so it is safe to fork them.
+
+    python -m pilot.lib.workers.worker MODULE FILE_DESCRIPTOR…
+
+Each file descriptor is a socket, which gets its own supervisor and worker.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+import termios
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from pilot.lib.workers.frames import (
+    CPU_EXCEEDED,
+    CRASHED,
+    HEADER,
+    LARGEST_RESULT,
+    MEMORY_EXCEEDED,
+    RESULT,
+    STATE,
+    Header,
+    decode_header,
+    encode_header,
+)
+
+NICENESS = 10
+"""Niceness of all workers except the first, which runs short jobs."""
+KEPT_MEMORY = 24 << 20
+"""Bytes by which a worker may have grown after a job. A larger worker is replaced, which frees its memory."""
+_PAGE = resource.getpagesize()
+_CLOSED, _STATE_WAITS, _REPLACE, _OUT_OF_MEMORY = 0, 100, 101, 102  # exit codes of workers
+
+
+class Program(Protocol):
+    """A program for workers, named Program in its module."""
+
+    def load(self, state: bytes) -> None:
+        """Replace the state. This runs in the supervisor, without limits, and every later worker has the state."""
+
+    def run(self, job: bytes) -> bytes:
+        """Return the result of a job. Raise MemoryError if it takes too much memory."""
+
+
+def main() -> None:
+    """Run until all sockets are closed."""
+    module, *descriptors = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # the kernel ends workers before their parent
+    program: Program = importlib.import_module(module).Program()
+    connections = [socket.socket(fileno=int(descriptor)) for descriptor in descriptors]
+    for connection in connections[1:]:
+        if not os.fork():
+            _keep_only(connection, connections)
+            os.nice(NICENESS)
+            supervise(connection, program)
+            os._exit(0)
+    _keep_only(connections[0], connections)
+    supervise(connections[0], program)
+
+
+def _keep_only(connection: socket.socket, connections: list[socket.socket]) -> None:
+    for other in connections:
+        if other is not connection:
+            other.close()
+
+
+def supervise(connection: socket.socket, program: Program) -> None:
+    """Fork workers, one at a time, until the connection is closed."""
+    code = _REPLACE
+    while code != _CLOSED:
+        gc.collect()
+        gc.freeze()  # collections in workers would copy the pages of all objects
+        code = _exit_code(lambda: work(connection, program))
+        if code == _STATE_WAITS:
+            _, state = _read_frame(connection)
+            program.load(state)
+        elif code not in (_CLOSED, _REPLACE):
+            if _count_unread(connection):  # it ended while it read a frame
+                return
+            _send(connection, *_ending(code))
+
+
+def _exit_code(run: Callable[[], int]) -> int:
+    """Run a function in a child process, and return its exit code, or the negative number of the signal that ended
+    it."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        code = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _ending(code: int) -> tuple[bytes, bytes]:
+    """Return the frame that reports the end of a worker."""
+    if code == -signal.SIGPROF:
+        return CPU_EXCEEDED, b""
+    if code == _OUT_OF_MEMORY:
+        return MEMORY_EXCEEDED, b""
+    return CRASHED, (signal.Signals(-code).name if code < 0 else f"exit code {code}").encode()
+
+
+def work(connection: socket.socket, program: Program) -> int:
+    """Run jobs until one makes it necessary to replace this process, or a state has arrived. Return the exit code."""
+    initial_size = _virtual_size()
+    while kind := connection.recv(1, socket.MSG_PEEK):
+        if kind == STATE:
+            return _STATE_WAITS
+        header, job = _read_frame(connection)
+        try:
+            _set_limits(header.cpu, initial_size + header.memory)
+            result = program.run(job)
+            _set_limits(0.0, resource.RLIM_INFINITY)
+        except MemoryError:
+            return _OUT_OF_MEMORY
+        if len(result) > LARGEST_RESULT:
+            return _OUT_OF_MEMORY
+        _send(connection, RESULT, result)
+        del job, result
+        if _virtual_size() - initial_size > KEPT_MEMORY:
+            return _REPLACE
+    return _CLOSED
+
+
+def _set_limits(cpu: float, memory: int) -> None:
+    """Limit this process. SIGPROF ends it after `cpu` seconds of CPU time; 0 is no limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft = memory if hard == resource.RLIM_INFINITY or 0 <= memory < hard else hard
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    signal.setitimer(signal.ITIMER_PROF, cpu)
+
+
+def _virtual_size() -> int:
+    """Return the size of this process's address space in bytes."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * _PAGE
+
+
+def _count_unread(connection: socket.socket) -> int:
+    count = array.array("i", [0])
+    fcntl.ioctl(connection, termios.FIONREAD, count)
+    return count[0]
+
+
+def _read_frame(connection: socket.socket) -> tuple[Header, bytes]:
+    header = decode_header(_read(connection, HEADER.size))
+    return header, _read(connection, header.size)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            raise EOFError("the connection was closed within a frame")
+        view = view[count:]
+    return bytes(data)
+
+
+def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the next read reports the end
+        connection.sendall(encode_header(kind, len(payload)) + payload)
+
+
+if __name__ == "__main__":
+    main()

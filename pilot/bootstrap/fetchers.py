@@ -22,16 +22,16 @@ LOOKUP_TIMEOUT = 5.0
 
 def make_key_sets(settings: Settings, db: Mesh, batch: Batch, problems: ProblemStore, metrics: Metrics) -> KeySets:
     """Return the part that fetches issuers' key sets. Raise StartError if a setting is invalid."""
-    jwks = settings.jwks
+    jwks, largest = settings.jwks, settings.mesh.policies.largest_key_sets
     try:
         client = JwksClient(
-            AddressRules(jwks.allowed, jwks.blocked), make_tls(jwks.extra_roots, jwks.insecure), jwks.largest
+            AddressRules(jwks.allowed, jwks.blocked), make_tls(jwks.extra_roots, jwks.insecure), largest
         )
     except ValueError as error:
         raise StartError(f"PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: {error}") from error
     except (ssl.SSLError, OSError) as error:
         raise StartError(f"cannot read {jwks.extra_roots}: {error}") from error
-    return KeySets(db, batch, client, KeyStore(settings.ingest.state_dir), problems, metrics, jwks.refresh)
+    return KeySets(db, batch, client, KeyStore(settings.ingest.state_dir), problems, metrics, jwks.refresh, largest)
 
 
 def make_gateway_names(settings: Settings, db: Mesh, batch: Batch, problems: ProblemStore) -> GatewayNames | None:

@@ -141,6 +141,12 @@ class PolicySettings:
         "hybrid: the proxies if a service in the mesh serves the key set, and otherwise the control plane.",
         env="PILOT_JWT_ENABLE_REMOTE_JWKS",
     )
+    largest_key_sets: int = setting(
+        512 * 1024,
+        "Maximum size of a key set, and of all key sets of a workload, in bytes. Tokens for further key sets are "
+        "rejected.",
+        env="PILOT_JWKS_MAX_BYTES",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

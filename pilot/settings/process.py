@@ -120,9 +120,6 @@ class JwksSettings:
     blocked: tuple[str, ...] = setting(
         (), "CIDRs from which key sets are never fetched.", env="BLOCKED_CIDRS_IN_JWKS_URIS"
     )
-    largest: int = setting(
-        1024 * 1024, "Maximum size of a key set, in bytes. Larger ones are rejected.", env="PILOT_JWKS_MAX_BYTES"
-    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -114,8 +114,8 @@ class CertificateAuthority:
         try:
             data = await self._read_secret(PLUGGED_IN_SECRET)
             keys = {layout.key for layout in LAYOUTS}
-            known = sorted(_FILES & data.keys(), key=lambda name: name in keys)
-            for name in known:  # keys last: a key marks the folder as complete
+            names = sorted(_FILES & data.keys(), key=lambda name: name in keys)
+            for name in names:  # keys last: a key marks the folder as complete
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with open(folder / name, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                     file.write(data[name])

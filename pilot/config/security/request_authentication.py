@@ -47,6 +47,8 @@ class ClaimToHeader(Strict, frozen=True):
 
 
 DEFAULT_TIMEOUT = Duration.of(5)
+MOST_RULES = 256
+"""Maximum number of JWT rules in an object, and for a workload. A proxy's filter has a provider for each rule."""
 
 
 class JwksKey(NamedTuple):

@@ -10,10 +10,11 @@ import msgspec
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.security.peer_authentication import PeerAuthentication
-from pilot.config.security.request_authentication import JWTRule, RequestAuthentication
+from pilot.config.security.request_authentication import MOST_RULES, JWTRule, RequestAuthentication
 from pilot.config.validation import rules
 from pilot.config.validation.policy import check_attachment
 from pilot.config.validation.traffic.headers import check_strict_name
+from pilot.lib.tokens.envoy_jwks import LARGEST_INLINE, MOST_KEYS
 
 
 def validate_peer_authentication(o: Object[PeerAuthentication]) -> Problems:
@@ -32,6 +33,9 @@ def validate_request_authentication(o: Object[RequestAuthentication]) -> Problem
 
 def _validate(policy: RequestAuthentication) -> Problems:
     yield from check_attachment(policy.selector, policy.target_ref, policy.target_refs)
+    if len(policy.jwt_rules) > MOST_RULES:
+        yield error("too-many", "jwtRules", f"{len(policy.jwt_rules)} rules; at most {MOST_RULES} are allowed")
+        return
     yield from each("jwtRules", policy.jwt_rules, _validate_rule)
 
 
@@ -76,6 +80,10 @@ def _check_keys(text: str) -> Problems:
 
     https://www.rfc-editor.org/rfc/rfc7517
     """
+    if len(text) > LARGEST_INLINE:
+        message = f"must be at most {LARGEST_INLINE} characters; larger key sets can be fetched from a jwksUri"
+        yield error("too-long", "jwks", message)
+        return
     try:
         plain = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -83,6 +91,9 @@ def _check_keys(text: str) -> Problems:
     keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):
         yield error("bad-jwks", "jwks", "expected a JSON Web Key Set")
+        return
+    if len(keys) > MOST_KEYS:
+        yield error("too-many", "jwks", f"{len(keys)} keys; at most {MOST_KEYS} are allowed")
         return
     for index, key in enumerate(keys):
         if "d" in key or key["kty"] == "oct":

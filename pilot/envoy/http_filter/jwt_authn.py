@@ -5,8 +5,6 @@ It rejects requests with an invalid token. Only authorization policies can requi
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from envoy.config.core.v3 import http_uri_pb2
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
@@ -35,7 +33,6 @@ JwtRules = tuple[TokenRule, ...]
 Requirement = config_pb2.JwtRequirement
 
 
-@lru_cache(maxsize=1024)
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
     """Return the filter for one or more rules.
 

@@ -8,6 +8,8 @@ from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
+from pilot.config.object import ObjectKey
+from pilot.derive import derived
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.connect_authority import CLIENT_IDENTITY
 from pilot.envoy.http_filter.jwt_authn import build_jwt_authn
@@ -22,10 +24,18 @@ HttpFilters = Iterator[tuple[Phase, hcm_pb2.HttpFilter]]
 NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 
+@derived
+def jwt_authentication(db: Mesh, policies: tuple[ObjectKey, ...], clear_route_cache: bool) -> hcm_pb2.HttpFilter | None:
+    """Return the filter for RequestAuthentications that apply together, or None if they have no rules."""
+    rules = token_rules(db, policies)
+    return build_jwt_authn(rules, clear_route_cache) if rules else None
+
+
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yield the filter for RequestAuthentications. On gateways, it also clears the route cache."""
-    if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION.id.name)):
-        yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
+    policies = listening.policies.of(REQUEST_AUTHENTICATION.id.name)
+    if policies and (jwt_filter := jwt_authentication(db, policies, listening.side == "gateway")) is not None:
+        yield Phase.AUTHN, jwt_filter
 
 
 def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:

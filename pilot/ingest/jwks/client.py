@@ -6,12 +6,15 @@ To prevent DNS rebinding, the address of each connection is checked when its soc
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import aiohttp.abc
 import msgspec
 
 from pilot.config.security.request_authentication import JwksKey
@@ -20,8 +23,13 @@ from pilot.lib.tokens.envoy_jwks import has_keys
 
 DISCOVERY = "/.well-known/openid-configuration"
 _REDIRECTS = 5
+_NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _MOVED = (301, 302, 303, 307, 308)
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pyistiod"}
+
+
+_LOOKUPS = 64
+"""Maximum number of concurrent lookups of host names. A silent name server occupies one of them for up to 30 s."""
 
 
 class KeySetError(Exception):
@@ -34,6 +42,7 @@ class JwksClient:
     def __init__(self, rules: AddressRules, tls: ssl.SSLContext, largest: int) -> None:
         self._rules, self._tls, self._largest = rules, tls, largest
         self._session: aiohttp.ClientSession | None = None
+        self._resolver = _Resolver()
 
     async def fetch(self, key: JwksKey, timeout: float) -> str:
         """Return a key set as a string. Raise KeySetError if it cannot be fetched within `timeout` seconds."""
@@ -47,6 +56,7 @@ class JwksClient:
 
     async def close(self) -> None:
         """Close the HTTP session."""
+        await self._resolver.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -102,7 +112,11 @@ class JwksClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                ssl=self._tls, force_close=True, use_dns_cache=False, socket_factory=self._connect
+                resolver=self._resolver,
+                ssl=self._tls,
+                force_close=True,
+                use_dns_cache=False,
+                socket_factory=self._connect,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -118,6 +132,33 @@ class JwksClient:
         family, kind, protocol, _, address = info
         self._rules.check(address[0])
         return socket.socket(family, kind, protocol)
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """Resolves host names in threads of its own.
+
+    The event loop's threads also read files and sign certificates. They must not wait for the name servers of users.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOKUPS, "jwks-lookup")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        """Return the addresses of a host. Raise OSError if there are none."""
+        lookup = functools.partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+        infos = await asyncio.get_running_loop().run_in_executor(self._threads, lookup)
+        return [
+            aiohttp.abc.ResolveResult(
+                hostname=host, host=str(address[0]), port=port, family=family, proto=protocol, flags=_NUMERIC
+            )
+            for family, _, protocol, _, address in infos
+        ]
+
+    async def close(self) -> None:
+        """Cancel lookups that have not begun."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _check_url(url: str) -> None:

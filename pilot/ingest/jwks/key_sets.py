@@ -1,16 +1,23 @@
 """Fetches the key sets that RequestAuthentications refer to, refreshes them, and writes them to their table.
 
 If a fetch fails, the last keys stay in use for at most a week. If an issuer has no keys, its tokens are rejected.
+
+Servers are chosen by those who may write RequestAuthentications in a namespace. Each namespace therefore has a share of
+the concurrent fetches, of the key sets and of their size. A key set that several namespaces refer to counts towards the
+one with the fewest key sets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
+from pilot.config.object import ObjectKey
 from pilot.config.problem import Problem, Severity
 from pilot.config.security.request_authentication import JwksKey, JwksSource
 from pilot.derive import UNSET, Node
@@ -30,7 +37,13 @@ FIRST_SECONDS = 5.0
 """Maximum wait at startup for key sets that are not in the cache."""
 _RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 """Seconds to wait after each consecutive failure. The last value is used for all further failures."""
-_AT_ONCE = 8
+LONGEST_TIMEOUT = 30.0
+"""Maximum timeout of a fetch in seconds. Larger timeouts in a JWT rule are shortened to it."""
+_AT_ONCE, _AT_ONCE_IN_NAMESPACE = 32, 8
+MOST_IN_NAMESPACE = 1000
+"""Maximum number of key sets that are fetched for a namespace."""
+SIZE_IN_NAMESPACE = 16
+"""Maximum size of all key sets that are fetched for a namespace, in units of the maximum size of one."""
 
 
 class KeySetFetcher(Protocol):
@@ -50,6 +63,7 @@ class KeySets:
         problems: ProblemStore,
         metrics: Metrics,
         refresh: Duration,
+        largest: int,
         *,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -62,7 +76,11 @@ class KeySets:
         self._cache: dict[JwksKey, KeptKeys] = {}
         self._tasks: dict[JwksKey, asyncio.Task[None]] = {}
         self._tried: dict[JwksKey, asyncio.Event] = {}
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._largest = largest
+        self._sources_of: dict[JwksKey, list[JwksSource]] = {}
+        self._namespaces: Mapping[JwksKey, str] = {}
+        self._shares: Mapping[str, Sequence[JwksKey]] = {}
+        self._slots, self._slots_of = asyncio.Semaphore(_AT_ONCE), dict[str, asyncio.Semaphore]()
         self._started = False
 
     async def start(self) -> None:
@@ -99,7 +117,9 @@ class KeySets:
         sources: tuple[JwksSource, ...] = () if self._sources.value is UNSET else self._sources.value
         self._timeouts = {}
         for source in sources:
-            self._timeouts[source.key] = max(source.timeout / 1e9, self._timeouts.get(source.key, 0.0))
+            timeout = min(source.timeout / 1e9, LONGEST_TIMEOUT)
+            self._timeouts[source.key] = max(timeout, self._timeouts.get(source.key, 0.0))
+        self._assign(sources)
         for key in [key for key in self._tasks if key not in self._timeouts]:
             self._tasks.pop(key).cancel()
             del self._tried[key]
@@ -112,6 +132,37 @@ class KeySets:
             self._tried[key] = asyncio.Event()
             self._tasks[key] = asyncio.get_running_loop().create_task(self._refresh_forever(key, self._tried[key]))
 
+    def _assign(self, sources: Iterable[JwksSource]) -> None:
+        """Assign each key set to the namespace with the fewest key sets that refers to it, and drop key sets beyond the
+        limit of a namespace.
+
+        Key sets that are already fetched are dropped last.
+        """
+        self._sources_of = collections.defaultdict[JwksKey, list[JwksSource]](list)
+        for source in sources:
+            self._sources_of[source.key].append(source)
+        namespaces = {key: {name.namespace for name in self._objects_of(key)} for key in self._sources_of}
+        counts = collections.Counter(itertools.chain.from_iterable(namespaces.values()))
+        shares = collections.defaultdict[str, list[JwksKey]](list)
+        for key in sorted(namespaces, key=lambda key: key not in self._tasks):
+            shares[min(namespaces[key], key=lambda name: (counts[name], name), default="")].append(key)
+        slots = {namespace: asyncio.Semaphore(_AT_ONCE_IN_NAMESPACE) for namespace in shares} | self._slots_of
+        self._slots_of = {namespace: slots[namespace] for namespace in shares}
+        self._shares = {namespace: keys[:MOST_IN_NAMESPACE] for namespace, keys in shares.items()}
+        self._namespaces = {key: namespace for namespace, keys in self._shares.items() for key in keys}
+        self._report_excess(key for keys in shares.values() for key in keys[MOST_IN_NAMESPACE:])
+
+    def _report_excess(self, excess: Iterable[JwksKey]) -> None:
+        """Drop key sets, and report a problem for each object that refers to one of them."""
+        names = set[ObjectKey]()
+        for key in excess:
+            del self._timeouts[key]
+            names |= self._objects_of(key)
+        message = (
+            f"more than {MOST_IN_NAMESPACE} key sets are fetched for a namespace; tokens of further ones are rejected"
+        )
+        self._problems.replace(("key sets of issuers", "excess"), self._problems_at(names, message))
+
     def _use_cached(self, key: JwksKey) -> None:
         """Write the cached keys to the table unless they are too old."""
         cached = self._cache.get(key)
@@ -122,8 +173,9 @@ class KeySets:
         failures = 0
         while True:
             try:
-                async with self._gate:
+                async with self._slots_of[self._namespaces[key]], self._slots:
                     text = await self._client.fetch(key, self._timeouts[key])
+                self._check_size(key, text)
             except KeySetError as error:
                 failures += 1
                 await self._failed(key, str(error))
@@ -136,6 +188,16 @@ class KeySets:
                 await self._fetched(key, text)
             tried.set()
             await self._sleep(_RETRIES[min(failures, len(_RETRIES)) - 1] if failures else self._refresh)
+
+    def _check_size(self, key: JwksKey, text: str) -> None:
+        """Raise KeySetError if a fetched key set is too large together with the others of its namespace."""
+        namespace = self._namespaces[key]
+        others = (self._cache[one] for one in self._shares[namespace] if one != key and one in self._cache)
+        if sum(len(other.keys) for other in others) + len(text) > SIZE_IN_NAMESPACE * self._largest:
+            raise KeySetError(
+                f"the key sets fetched for namespace {namespace} exceed {SIZE_IN_NAMESPACE * self._largest} bytes, "
+                f"{SIZE_IN_NAMESPACE} times PILOT_JWKS_MAX_BYTES"
+            )
 
     async def _fetched(self, key: JwksKey, text: str) -> None:
         self._metrics.key_set_fetched(True)
@@ -157,15 +219,17 @@ class KeySets:
             self._batch.put([(KEY_SETS, key, None)])
             await asyncio.to_thread(self._store.drop, key)
         outcome = "its tokens are rejected" if cached is None else "its tokens are verified with the last fetched keys"
-        self._problems.replace(_place(key), self._problems_of(key, f"{key}: {reason}; {outcome}"))
+        self._problems.replace(_place(key), self._problems_at(self._objects_of(key), f"{key}: {reason}; {outcome}"))
 
-    def _problems_of(self, key: JwksKey, message: str) -> Iterable[Problem]:
-        """Yield a problem for each object that refers to a key set."""
+    def _objects_of(self, key: JwksKey) -> set[ObjectKey]:
+        """Return the RequestAuthentications that refer to a key set."""
         table = REQUEST_AUTHENTICATION.table(self._db)
-        sources = () if self._sources.value is UNSET else self._sources.value
-        for name in sorted(
-            {name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}
-        ):
+        return {name for source in self._sources_of.get(key, ()) for name in table.peek_keys("jwks", source)}
+
+    def _problems_at(self, names: Iterable[ObjectKey], message: str) -> Iterable[Problem]:
+        """Yield a problem for each of some RequestAuthentications."""
+        table = REQUEST_AUTHENTICATION.table(self._db)
+        for name in sorted(names):
             if (row := table.peek(name)) is not None:
                 yield Problem(
                     code="keys-not-fetched",

@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+LARGEST_INLINE = 256 * 1024
+"""Maximum size of a key set in an object, in bytes. Large providers publish 20 kB."""
+MOST_KEYS = 256
+"""Maximum number of keys in a key set."""
 _NUMBERS = {
     "RSA": ("n", "e"),
     "EC": ("x", "y"),
@@ -19,13 +23,16 @@ _NUMBERS = {
 
 
 def has_keys(text: str) -> bool:
-    """Return whether a string is a key set that contains at least one complete key of a known type."""
+    """Return whether a string is a key set that contains at least one complete key of a known type.
+
+    A key set with more than `MOST_KEYS` keys is not accepted.
+    """
     try:
         key_set = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):  # RecursionError: many thousand nested brackets
         return False
     keys = key_set.get("keys") if isinstance(key_set, dict) else None
-    return isinstance(keys, list) and any(_is_complete(key) for key in keys)
+    return isinstance(keys, list) and len(keys) <= MOST_KEYS and any(_is_complete(key) for key in keys)
 
 
 def _is_complete(key: Any) -> bool:

@@ -19,6 +19,7 @@ from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import service
 from pilot.mesh.security.authorizers import authorizer
+from pilot.mesh.security.jwt import excess_rules
 from pilot.mesh.security.policies import GATEWAY_NAME
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
@@ -73,7 +74,18 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
     policy = REQUEST_AUTHENTICATION.get(db, key)
     if policy is None:
         return ()
-    return attribute(policy, below("spec", check_attachment(db, policy)))
+    return attribute(policy, below("spec", (*check_attachment(db, policy), *_check_rules(db, key))))
+
+
+def _check_rules(db: Mesh, key: ObjectKey) -> Problems:
+    """Yield a problem for each JWT rule whose keys are not used because the object's key sets are too large."""
+    largest = db.settings.policies.largest_key_sets
+    for index in excess_rules(db, key):
+        yield warning(
+            "too-long",
+            f"jwtRules[{index}]",
+            f"the object's key sets exceed {largest} bytes (PILOT_JWKS_MAX_BYTES); the rule's tokens are rejected",
+        )
 
 
 def check_attachment(db: Mesh, o: Object[Any]) -> Problems:

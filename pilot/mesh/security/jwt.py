@@ -5,13 +5,14 @@ https://istio.io/latest/docs/reference/config/security/request_authentication/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import msgspec
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.object import ObjectKey
-from pilot.config.security.request_authentication import JwksSource, JWTRule, jwks_source
+from pilot.config.security.request_authentication import MOST_RULES, JwksSource, JWTRule, jwks_source
 from pilot.derive import derived, hub
 from pilot.mesh.registry.mesh_services import find_service
 from pilot.mesh.tables.database import Mesh
@@ -41,18 +42,40 @@ class TokenRule(msgspec.Struct, frozen=True):
 
 @derived
 def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, ...]:
-    """Return the rules of RequestAuthentications, sorted by issuer.
+    """Return the rules of RequestAuthentications that apply together, sorted by issuer.
 
-    For equal issuers, rules from the workload's namespace precede those from the root namespace.
+    For equal issuers, rules from the workload's namespace precede those from the root namespace. Rules beyond
+    `MOST_RULES` are omitted. If the key sets are too large, rules have no keys, so that all their tokens are rejected.
     """
     root = mesh_config(db).root_namespace
-    rows = (
-        row
-        for key in sorted(policies, key=lambda k: k.namespace == root)
-        if (row := REQUEST_AUTHENTICATION.get(db, key)) is not None
-    )
-    rules = sorted((rule for row in rows for rule in row.spec.jwt_rules), key=lambda r: r.issuer)
-    return tuple(_with_keys(db, rule) for rule in rules)
+    rules = [(key, rule) for key, rule, _ in _limited_rules(db, policies, root)]
+    return tuple(rule for _, rule in sorted(rules, key=lambda item: (item[1].rule.issuer, item[0].namespace == root)))
+
+
+@derived
+def excess_rules(db: Mesh, policy: ObjectKey) -> tuple[int, ...]:
+    """Return the indexes of the rules of a RequestAuthentication that have no keys because its key sets are too
+    large."""
+    rules = _limited_rules(db, (policy,), mesh_config(db).root_namespace)
+    return tuple(index for index, (_, _, is_excess) in enumerate(rules) if is_excess)
+
+
+def _limited_rules(db: Mesh, policies: tuple[ObjectKey, ...], root: str) -> Iterator[tuple[ObjectKey, TokenRule, bool]]:
+    """Yield rules within the limits, each with its policy, and with True if it has no keys because of their size.
+
+    Policies in the root namespace take precedence, so that those in other namespaces cannot use up the limits.
+    """
+    count, size = 0, db.settings.policies.largest_key_sets
+    for key in sorted(policies, key=lambda key: key.namespace != root):
+        row = REQUEST_AUTHENTICATION.get(db, key)
+        for rule in row.spec.jwt_rules[: MOST_RULES - count] if row is not None else ():
+            count += 1
+            token_rule = _with_keys(db, rule)
+            is_excess = len(token_rule.keys) > size
+            if is_excess:
+                token_rule = TokenRule(rule)
+            size -= len(token_rule.keys)
+            yield key, token_rule, is_excess
 
 
 def _with_keys(db: Mesh, rule: JWTRule) -> TokenRule:

@@ -40,6 +40,7 @@ OTHER = {
     "ip_autoallocate_ipv6": "fd99::/48",
     "metadata_exchange_labels": ("app",),
     "remote_jwks": "true",
+    "largest_key_sets": 1,
 }
 STATUS_SETTINGS = {("ambient", "status")}  # changes only object status
 SETTINGS = [
@@ -65,6 +66,7 @@ def other_value(name: str, value: Any) -> Any:
 
 HTTP = "[{name: http, port: 80}]"
 ENTRY_HTTP = "[{name: http, number: 80, protocol: HTTP}]"
+INLINE_KEYS = '{"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}'
 TLS_FILES = {"TLS_CLIENT_CERT_CHAIN": "/c.pem", "TLS_CLIENT_KEY": "/k.pem", "TLS_CLIENT_ROOT_CERT": "/r.pem"}
 PROXIES = (
     proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, NETWORK="here", **TLS_FILES),
@@ -135,6 +137,7 @@ OBJECTS: tuple[Plain, ...] = (
     make("AuthorizationPolicy", "one", "{action: CUSTOM, provider: {name: one}, rules: [{}]}"),
     make("AuthorizationPolicy", "two", "{action: CUSTOM, provider: {name: two}, rules: [{}]}"),
     make("RequestAuthentication", "keys", "{jwtRules: [{issuer: us, jwksUri: 'http://api.a.svc.cluster.local/keys'}]}"),
+    make("RequestAuthentication", "inline", f"{{jwtRules: [{{issuer: them, jwks: '{INLINE_KEYS}'}}]}}"),
     make("ServiceExport", "api"),
     make("ServiceImport", "api", "{ips: [10.99.0.1]}"),
     make(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import pathlib
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -135,12 +137,11 @@ async def test_cve_2026_41413_redirect_to_a_private_address_is_blocked(server: K
 async def test_cve_2026_41413_dns_rebinding_is_blocked(server: KeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each connection is checked by its address, not by an earlier resolution of the name."""
     answers = iter(["127.0.0.1", "127.0.0.2"])
-    loop = asyncio.get_running_loop()
 
-    async def resolve(host: str, port: int, **_: Any) -> list[Any]:
+    def resolve(host: str, port: int, *_: Any) -> list[Any]:
         return [(2, 1, 6, "", (next(answers), port))]
 
-    monkeypatch.setattr(type(loop), "getaddrinfo", lambda _loop, host, port, **options: resolve(host, port, **options))
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     client = JwksClient(AddressRules(("127.0.0.1/32",)), ssl.create_default_context(), 10_000)
     try:
         assert await client.fetch(jwks_key(server.url("/keys", "rebind.example.com")), TIMEOUT) == KEYS
@@ -237,3 +238,25 @@ async def test_redirect_from_https_to_http_is_blocked(tmp_path: pathlib.Path, se
 def test_missing_roots_file_is_ignored() -> None:
     assert make_tls("/nowhere/extra.pem", False).verify_mode is ssl.CERT_REQUIRED
     assert make_tls("", True).verify_mode is ssl.CERT_NONE
+
+
+async def test_silent_name_servers_do_not_occupy_the_threads_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, lookups = threading.Event(), list[str]()
+
+    def resolve(host: str, *_: Any) -> list[Any]:
+        lookups.append(host)
+        released.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    client = JwksClient(AddressRules(()), ssl.create_default_context(), 10_000)
+    fetches = [client.fetch(jwks_key(f"https://{n}.example.com/keys"), 0.5) for n in range(40)]
+    try:
+        results = await asyncio.gather(*fetches, return_exceptions=True)
+        assert {str(result) for result in results} == {"no response within 0.5 s"}
+        assert len(lookups) == 40
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: "free") == "free"
+    finally:
+        released.set()
+        await client.close()

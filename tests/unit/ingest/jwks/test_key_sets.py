@@ -12,6 +12,7 @@ import pytest
 from pilot.config.problem import Problem
 from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.batch import Batch, Commit
+from pilot.ingest.jwks import key_sets
 from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.key_sets import MAX_AGE_SECONDS, KeySets
 from pilot.ingest.jwks.store import KeyStore
@@ -23,6 +24,7 @@ from testing.mesh.clock import VirtualClock
 from testing.mesh.objects import make
 from testing.mesh.world import rows_of
 
+LARGEST = 10_000
 URI = "https://issuer.example.com/keys"
 KEY, DISCOVERED = JwksKey("", URI), JwksKey("https://issuer.example.com", "")
 
@@ -74,6 +76,7 @@ class JwksMesh:
             self.problems,
             self.metrics,
             Duration.of(1200),
+            LARGEST,
             now=now,
             sleep=self._sleep,
         )
@@ -338,4 +341,103 @@ async def test_fetch_metrics() -> None:
     text = harness.metrics.exposition().decode()
     assert "pilot_jwks_resolver_network_fetch_success_total 1\n" in text
     assert "pilot_jwks_resolver_network_fetch_fail_total 2\n" in text
+    await harness.sets.stop()
+
+
+# -- shares of namespaces ----------------------------------------------------------------------------------------------
+
+
+def in_namespace(namespace: str, count: int, host: str = "slow.example.com") -> dict[str, object]:
+    """Return a policy whose rules refer to different key sets."""
+    rules = ", ".join(f"{{issuer: i{n}, jwksUri: 'https://{host}/{namespace}/{n}'}}" for n in range(count))
+    return make("RequestAuthentication", namespace, f"{{jwtRules: [{rules}]}}", namespace)
+
+
+class SlowClient(FakeClient):
+    """Client whose servers at slow.example.com never respond."""
+
+    async def fetch(self, key: JwksKey, timeout: float) -> str:
+        self.requests.append((key, timeout))
+        if "slow.example.com" in key.uri:
+            await asyncio.Event().wait()
+        return self.answers[key]  # type: ignore[return-value]
+
+
+async def begin(client: FakeClient, *objects: dict[str, object]) -> JwksMesh:
+    """Start fetching, and return as soon as every task waits."""
+    harness = JwksMesh(client=client)
+    harness.batch.put([(table, key, row) for (table, key), row in rows_of(objects).items()])
+    harness.batch.flush()
+    starting = asyncio.create_task(harness.sets.start())
+    for _ in range(50):
+        await asyncio.to_thread(lambda: None)
+    starting.cancel()
+    harness.batch.flush()
+    return harness
+
+
+async def test_dripping_servers_of_a_namespace_leave_slots_for_other_namespaces() -> None:
+    client = SlowClient()
+    client.answers[KEY] = keys("one")
+    harness = await begin(client, in_namespace("attack", 100), POLICY)
+    assert harness.fetched_keys() == keys("one")
+    assert len([key for key, _ in client.requests if "/attack/" in key.uri]) == 8
+    await harness.sets.stop()
+
+
+async def test_dripping_servers_do_not_delay_a_key_set_to_which_their_namespace_also_refers() -> None:
+    client = SlowClient()
+    client.answers[KEY] = keys("one")
+    shared = make("RequestAuthentication", "a", f"{{jwtRules: [{{issuer: i, jwksUri: '{URI}'}}]}}", "a-attack")
+    harness = await begin(client, in_namespace("a-attack", 100), shared, POLICY)
+    assert harness.fetched_keys() == keys("one")
+    await harness.sets.stop()
+
+
+async def test_timeout_of_a_day_is_shortened() -> None:
+    harness = await start(policy("one", f"issuer: i, jwksUri: '{URI}', timeout: 24h"), client=fake_client())
+    assert harness.client.requests == [(KEY, 30.0)]
+    await harness.sets.stop()
+
+
+async def test_many_large_key_sets_of_a_namespace_exceed_its_share_and_not_those_of_others() -> None:
+    client = FakeClient()
+    client.answers = {JwksKey("", f"https://x.example.com/attack/{n}"): keys("x" * 9_000) for n in range(40)}
+    client.answers[KEY] = keys("one")
+    harness = await start(in_namespace("attack", 40, "x.example.com"), POLICY, client=client)
+    sizes = [len(harness.fetched_keys(key) or "") for key in client.answers if key != KEY]
+    assert 100_000 < sum(sizes) <= 16 * LARGEST
+    assert harness.fetched_keys() == keys("one")
+    failed = [problem for problem in harness.reported if "exceed 160000 bytes" in problem.message]
+    assert len(failed) == sizes.count(0)
+    assert {problem.object.name for problem in failed} == {"attack"}
+    await harness.sets.stop()
+
+
+async def test_last_fetched_keys_stay_in_force_when_new_ones_exceed_the_share() -> None:
+    harness = await start(POLICY, client=fake_client())
+    harness.client.answers[KEY] = keys("x" * 16 * LARGEST)
+    await harness.wake()
+    assert harness.fetched_keys() == keys("one")
+    await harness.sets.stop()
+
+
+async def test_thousands_of_key_sets_of_a_namespace_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_sets, "MOST_IN_NAMESPACE", 10)
+    client = FakeClient()
+    client.answers[KEY] = keys("one")
+    client.answers |= {JwksKey("", f"https://x.example.com/attack/{n}"): keys(str(n)) for n in range(10, 30)}
+    first = make(
+        "RequestAuthentication", "z", "{jwtRules: [{issuer: i, jwksUri: 'https://x.example.com/z'}]}", "attack"
+    )
+    harness = await start(first, POLICY, client=client)
+    await harness.apply(in_namespace("attack", 30, "x.example.com"))
+    requested = {key.uri for key, _ in client.requests}
+    assert (URI in requested, "https://x.example.com/z" in requested, len(requested)) == (True, True, 11)
+    excess = [problem for problem in harness.reported if "more than 10 key sets" in problem.message]
+    assert [(problem.object.namespace, problem.object.name, problem.path) for problem in excess] == [
+        ("attack", "attack", "spec.jwtRules")
+    ]
+    await harness.remove(in_namespace("attack", 30, "x.example.com"))
+    assert not any("more than 10 key sets" in problem.message for problem in harness.reported)
     await harness.sets.stop()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
+from pilot.config.object import ObjectKey
 from pilot.config.security.request_authentication import JwksKey
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
+from pilot.envoy.listener import policy_filters
+from pilot.mesh.analysis.policy import request_authentication_problems
 from pilot.mesh.security.jwt import JwksServer, TokenRule, remote_key_sets, token_rules
 from testing.mesh.listeners import WEB_POD, http, listeners, service
 from testing.mesh.objects import make, world
@@ -73,3 +78,62 @@ def test_remote_jwks_configuration() -> None:
         "httpUri": {"uri": URI, "cluster": "outbound|8080||issuer.a.svc.cluster.local", "timeout": "5s"},
         "cacheDuration": "300s",
     }
+
+
+# -- limits for a workload ---------------------------------------------------------------------------------------------
+
+LIMIT = "PILOT_JWKS_MAX_BYTES"
+
+
+def inline(name: str, *issuers: str, namespace: str = "a", keys: str = KEYS) -> dict[str, Any]:
+    rules = [{"issuer": issuer, "jwks": keys} for issuer in issuers]
+    return make("RequestAuthentication", name, json.dumps({"jwtRules": rules}), namespace)
+
+
+def keys_by_issuer(harness: World) -> dict[str, str]:
+    rules = token_rules(harness.mesh, REQUEST_AUTHENTICATION.table(harness.mesh).all_keys())
+    return {token_rule.rule.issuer: token_rule.keys for token_rule in rules}
+
+
+def test_large_key_set_in_many_rules_is_sent_only_up_to_the_limit() -> None:
+    large = json.dumps({"keys": [json.loads(KEYS)["keys"][0] | {"x": "x" * 200_000}]})
+    harness = world(inline("many", *(f"i{n:03}" for n in range(256)), keys=large))
+    sent = [issuer for issuer, keys in keys_by_issuer(harness).items() if keys]
+    assert sent == ["i000", "i001"]
+    problems = request_authentication_problems(harness.mesh, ObjectKey("a", "many"))
+    assert [problem.path for problem in problems] == [f"spec.jwtRules[{n}]" for n in range(2, 256)]
+    assert f"exceed 524288 bytes ({LIMIT}); the rule's tokens are rejected" in problems[0].message
+
+
+def test_key_sets_over_the_limit_reject_every_token() -> None:
+    assert provider(inline("r", "i"), **{LIMIT: str(len(KEYS))})["localJwks"]["inlineString"] == KEYS
+    assert provider(inline("r", "i"), **{LIMIT: str(len(KEYS) - 1)})["localJwks"]["inlineString"] == UNUSABLE_KEYS
+
+
+def test_policies_of_a_namespace_do_not_use_up_the_limit_of_the_root_namespace() -> None:
+    harness = world(inline("a", "i", "j"), inline("z", "mesh", namespace="istio-system"), **{LIMIT: str(2 * len(KEYS))})
+    assert keys_by_issuer(harness) == {"i": KEYS, "j": "", "mesh": KEYS}
+    harness = world(
+        *(inline(f"a{n}", *(f"{n}-{m}" for m in range(100))) for n in range(5)),
+        inline("z", "mesh", namespace="istio-system"),
+    )
+    assert (len(keys_by_issuer(harness)), keys_by_issuer(harness)["mesh"]) == (256, KEYS)
+
+
+def test_rules_within_the_limits_are_no_problem() -> None:
+    harness = world(inline("r", *map(str, range(100))))
+    assert "" not in keys_by_issuer(harness).values()
+    assert request_authentication_problems(harness.mesh, ObjectKey("a", "r")) == ()
+
+
+def test_filter_of_previous_key_sets_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Filter:
+        pass
+
+    monkeypatch.setattr(policy_filters, "build_jwt_authn", lambda *_: Filter())
+    harness, policies = world(inline("r", "i")), (ObjectKey("a", "r"),)
+    previous = weakref.ref(policy_filters.jwt_authentication(harness.mesh, policies, False))
+    harness.apply_objects(inline("r", "j"))
+    assert policy_filters.jwt_authentication(harness.mesh, policies, False) is not previous()
+    gc.collect()
+    assert previous() is None

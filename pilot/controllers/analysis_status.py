@@ -19,7 +19,8 @@ from pilot.controllers.reconciler import Reconciler
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import KubeError, NotFound
-from pilot.kube.informer import PAGE_SIZE
+from pilot.kube.deep_json import decode_any_depth
+from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff
 from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
@@ -36,7 +37,6 @@ class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
     generation: int = 0
-    next: str = msgspec.field(default="", name="continue")
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -49,9 +49,7 @@ class _Object(msgspec.Struct):
     status: _Status | None = None
 
 
-class _Page(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    items: list[_Object] | None = None
+_decode_object = msgspec.json.Decoder(_Object).decode
 
 
 class AnalysisStatusController:
@@ -110,21 +108,22 @@ class AnalysisStatusController:
             if kind.group.endswith(ISTIO_GROUP):
                 try:
                     self._reconciler.enqueue([ref async for ref in self._refs_with_messages(kind)])
-                except KubeError as error:
+                except (KubeError, msgspec.MsgspecError) as error:
                     _log.warning("cannot list %s to remove outdated messages: %s", kind, error)
 
     async def _refs_with_messages(self, kind: GroupKind) -> Any:
         collection = self._path_of(ObjectRef(kind, "", "x")).removesuffix("/x")
-        token = ""
-        while collection:
-            query = {"limit": str(PAGE_SIZE), **({"continue": token} if token else {})}
-            page = msgspec.json.decode(await self._client.call("GET", collection, query), type=_Page)
-            for item in page.items or ():
+        if not collection:
+            return
+
+        async def fetch(query: dict[str, str], largest: int) -> bytes:
+            return await self._client.call("GET", collection, query, largest=largest)
+
+        async for page in read_pages(fetch):
+            for raw in page.items or ():
+                item = await decode_any_depth(_decode_object, raw)
                 if item.status is not None and item.status.validation_messages:
                     yield ObjectRef(kind, item.metadata.namespace, item.metadata.name)
-            token = page.metadata.next
-            if not token:
-                return
 
     async def _reconcile(self, ref: ObjectRef) -> None:
         """Write the messages of one object if its status differs."""
@@ -132,7 +131,7 @@ class AnalysisStatusController:
         if not path:
             return
         try:
-            existing = msgspec.json.decode(await self._client.call("GET", path), type=_Object)
+            existing = await decode_any_depth(_decode_object, await self._client.call("GET", path))
             status = existing.status or _Status()
             if (status.validation_messages or []) == messages and (
                 not messages or str(status.observed_generation) == str(existing.metadata.generation)

@@ -24,7 +24,8 @@ from pilot.ingest.decode import DocumentOrigin, decode_object
 from pilot.ingest.namespace_filter import Edit
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import Conflict, KubeError, NotFound
-from pilot.kube.informer import PAGE_SIZE
+from pilot.kube.deep_json import decode_any_depth
+from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff
 from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
@@ -42,7 +43,6 @@ class _Metadata(msgspec.Struct, rename="camel"):
     namespace: str = ""
     generation: int = 0
     resource_version: str = ""
-    next: str = msgspec.field(default="", name="continue")
 
 
 class _Head(msgspec.Struct):
@@ -50,11 +50,7 @@ class _Head(msgspec.Struct):
     status: Plain | None = None
 
 
-class _Page(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    items: list[msgspec.Raw] | None = None
-
-
+_decode_head = msgspec.json.Decoder(_Head).decode
 IsOurs = Callable[[Object[Any]], bool]
 
 
@@ -140,24 +136,25 @@ class StatusController:
         for kind in sorted({ref.kind for ref in self._nodes}):
             try:
                 async for raw in self._objects(kind):
-                    head = msgspec.json.decode(raw, type=_Head)
+                    head = await decode_any_depth(_decode_head, raw)
                     ref = ObjectRef(kind, head.metadata.namespace, head.metadata.name)
                     if ref in self._nodes and self._patch_for(ref, raw, head) is not None:
                         self._reconciler.enqueue((ref,))
-            except KubeError as error:
+            except (KubeError, msgspec.MsgspecError) as error:
                 _log.warning("cannot list the statuses of %s: %s", kind, error)
                 self._reconciler.enqueue([ref for ref in self._nodes if ref.kind == kind])
 
     async def _objects(self, kind: GroupKind) -> AsyncIterator[msgspec.Raw]:
-        collection, token = self._path_of(ObjectRef(kind, "", "x")).removesuffix("/x"), ""
-        while collection:
-            query = {"limit": str(PAGE_SIZE), **({"continue": token} if token else {})}
-            page = msgspec.json.decode(await self._client.call("GET", collection, query), type=_Page)
+        collection = self._path_of(ObjectRef(kind, "", "x")).removesuffix("/x")
+        if not collection:
+            return
+
+        async def fetch(query: dict[str, str], largest: int) -> bytes:
+            return await self._client.call("GET", collection, query, largest=largest)
+
+        async for page in read_pages(fetch):
             for raw in page.items or ():
                 yield raw
-            token = page.metadata.next
-            if not token:
-                return
 
     async def _reconcile(self, ref: ObjectRef) -> None:
         """Write the status of one object if it differs. Retry immediately after a conflict."""
@@ -166,14 +163,14 @@ class StatusController:
             if not path or ref not in self._nodes:
                 return
             try:
-                raw = msgspec.Raw(await self._client.call("GET", path))
-                head = msgspec.json.decode(raw, type=_Head)
+                body = await self._client.call("GET", path)
+                raw, head = msgspec.Raw(body), await decode_any_depth(_decode_head, body)
                 patch = self._patch_for(ref, raw, head)
                 if patch is None:
                     return
-                body = {"metadata": {"resourceVersion": head.metadata.resource_version}, "status": patch}
+                change = {"metadata": {"resourceVersion": head.metadata.resource_version}, "status": patch}
                 await self._client.call(
-                    "PATCH", f"{path}/status", body=msgspec.json.encode(body), content_type=MERGE_PATCH
+                    "PATCH", f"{path}/status", body=msgspec.json.encode(change), content_type=MERGE_PATCH
                 )
             except NotFound:  # deleted meanwhile
                 return
@@ -208,7 +205,10 @@ class StatusController:
     def _is_current(self, row: Object[Any], raw: msgspec.Raw) -> bool:
         """Return whether an object from the API server equals the row from which the status was derived."""
         kind = self._db.catalogue.find(row.kind)
-        decoded = decode_object(kind, msgspec.json.decode(raw), self._origin).entries if kind is not None else ()
+        try:
+            decoded = decode_object(kind, msgspec.json.decode(raw), self._origin).entries if kind is not None else ()
+        except RecursionError:  # such an object is never in the tables
+            return False
         return any(entry.object == row for entry in decoded)
 
 

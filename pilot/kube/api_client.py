@@ -12,10 +12,15 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from pilot.kube.api_access import Access, Credentials, TlsFiles
-from pilot.kube.api_errors import KubeError, Unreachable, error_from_response
+from pilot.kube.api_errors import KubeError, TooLarge, Unreachable, error_from_response
 from pilot.lib.build_info import build_info
 
 JSON = "application/json"
+LARGEST_RESPONSE = 32 << 20
+"""Maximum size in bytes of a response, and of each line of a streaming response. etcd stores at most 1.5 MiB for an
+object, and its JSON is at most 10 times as large."""
+_LARGEST_ERROR = 64 << 10
+"""Number of bytes that are read of the body of an error response."""
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """TCP keepalive options: idle time and interval in seconds, and number of probes. A dead peer is detected within a
 minute."""
@@ -83,17 +88,22 @@ class ApiClient:
         content_type: str = JSON,
         accept: str = JSON,
         throttle: Throttle | None = None,
+        largest: int = LARGEST_RESPONSE,
     ) -> bytes:
         """Return the body of the response. `throttle` replaces the throttle of the client.
 
         Raise ApiError if the server rejects the request. Raise Unreachable if there is no response or it is incomplete.
+        Raise TooLarge if the body has more than `largest` bytes.
         """
         await (throttle or self._throttle).acquire()
         with _network_errors(path):
             async with self._respond(
                 method, path, query, body, content_type, accept, self.timeouts.response
             ) as response:
-                return await response.read()
+                answer = await _read_body(response, largest)
+        if len(answer) > largest:
+            raise TooLarge(f"{path}: the response is larger than {largest} bytes")
+        return answer
 
     async def lines(
         self, path: str, query: Mapping[str, str], accept: str = JSON, idle: bool = True
@@ -101,16 +111,22 @@ class ApiClient:
         """Yield the lines of a streaming response in batches, as they arrive, until the server ends it.
 
         If `idle` is set, long gaps between lines are allowed, as in a watch. Raise ApiError if the server rejects the
-        request. Raise Unreachable if the connection is lost or the response ends in the middle of a line.
+        request. Raise Unreachable if the connection is lost or the response ends in the middle of a line. Raise
+        TooLarge if a line is too long.
         """
         await self._throttle.acquire()
         seconds = self.timeouts.watch if idle else self.timeouts.response
         with _network_errors(path):
             async with self._respond("GET", path, query, None, JSON, accept, seconds) as response:
-                rest = b""
+                rest = bytearray()  # the line that is not complete yet
                 async for data in response.content.iter_any():
-                    *lines, rest = (rest + data).split(b"\n")
-                    if lines:
+                    first, *others = data.split(b"\n")
+                    rest += first
+                    if len(rest) > LARGEST_RESPONSE:
+                        raise TooLarge(f"{path}: a line of the response is larger than {LARGEST_RESPONSE} bytes")
+                    if others:
+                        lines = [bytes(rest), *others[:-1]]
+                        rest = bytearray(others[-1])
                         yield lines
                 if rest.strip():
                     raise Unreachable(f"{path}: the response ended in the middle of a line")
@@ -156,6 +172,7 @@ class ApiClient:
                     headers=headers,
                     timeout=timeout,
                     proxy=access.proxy or None,
+                    allow_redirects=False,  # they would send the credentials to other servers
                     **self._tls(access),
                 )
             async with response:
@@ -163,9 +180,8 @@ class ApiClient:
                     self._access = None
                     continue
                 if response.status >= 300:
-                    raise error_from_response(
-                        response.status, await response.read(), response.headers.get("Retry-After", "")
-                    )
+                    content = await _read_body(response, _LARGEST_ERROR)
+                    raise error_from_response(response.status, content, response.headers.get("Retry-After", ""))
                 yield response
                 return
 
@@ -189,9 +205,22 @@ class ApiClient:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, socket_factory=_create_socket)
             self._session = aiohttp.ClientSession(
-                connector=connector, skip_auto_headers=("Accept-Encoding",), read_bufsize=1 << 18
+                connector=connector,
+                skip_auto_headers=("Accept-Encoding",),
+                auto_decompress=False,  # responses that are compressed nevertheless may be large
+                read_bufsize=1 << 18,
             )
         return self._session
+
+
+async def _read_body(response: aiohttp.ClientResponse, largest: int) -> bytes:
+    """Return the body of a response. The result is truncated at some point after `largest` bytes."""
+    content = bytearray()
+    async for data in response.content.iter_any():
+        content += data
+        if len(content) > largest:
+            break
+    return bytes(content)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 KubeError
 ├─ ConfigurationError    a kubeconfig, or a file that it refers to, is unusable
 ├─ Unreachable           there is no response, or it ends too early
+├─ TooLarge              a response, or a line of it, exceeds the maximum size
 └─ ApiError              the server rejects the request
    ├─ NotFound           404
    ├─ Conflict           409: the object exists already or was changed concurrently
@@ -15,6 +16,9 @@ import msgspec
 
 from pilot.lib.text import cut
 
+LONGEST_DELAY = 300.0
+"""Maximum delay in seconds that a server may ask for. A longer one, such as infinity, is shortened."""
+
 
 class KubeError(Exception):
     """A request to the API server failed."""
@@ -26,6 +30,10 @@ class ConfigurationError(KubeError):
 
 class Unreachable(KubeError):
     """There is no response, or it ends too early."""
+
+
+class TooLarge(KubeError):
+    """A response, or a line of a streaming response, exceeds the maximum size."""
 
 
 class ApiError(KubeError):
@@ -67,7 +75,8 @@ _KINDS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Expired}
 def error_from_status(status: Status, retry_after: float = 0.0) -> ApiError:
     """Return the error for a Status object."""
     delay = status.details.retry_after_seconds if status.details is not None else 0.0
-    return _KINDS.get(status.code, ApiError)(status.code, status.reason, status.message, max(retry_after, delay))
+    delay = min(max(retry_after, delay), LONGEST_DELAY)
+    return _KINDS.get(status.code, ApiError)(status.code, status.reason, status.message, delay)
 
 
 def error_from_response(code: int, body: bytes, retry_after: str = "") -> ApiError:

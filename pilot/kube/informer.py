@@ -17,20 +17,21 @@ import msgspec
 
 from pilot.kube.api_client import JSON, ApiClient
 from pilot.kube.api_errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
+from pilot.kube.deep_json import decode_any_depth
 from pilot.kube.list_watch import (
     INITIAL_EVENTS_END,
     NamespacedName,
     ObjectChange,
+    WatchEvent,
     is_newer,
     read_event,
     read_head,
-    read_page,
 )
+from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.logging.log import scope
 
 _log = scope("kube")
-PAGE_SIZE = 500
 DELETED_CAPACITY = 1_000
 """Maximum number of deleted objects whose resource versions are remembered, so that late, older events can be ignored.
 """
@@ -166,17 +167,17 @@ class Informer:
 
     async def _read_pages(self) -> None:
         listed: set[NamespacedName] = set()
-        token = ""
-        while True:
-            query = self.collection.query(limit=str(PAGE_SIZE), **({"continue": token} if token else {}))
-            page = read_page(
-                await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List"))
-            )
+        revision = ""
+        async for page in read_pages(self._fetch_page):
             await self._deliver(self._changed(page.items or (), listed))
-            token = page.metadata.continue_
-            if not token:
-                break
-        await self._finish_list(listed, page.metadata.resource_version)
+            revision = page.metadata.resource_version
+        await self._finish_list(listed, revision)
+
+    async def _fetch_page(self, query: dict[str, str], largest: int) -> bytes:
+        collection = self.collection
+        return await self._client.call(
+            "GET", collection.path, collection.query(**query), accept=collection.accept("List"), largest=largest
+        )
 
     async def _finish_list(self, listed: set[NamespacedName], revision: str) -> None:
         """Report objects that are missing from the list as deleted, and set the list's revision as the start of the
@@ -210,7 +211,7 @@ class Informer:
             async for lines in batches:
                 items: list[msgspec.Raw] = []
                 for line in filter(None, lines):
-                    event = read_event(line)
+                    event = await decode_any_depth(read_event, line)
                     if event.type == "ERROR":
                         raise error_from_status(msgspec.json.decode(event.object, type=Status))
                     if event.type != "BOOKMARK":
@@ -237,7 +238,7 @@ class Informer:
             self._client.lines(self.collection.path, query, self.collection.accept())
         ) as batches:
             async for lines in batches:
-                changes, error = self._read_events(lines)
+                changes, error = await self._read_events(lines)
                 await self._deliver(changes)
                 if error is not None:
                     raise error
@@ -247,19 +248,18 @@ class Informer:
                     self._set_error("")
         return is_alive
 
-    def _read_events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
+    async def _read_events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
         """Return the changes up to the first error event, and the error of this event or None."""
         changes: list[ObjectChange] = []
         try:
             for line in filter(None, lines):
-                changes += self._read_event(line)
+                changes += self._read_event(await decode_any_depth(read_event, line))
         except ApiError as error:
             return changes, error
         return changes, None
 
-    def _read_event(self, line: bytes) -> list[ObjectChange]:
+    def _read_event(self, event: WatchEvent) -> list[ObjectChange]:
         """Return the change of an event, if there is one. Raise Expired or another ApiError if it is an error event."""
-        event = read_event(line)
         if event.type == "ERROR":
             raise error_from_status(msgspec.json.decode(event.object, type=Status))
         metadata = read_head(event.object).metadata

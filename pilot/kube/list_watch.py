@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.kube.deep_json import REPLACEMENT
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -53,6 +55,11 @@ class ObjectChange(NamedTuple):
 
     name: NamespacedName
     raw: bytes | None
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Return whether parts of the JSON have been replaced because they are nested too deeply."""
+        return self.raw is not None and REPLACEMENT in self.raw
 
 
 read_page = msgspec.json.Decoder(ListPage).decode

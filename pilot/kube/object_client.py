@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.api_client import JSON, ApiClient
+from pilot.kube.api_client import JSON, LARGEST_RESPONSE, ApiClient
 from pilot.kube.api_errors import ApiError, KubeError, NotFound, Unreachable
-from pilot.kube.list_watch import read_page
+from pilot.kube.deep_json import decode_any_depth
+from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
-PAGE_SIZE = 500
 _TRANSIENT_CODES = frozenset({429, 500, 502, 503, 504})
 """HTTP status codes after which the same request may succeed if it is repeated."""
 
@@ -115,21 +115,18 @@ class ObjectClient:
         except UnknownKind:
             return []
         query = {
-            "limit": str(PAGE_SIZE),
             **({"labelSelector": labels} if labels else {}),
             **({"fieldSelector": fields} if fields else {}),
         }
-        objects: list[Plain] = []
-        token = ""
-        while True:
-            page = read_page(await self._call("GET", path, {**query, **({"continue": token} if token else {})}))
-            objects += [
-                {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)}
-                for item in page.items or ()
-            ]
-            token = page.metadata.continue_
-            if not token:
-                return objects
+
+        async def fetch(page_query: dict[str, str], largest: int) -> bytes:
+            return await self._call("GET", path, {**page_query, **query}, largest=largest)
+
+        return [
+            {"apiVersion": kind.api_version, "kind": kind.name, **await decode_any_depth(msgspec.json.decode, item)}
+            async for page in read_pages(fetch)
+            for item in page.items or ()
+        ]
 
     async def delete(self, key: ResourceKey) -> bool:
         """Delete an object after its dependents. Return whether the object existed."""
@@ -196,13 +193,14 @@ class ObjectClient:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        largest: int = LARGEST_RESPONSE,
     ) -> bytes:
         """Return the body of the response. Transient failures are retried, because all requests of this class can be
         repeated safely."""
         attempts = RetryDelays(self._retry.backoff, self._rng)
         while True:
             try:
-                return await self._client.call(method, path, query, body, content_type)
+                return await self._client.call(method, path, query, body, content_type, largest=largest)
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.code not in _TRANSIENT_CODES:
                     raise

@@ -71,8 +71,8 @@ class FairSlots:
             turn.set_exception(NoSlot())
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(key, {})
-        if turn in queue:
+        queue = self._waiting.get(key)
+        if queue is not None and turn in queue:
             del queue[turn]
             self._size -= 1
             if not queue:

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from pilot.config.kind import AnyKind
-from pilot.config.problem import ObjectRef, error
+from pilot.config.problem import ObjectRef, Problem, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
@@ -20,6 +20,7 @@ _log = scope("kube")
 AT_ONCE = 100
 """Number of objects to decode before other tasks run. This takes about 10 ms."""
 _decode_json = msgspec.json.Decoder().decode
+_TOO_DEEP = error("too-deep", "", "the object is nested too deeply")
 
 
 class EditSink(Protocol):
@@ -50,15 +51,20 @@ class KubeObjects:
         """Decode a changed object. Return None if the object was deleted."""
         if change.raw is None:
             return None
+        if change.is_too_deep:
+            return self._refuse(change.name, _TOO_DEEP)
         try:
             return decode_object(self._kind, _decode_json(change.raw), self._origin)
+        except RecursionError:
+            return self._refuse(change.name, _TOO_DEEP)
         except Exception as fault:  # an internal error or invalid data must not affect other objects
             _log.error("cannot decode %s %s/%s", self._kind.id, *change.name, exc_info=True)
-            problem = error("internal-error", "", f"{type(fault).__name__}: {fault}")
-            subject = ObjectRef(self._kind.id, *change.name)
-            return Decoded(
-                problems=(msgspec.structs.replace(problem, object=subject),), refused=(self._row(change.name),)
-            )
+            return self._refuse(change.name, error("internal-error", "", f"{type(fault).__name__}: {fault}"))
+
+    def _refuse(self, name: NamespacedName, problem: Problem) -> Decoded:
+        """Return the result for an object that cannot be decoded."""
+        about = msgspec.structs.replace(problem, object=ObjectRef(self._kind.id, *name))
+        return Decoded(problems=(about,), refused=(self._row(name),))
 
     def _row(self, name: NamespacedName) -> Row:
         return self._kind.table_name, self._kind.key(self._origin.cluster, *name)

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from pilot.kube.api_client import ApiClient
-from pilot.kube.informer import PAGE_SIZE, Informer, WatchedCollection
+from pilot.kube.informer import Informer, WatchedCollection
 from pilot.kube.list_watch import NamespacedName, ObjectChange
+from pilot.kube.pages import PAGE_SIZE
 from pilot.lib.backoff import Backoff
 from testing.apiserver.faults import WatchEnd
 from testing.apiserver.server import ApiServer

@@ -66,7 +66,7 @@ class ScriptedServer:
     def __init__(self, *answers: Answer) -> None:
         self.answers, self.requests = list(answers), list[str]()
 
-    async def call(self, method: str, path: str, query: Mapping[str, str], accept: str) -> bytes:
+    async def call(self, method: str, path: str, query: Mapping[str, str], accept: str, largest: int) -> bytes:
         self.requests.append(f"list {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
         assert (method, accept) == ("GET", "application/json")
         response: bytes = self._next()

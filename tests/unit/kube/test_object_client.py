@@ -51,6 +51,7 @@ class ScriptedClient:
         body: bytes | None = None,
         content_type: str = "",
         throttle: object = None,
+        largest: int = 0,
     ) -> bytes:
         parameters = " ".join(f"{k}={v}" for k, v in (query or {}).items())
         self.requests.append(
@@ -120,12 +121,12 @@ async def test_read_requests() -> None:
     map_ = {"apiVersion": "v1", "kind": "Map"}
     assert await object_client.list(MAP.kind, "l=1", "a", "f=2") == [{**map_, "a": 1}, {**map_, "kind": "Own"}]
     assert await object_client.list(MAP.kind) == []
-    query = "limit=500 labelSelector=l=1 fieldSelector=f=2"
+    query = "labelSelector=l=1 fieldSelector=f=2"
     assert client.requests[1:] == [
         "GET /version",
         "GET /api/v1/namespaces/a/maps/m",
-        f"GET /api/v1/namespaces/a/maps {query}",
-        f"GET /api/v1/namespaces/a/maps {query} continue=next",
+        f"GET /api/v1/namespaces/a/maps limit=500 {query}",
+        f"GET /api/v1/namespaces/a/maps limit=500 continue=next {query}",
         "GET /api/v1/maps limit=500",
     ]
 

@@ -39,7 +39,7 @@ class SlowServer:
     def changed(self, key: ResourceKey, plain: Plain | None) -> None:
         self.events.append((key, plain))
 
-    async def call(self, method: str, *_: Any) -> bytes:
+    async def call(self, method: str, *_: Any, **__: Any) -> bytes:
         if method == "GET":
             return json.dumps({"resources": [{"kind": "ConfigMap", "name": "configmaps", "namespaced": True}]}).encode()
         self.requested.set()

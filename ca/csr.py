@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from ca.errors import SigningError
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
-MAX_SIZE = 64 * 1024
+MAX_SIZE = 16 * 1024
+"""Maximum size of a request in bytes. A request for an RSA key of 8192 bits has 3 kB."""
 RSA_BITS = range(2048, 8193)
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _ORGANIZATION = x509.NameOID.ORGANIZATION_NAME

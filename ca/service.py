@@ -27,7 +27,7 @@ class CallerRefused(Exception):
 
 
 class CallerPostponed(CallerRefused):
-    """The caller cannot be authenticated now, because too many others are waiting. It may try again later."""
+    """The caller cannot be authenticated or served now, because too many others wait. It may try again later."""
 
 
 class SigningObserver(Protocol):
@@ -42,7 +42,7 @@ class SigningObserver(Protocol):
 
 
 Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
-"""Signs a CSR in PEM for identities and returns a certificate chain in PEM. Raises SigningError.
+"""Signs a CSR in PEM for identities and returns a certificate chain in PEM. Raises SigningError or CallerPostponed.
 
 The last two arguments are a lifetime in seconds and a signer's name, or "" for the mesh's signer.
 """
@@ -104,6 +104,10 @@ class CertificateService:
             chain = await self._sign(
                 request.csr.encode(), identities, request.validity_duration, _text(request, CERT_SIGNER)
             )
+        except CallerPostponed as error:
+            self._observer.csr_failed("CA_NOT_READY")
+            _log.warning("CSR of %s is not signed: %s", ", ".join(identities), error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests are waiting")
         except SigningError as error:
             self._observer.csr_failed(error.code)
             _log.error("CSR signing error for %s: %s", ", ".join(identities), error)

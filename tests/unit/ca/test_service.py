@@ -14,7 +14,7 @@ from cryptography import x509
 from grpc import aio
 
 from ca.authority import Authority
-from ca.service import SERVICE, CallerRefused, CertificateService
+from ca.service import SERVICE, CallerPostponed, CallerRefused, CertificateService
 from pilot.lib.metrics.metrics import Metrics
 from protos import ca_pb2
 from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
@@ -83,9 +83,13 @@ async def client() -> AsyncIterator[Client]:
     recorder = RecordedEvents()
     authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
     server = aio.server()
-    server.add_generic_rpc_handlers(
-        (CertificateService(authority.answer, authenticate, recorder, impersonate).handlers(),)
-    )
+
+    async def sign(csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
+        if signer == "busy":
+            raise CallerPostponed("others are waiting")
+        return await authority.answer(csr, identities, seconds, signer)
+
+    server.add_generic_rpc_handlers((CertificateService(sign, authenticate, recorder, impersonate).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -121,6 +125,14 @@ async def test_only_a_node_proxy_may_impersonate_a_workload(client: Client) -> N
     assert await client.call_error(ImpersonatedIdentity=NODE) == error
     assert await client.call_error(token=NODE, ImpersonatedIdentity="spiffe://cluster.local/ns/bank/sa/admin") == error
     assert client.recorder.events[-2:] == ["received", "unauthenticated"]
+
+
+async def test_postponed_request_is_reported_as_exhausted(client: Client) -> None:
+    assert await client.call_error(CertSigner="busy") == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "too many requests are waiting",
+    )
+    assert client.recorder.events == ["received", "CA_NOT_READY"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ This package uses only the standard library.
 
 from pilot.derive.collection import Collection
 from pilot.derive.derived import Derived, Gather, Lookup, derived, hub
-from pilot.derive.graph import UNSET, CycleError, Database, Node
+from pilot.derive.graph import UNSET, CycleError, Database, Node, Paused
 from pilot.derive.table import Index, Table
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Index",
     "Lookup",
     "Node",
+    "Paused",
     "Table",
     "derived",
     "hub",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from pilot.derive.graph import UNSET, Database, Derivation, Node
+from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused
 from pilot.derive.patched import patch
 
 P = ParamSpec("P")
@@ -80,9 +81,10 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         if keys.error is not None:
             raise keys.error
         relisted = first or keys.changed_at > node.verified_at or node.error is not None
-        dirty, gathered.dirty = gathered.dirty, {}
-        if relisted:
-            dirty |= self._relist(db, node, keys.value)
+        if relisted and gathered.listed is not keys.value:
+            gathered.dirty |= self._relist(db, node, keys.value)
+        self._refresh_items(db, node)
+        dirty, gathered.refreshed = gathered.refreshed, {}
         items, old = gathered.items, node.value
         changed: dict[Any, Any] = {}
         for item in dirty:
@@ -91,8 +93,6 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             key = item.args[0]
             if items.get(key) is not item:
                 continue
-            if item.stale:
-                db.refresh(item)
             if item.changed_at > node.verified_at or old is UNSET or key not in old:
                 changed[key] = item.value
         if old is not UNSET and not relisted:
@@ -107,6 +107,26 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         gathered.changed = None
         return value
 
+    def _refresh_items(self, db: Database, node: Node) -> None:
+        """Refresh the dirty items. Raise Paused if that must be interrupted."""
+        gathered, must_pause = node.gathered, db.must_pause
+        assert gathered is not None
+        dirty, gathered.dirty = gathered.dirty, {}
+        if gathered.refreshed:
+            gathered.refreshed |= dirty
+        else:
+            gathered.refreshed = dirty
+        for index, item in enumerate(dirty):
+            if item.stale and item is not gathered.keys and gathered.items.get(item.args[0]) is item:
+                try:
+                    db.refresh(item)
+                except Paused:
+                    gathered.dirty = dict.fromkeys(itertools.islice(dirty, index, None))
+                    raise
+                if must_pause is not None and must_pause():
+                    gathered.dirty = dict.fromkeys(itertools.islice(dirty, index + 1, None))
+                    raise Paused(node)
+
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
         """Replace the list of keys, and return the nodes of the new keys."""
         assert node.gathered is not None
@@ -120,7 +140,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                 item = self._node(db, self.item, (key, *passed), node)
                 fresh[item] = None
             items[key] = item
-        node.gathered.items = items
+        node.gathered.items, node.gathered.listed = items, listed
         for key, item in old.items():
             if key not in items:
                 db.unread(item, node)

@@ -15,6 +15,7 @@ directions, so a commit finds the watched nodes that it affects without visiting
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -30,6 +31,17 @@ have one or two readers."""
 
 class CycleError(RuntimeError):
     """A derived function reads its own value. `args[0]` is the node's key. The error is memoised like other errors."""
+
+
+class Paused(BaseException):
+    """The refresh of a gather was interrupted between two of its items. `node` is the gather's node.
+
+    It is not an error of a derivation, and is raised only inside of `Database.pausing`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.node = node
 
 
 class Derivation(Generic[P, T]):
@@ -85,18 +97,22 @@ class Gathered:
     keys: The node that lists the keys.
     items: The item node for each key.
     dirty: Items that may have changed since the gather was last verified.
+    refreshed: Items that were dirty, and were refreshed before a pause.
+    listed: The list of keys for which `items` was last updated.
     changed: Keys whose items differ from the previous value, or None if they are unknown.
     since: The revision of the previous value.
     """
 
-    __slots__ = ("changed", "dirty", "items", "keys", "since")
+    __slots__ = ("changed", "dirty", "items", "keys", "listed", "refreshed", "since")
 
     def __init__(self) -> None:
         self.since = -1
         self.changed: tuple[Hashable, ...] | None = None
         self.keys: Node | None = None
         self.items: dict[Hashable, Node] = {}
+        self.listed: tuple[Hashable, ...] | None = None
         self.dirty: dict[Node, None] = {}
+        self.refreshed: dict[Node, None] = {}
 
 
 class Node:
@@ -187,6 +203,7 @@ class Database:
         self.runs = 0
         self.failures = 0
         self.on_run: Callable[[Node], None] | None = None
+        self.must_pause: Callable[[], bool] | None = None
         self._on_failure = on_failure
         self._nodes = _Nodes()
         self._reads: dict[Node, None] | None = None  # by the running derivation, in order
@@ -246,6 +263,9 @@ class Database:
                 value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
             except Exception as raised:  # a bug is memoised like a value, and the last good value stays
                 value, error = UNSET, raised
+            except Paused:
+                self._orphans.extend(dep for dep in self._reads or () if not dep.readers and not dep.watchers)
+                raise
             finally:
                 reads, self._reads = self._reads, outer
                 node.running = False
@@ -294,6 +314,18 @@ class Database:
         if self._on_failure is not None:
             self._on_failure(node, error)
         error.__traceback__ = None  # it would keep the values of every frame alive
+
+    @contextlib.contextmanager
+    def pausing(self, must_pause: Callable[[], bool]) -> Iterator[None]:
+        """Interrupt refreshes as soon as `must_pause` returns True: raise Paused after the next item of a gather.
+
+        The items that were refreshed remain up to date. The same refresh continues from there.
+        """
+        self.must_pause = must_pause
+        try:
+            yield
+        finally:
+            self.must_pause = None
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -363,9 +395,14 @@ class Database:
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
         """Return the refreshed node of a derived value. The value stays alive, and commits report when they may have
         changed it."""
+        node = self.watch_later(fn, *args)
+        self.refresh(node)
+        return node
+
+    def watch_later(self, fn: Derivation[..., Any], *args: Any) -> Node:
+        """Return the node of a derived value, which is watched from its first refresh."""
         node = self._nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
-        self.refresh(node)
         return node
 
     def unwatch(self, node: Node) -> None:

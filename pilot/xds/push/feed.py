@@ -52,8 +52,8 @@ class Feed(Generic[R]):
     def state(self) -> TypeState | None:
         """Return the last good values of the groups. Return None until each group has been derived without an error."""
         if self.is_stale:
-            self.is_stale = False
             current = [self._snapshot(group) for group in self.watched_groups]
+            self.is_stale = False
             snapshots = tuple(snapshot for snapshot in current if snapshot is not None)
             if len(snapshots) == len(current) and (self.last_state is None or snapshots != self._snapshots):
                 self._snapshots, self.last_state = snapshots, TypeState(self.groups, snapshots)
@@ -127,6 +127,6 @@ class Feeds(Generic[R]):
     def _watch(self, group: Group) -> WatchedGroup:
         watched = self._groups.get(group)
         if watched is None:
-            node = self._db.watch(group.fn, *group.args)
+            node = self._db.watch_later(group.fn, *group.args)
             watched = self._groups[group] = self._by_node[node] = WatchedGroup(node)
         return watched

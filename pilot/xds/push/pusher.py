@@ -14,6 +14,7 @@ from pilot.lib.text import human_size
 from pilot.lib.xds_types import short_name
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.connection import Connection, QueuedMessage, event_fields
+from pilot.xds.push.derivation_slices import in_slices
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.push.message_cache import EncodedMessage, MessageCache, random_uuid
 from pilot.xds.push.secret_report import SecretReport
@@ -116,17 +117,18 @@ class Pusher:
     async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
         """Write the next response, if there is one. Return whether there was one."""
         started_at = time.monotonic()
-        response = self._discovery.next_response(connection)
+        response = await self._next_response(connection)
         if response is None:
             return False
         limited = self._limited_write(connection, response.size)
         succeeded = False
-        if not self.write_limiter.try_start(limited):
+        has_waited = not self.write_limiter.try_start(limited)
+        if has_waited:
             await self.write_limiter.wait(limited, connection.has_acknowledged)
-            # The current response, not the one from before the wait.
-            response = None if connection.finished else self._discovery.next_response(connection)
         self._schedule_check()
         try:
+            if has_waited:  # The current response, not the one from before the wait.
+                response = await self._next_response(connection)
             if response is not None:
                 await self._write(connection, response, write, started_at)
                 succeeded = True
@@ -155,6 +157,21 @@ class Pusher:
             connection.abort_slow_write,
             lambda: self.tcp_connections.acked_bytes(connection.address),
         )
+
+    async def _next_response(self, connection: Connection) -> Response | None:
+        """Return the next response, or None if there is none or the connection is finished.
+
+        Other connections are served while it is being computed.
+        """
+
+        def read() -> Response | None:
+            return None if connection.finished else self._discovery.next_response(connection)
+
+        return await in_slices(self._discovery.db, read, self._pause)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0)
+        await self._time_slicer.wait_turn()
 
     async def _write(self, connection: Connection, response: Response, write: WriteBytes, started_at: float) -> None:
         message = await self._message(connection, response)

@@ -1,0 +1,45 @@
+"""Computes long derivations in slices, between which the event loop handles other events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from pilot.derive import Database, Node, Paused
+
+T = TypeVar("T")
+SLICE_SECONDS = 0.01
+
+
+async def in_slices(
+    db: Database, read: Callable[[], T], wait: Callable[[], Awaitable[None]], slice_seconds: float = SLICE_SECONDS
+) -> T:
+    """Return the result of `read`, which reads derived values.
+
+    After each slice, call `wait`. Then continue the interrupted gather until it is complete, and read again.
+    """
+    paused_nodes: list[Node] = []
+    try:
+        while True:
+            try:
+                with db.pausing(_is_over(slice_seconds)):
+                    if not paused_nodes:
+                        return read()
+                    db.refresh(paused_nodes[-1])
+            except Paused as paused:
+                if paused.node not in paused_nodes:
+                    db.hold(paused.node)
+                    paused_nodes.append(paused.node)
+                await wait()
+            else:
+                db.unwatch(paused_nodes.pop())
+    finally:
+        for node in paused_nodes:
+            db.unwatch(node)
+
+
+def _is_over(seconds: float) -> Callable[[], bool]:
+    """Return a function that returns whether a number of seconds has passed."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

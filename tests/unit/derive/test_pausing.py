@@ -1,0 +1,107 @@
+"""Refreshes that are interrupted between the items of gathers, and continued."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from pilot.derive import Gather, Node, Paused, derived
+from testing.mesh.number_derivations import NumberDatabase, keys, numbers
+
+
+@derived
+def double(db: NumberDatabase, key: str) -> int | None:
+    """Return twice a number. Return None for multiples of 7."""
+    number = numbers(db).get(key, 0)
+    return None if number % 7 == 0 else 2 * number
+
+
+doubles = Gather("doubles", keys, double)
+
+
+@derived
+def sums(db: NumberDatabase) -> tuple[int, int]:
+    return sum(numbers(db).values()), sum(doubles(db).values())
+
+
+def every(count: int) -> Callable[[], bool]:
+    """Return a function that returns True in every `count`th call."""
+    calls = itertools.count(1)
+    return lambda: next(calls) % count == 0
+
+
+def refresh_in_slices(db: NumberDatabase, node: Node, slices: list[int], between: Callable[[], None]) -> None:
+    """Refresh a node. Call `between` and append the number of runs whenever it is interrupted."""
+    while True:
+        before = db.runs
+        try:
+            with db.pausing(every(10)):
+                db.refresh(node)
+        except Paused:
+            slices.append(db.runs - before)
+            between()
+        else:
+            return
+
+
+def test_long_gather_is_refreshed_in_slices() -> None:
+    db = NumberDatabase(1000)
+    node, slices = db.watch_later(numbers), []
+    before = db.runs
+    refresh_in_slices(db, node, slices, lambda: None)
+    assert node.value == {f"n{i:05}": i for i in range(1000) if i != 13}
+    assert len(slices) == 100
+    assert max(slices) <= 40, "each slice runs only its own items and the list of keys"
+    assert db.runs - before <= 2100, "no item ran twice"
+
+
+def test_value_that_reads_gathers_is_complete_after_pauses() -> None:
+    db = NumberDatabase(300)
+    node, slices = db.watch_later(sums), []
+    refresh_in_slices(db, node, slices, lambda: None)
+    expected = [i for i in range(300) if i != 13]
+    assert node.value == (sum(expected), sum(2 * i for i in expected if i % 7))
+    assert slices
+
+
+def test_refresh_without_pausing_is_not_interrupted() -> None:
+    db = NumberDatabase(100)
+    with db.pausing(lambda: True), pytest.raises(Paused):
+        db.watch(numbers)
+    assert len(db.watch(numbers).value) == 99
+
+
+def test_paused_values_are_freed() -> None:
+    db = NumberDatabase(300)
+    with db.pausing(every(50)), pytest.raises(Paused) as raised:
+        sums(db)
+    assert raised.value.node.fn is numbers
+    db.collect()
+    assert not list(db.live_nodes())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_commits_between_slices_are_not_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    db = NumberDatabase(100)
+    node = db.watch_later(sums)
+
+    def edit() -> None:
+        if chance.random() < 0.3:
+            row = chance.choice([None, chance.randrange(20, 1000)])
+            db.set(f"n{chance.randrange(110):05}", row)
+        if chance.random() < 0.1:
+            db.collect()
+
+    for _ in range(5):
+        refresh_in_slices(db, node, [], edit)
+        assert node.value == _expected(dict(db.numbers.rows()))
+        db.set(f"n{chance.randrange(110):05}", chance.randrange(20, 1000))
+
+
+def _expected(rows: Mapping[str, int]) -> tuple[int, int]:
+    numbers_left = [number for number in rows.values() if number != 13]
+    return sum(numbers_left), sum(2 * number for number in numbers_left if number % 7)

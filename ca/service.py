@@ -19,6 +19,8 @@ from protos import ca_pb2
 SERVICE, METHOD = "istio.v1.auth.IstioCertificateService", "CreateCertificate"
 IMPERSONATED = "ImpersonatedIdentity"
 CERT_SIGNER = "CertSigner"
+LARGEST_REQUEST = 64 * 1024
+"""Maximum size of a message in bytes. It contains a CSR and metadata, which usually have a few kilobytes."""
 _log = scope("serverca")
 
 
@@ -86,6 +88,11 @@ class CertificateService:
 
     async def _certificate(self, raw: bytes, context: Any) -> bytes:
         self._observer.csr_received()
+        if len(raw) > LARGEST_REQUEST:  # callers wait for their authentication
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"the request has {len(raw)} bytes; at most {LARGEST_REQUEST} are allowed",
+            )
         try:
             identities = await self._authenticate(context)
         except CallerRefused as error:

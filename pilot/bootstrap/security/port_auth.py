@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ca.service import Authenticate as AuthenticateRequest
 from ca.service import CallerPostponed, CallerRefused, Impersonate, refuse_impersonation
 from pilot.lib.logging.log import scope
+from pilot.lib.text import cut, one_line
 from pilot.lib.tokens.jwt import TokenError, audiences_of, own_claims
 from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.client_certificates import ForwardedCertificates, identify_by_certificate
@@ -26,6 +27,7 @@ from pilot.xds.authn.oidc import JwtRule, OidcTokens, Provider, parse_jwt_rule
 from pilot.xds.authn.service_account import Reviewer, ServiceAccountTokens
 
 OWN_TOKEN = "./var/run/secrets/tokens/istio-token"
+_LONGEST_REASON = 1_000
 _log = scope("authn")
 
 
@@ -157,4 +159,5 @@ def authorize_impersonation(identify_peer: IdentifyPeer, proxies: NodeProxies | 
 
 
 def _refusal(error: IdentityError) -> CallerRefused:
-    return (CallerPostponed if isinstance(error, TooManyCallers) else CallerRefused)(str(error))
+    reason = cut(one_line(str(error)), _LONGEST_REASON)
+    return (CallerPostponed if isinstance(error, TooManyCallers) else CallerRefused)(reason)

@@ -28,7 +28,7 @@ def check_unverified(token: str, audiences: Collection[str], now: float) -> floa
     Raise TokenError if the token is not a JWT, has expired at `now`, a Unix time, or is only for other audiences than
     `audiences`. An API server accepts tokens without the claims `exp` and `aud`, which old Secrets contain.
     """
-    claims = _read_claims(token)
+    claims = unverified_claims(token)
     expiry = claims.get("exp", _DISTANT_FUTURE)
     if isinstance(expiry, bool) or not isinstance(expiry, int | float):
         raise TokenError("the exp claim is not a number")
@@ -41,7 +41,8 @@ def check_unverified(token: str, audiences: Collection[str], now: float) -> floa
     return float(expiry)
 
 
-def _read_claims(token: str) -> Mapping[str, Any]:
+def unverified_claims(token: str) -> Mapping[str, Any]:
+    """Return the claims of a token. Raise TokenError if it is not a JWT."""
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters; at most {LONGEST_TOKEN} are allowed")
     header, claims = (_decode_segment(segment) for segment in _segments(token))

@@ -18,6 +18,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.logging.log import scope
 from pilot.lib.tokens.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.tokens.jwt import TokenError, check_recipient, verify_token
+from pilot.lib.tokens.unverified import unverified_claims
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import service_account_identity
 
@@ -78,13 +79,21 @@ class Provider:
 
     async def keys(self, must_be_newer: bool = False) -> Sequence[Jwk]:
         """Return the keys. `must_be_newer` is set if no current key fits, and requests a fetch before the refresh is
-        due."""
+        due.
+
+        While a fetch is in progress, only callers that request a fetch wait for it, unless there are no keys yet.
+        """
+        if not must_be_newer and self._keys and (self._turn.locked() or not self._is_due()):
+            return self._keys
         async with self._turn:
             now = self._now()
-            if (must_be_newer or now >= self._fetched + REFRESH) and now >= self._tried + AT_MOST_EVERY:
+            if (must_be_newer or self._is_due()) and now >= self._tried + AT_MOST_EVERY:
                 self._tried = now
                 await self._renew(now)
             return self._keys
+
+    def _is_due(self) -> bool:
+        return self._now() >= self._fetched + REFRESH
 
     async def _renew(self, now: float) -> None:
         try:
@@ -132,7 +141,13 @@ class OidcTokens:
         return (service_account_identity(str(claims.get("sub")), self._trust_domain()),)
 
     async def _claims(self, token: str) -> Any:
+        if unverified_claims(token).get("iss") != self._rule.issuer:  # no other keys could change this
+            raise TokenError(f"the issuer of the token is not {self._rule.issuer}")
+        keys = await self._provider.keys()
         try:
-            return verify_token(token, await self._provider.keys(), self._now())
+            return verify_token(token, keys, self._now())
         except TokenError:  # perhaps the key is newer than the last fetch
-            return verify_token(token, await self._provider.keys(must_be_newer=True), self._now())
+            newer_keys = await self._provider.keys(must_be_newer=True)
+            if newer_keys is keys:
+                raise
+            return verify_token(token, newer_keys, self._now())

@@ -14,7 +14,7 @@ from cryptography import x509
 from grpc import aio
 
 from ca.authority import Authority
-from ca.service import SERVICE, CallerPostponed, CallerRefused, CertificateService
+from ca.service import LARGEST_REQUEST, SERVICE, CallerPostponed, CallerRefused, CertificateService
 from pilot.lib.metrics.metrics import Metrics
 from protos import ca_pb2
 from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
@@ -125,6 +125,15 @@ async def test_only_a_node_proxy_may_impersonate_a_workload(client: Client) -> N
     assert await client.call_error(ImpersonatedIdentity=NODE) == error
     assert await client.call_error(token=NODE, ImpersonatedIdentity="spiffe://cluster.local/ns/bank/sa/admin") == error
     assert client.recorder.events[-2:] == ["received", "unauthenticated"]
+
+
+async def test_large_message_is_rejected_before_its_caller_waits_for_authentication(client: Client) -> None:
+    large = ca_pb2.IstioCertificateRequest(csr="x" * LARGEST_REQUEST).SerializeToString()
+    assert await client.call_error(token="", raw=large) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        f"the request has {len(large)} bytes; at most 65536 are allowed",
+    )
+    assert client.recorder.events == ["received"]
 
 
 async def test_postponed_request_is_reported_as_exhausted(client: Client) -> None:

@@ -17,7 +17,7 @@ WEB = "spiffe://cluster.local/ns/a/sa/web"
 ZTUNNEL = ("system:serviceaccount:istio-system:ztunnel", "zt-1", "u1")
 
 
-async def review(token: str, audiences: Sequence[str]) -> Review:
+async def review(token: str, audiences: Sequence[str], _: str) -> Review:
     """Review a token that consists of user, pods (joined by +) and uid."""
     if "," not in token:
         raise IdentityError("not accepted")

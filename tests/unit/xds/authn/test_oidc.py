@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -25,10 +28,12 @@ class OidcProvider:
 
     def __init__(self, rule: JwtRule = RULE) -> None:
         self.now, self.documents, self.fetches = 1000.0, {KEYS: OLD}, list[str]()
+        self.answer: Callable[[], Awaitable[object]] = functools.partial(asyncio.sleep, 0)
         self.tokens = OidcTokens(rule, Provider(rule, self.fetch, lambda: self.now), lambda: "cluster.local")
 
     async def fetch(self, url: str) -> bytes:
         self.fetches.append(url)
+        await self.answer()
         if url not in self.documents:
             raise ConnectionError(url)
         return self.documents[url]
@@ -48,7 +53,7 @@ async def test_token_identifies_its_service_account() -> None:
     ("bearer", "reason"),
     [
         (token(), "issuer of the token is not"),
-        (token(iss=ISSUER, aud="other"), "for other, not for istio-ca"),
+        (token(iss=ISSUER, aud="other"), "is other, not istio-ca"),
         (token(iss=ISSUER, sub="somebody"), "is not a service account"),
         (token(iss=ISSUER, exp=1), "expired"),
         (sign(claims(iss=ISSUER), other_key()), "no key of the set"),
@@ -83,6 +88,30 @@ async def test_unknown_key_triggers_a_rate_limited_fetch() -> None:
     oidc.now += AT_MOST_EVERY
     assert await oidc.identify(new)
     assert len(oidc.fetches) == 2
+
+
+async def test_tokens_of_other_issuers_do_not_cause_requests_to_the_provider() -> None:
+    oidc = OidcProvider()
+    for bearer in (token(), "junk", "a.b.c"):
+        with pytest.raises(IdentityError):
+            await oidc.identify(bearer)
+    assert oidc.fetches == []
+
+
+async def test_slow_provider_delays_only_tokens_with_unknown_keys() -> None:
+    oidc, end = OidcProvider(), asyncio.Event()
+    assert await oidc.identify(token(iss=ISSUER))
+    oidc.answer = end.wait
+    oidc.now += AT_MOST_EVERY
+    junk = [asyncio.create_task(oidc.identify(sign(claims(iss=ISSUER), other_key(), kid="two"))) for _ in range(100)]
+    await asyncio.sleep(0)
+    for seconds in (0, REFRESH):
+        oidc.now += seconds
+        assert await asyncio.wait_for(oidc.identify(token(iss=ISSUER)), 5)
+    assert not any(task.done() for task in junk)
+    end.set()
+    await asyncio.gather(*junk, return_exceptions=True)
+    assert oidc.fetches == [KEYS] * 3  # the last one because of the new time
 
 
 async def test_keys_are_kept_while_the_provider_is_down(caplog: pytest.LogCaptureFixture) -> None:

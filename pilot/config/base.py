@@ -1,4 +1,5 @@
-"""Base classes of configuration structs. They define JSON names, strictness and protobuf's number types.
+"""Base classes for configuration structs. They define JSON names, the handling of unknown fields, and protobuf's number
+types.
 
 Structs have no reference cycles, so the garbage collector does not track them (`gc=False`).
 """
@@ -22,9 +23,9 @@ def json_name(name: str) -> str:
 
 
 class Strict(msgspec.Struct, frozen=True, gc=False, rename=json_name, forbid_unknown_fields=True):
-    """A message of Istio's API.
+    """A message of Istio's API. Unknown fields are rejected.
 
-    Fields that hold a message, a wrapper or a member of a oneof are None if absent. Other absent fields have the
+    Fields that hold a message, a wrapper or a member of a oneof are None if absent. Other absent fields have their
     protobuf default.
     """
 

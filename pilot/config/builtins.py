@@ -1,4 +1,4 @@
-"""Conversion of configuration structs to JSON-compatible built-in types."""
+"""Converts configuration structs to JSON-compatible built-in types."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ EXACT = 2**53
 def to_builtins(value: Any, with_defaults: bool = False) -> Any:
     """Return a struct as a dict with JSON names.
 
-    Durations become strings such as "1.5s", whole floats become integers, and sets become sorted lists. Fields that
-    have their default are omitted. With `with_defaults`, only the fields that protobuf's JSON format omits are omitted.
+    Durations become strings such as "1.5s", whole floats become integers, and sets become sorted lists. Fields with
+    their default value are omitted. If `with_defaults` is set, only the fields that protobuf's JSON format would omit
+    are omitted.
     """
     if isinstance(value, msgspec.Struct):
         fields = _struct_fields(type(value))

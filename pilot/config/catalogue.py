@@ -22,15 +22,18 @@ class Catalogue:
         self._short_names = frozenset(first.values())
 
     def find(self, group_kind: GroupKind) -> AnyKind | None:
-        """Return the kind with a group and name, or None if it is not in the catalogue."""
+        """Return the kind with this group and name, or None if it is not in the catalogue."""
         return self._kinds.get(group_kind)
 
     def find_by_table(self, table_name: str) -> AnyKind | None:
-        """Return the kind of a table, or None if the table is not of a kind, such as that of the mesh config."""
+        """Return the kind that is stored in a table.
+
+        Return None if the table stores something else, as the table of the mesh config does.
+        """
         return self._by_table.get(table_name)
 
     def short_name(self, group_kind: GroupKind) -> str:
-        """Return the label value of a kind in metrics.
+        """Return the name that identifies a kind in metric labels.
 
         It is the name of the kind, as in istiod, or "group/name" if an earlier kind has the same name.
         """
@@ -50,7 +53,8 @@ CATALOGUE = Catalogue(kind for module in (kubernetes, istio, gateway_api) for ki
 
 
 def is_mesh_group(group: str) -> bool:
-    """Return whether users expect a mesh to read every kind of an API group. If so, unknown kinds are reported."""
+    """Return whether users expect a mesh to support every kind in an API group. Unknown kinds in such a group are
+    reported."""
     return is_istio(group) or group in (
         GATEWAY_API,
         EXPERIMENTAL_GATEWAY_API,

@@ -1,4 +1,4 @@
-"""Index functions of tables. Each maps a key and a row to the buckets that list the row.
+"""Index functions of tables. Each returns the buckets of the index that contain a row, given the row and its key.
 
 A row without a bucket is not in the index.
 """
@@ -45,7 +45,7 @@ def object_name(key: RegistryKey, _: Any) -> Buckets:
 
 
 def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return (cluster, namespace, label key, label value) for the label of a Service's selector that sorts first."""
+    """Return (cluster, namespace, label key, label value) for the first label of a Service's selector in sorted order."""
     return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 
@@ -70,7 +70,10 @@ def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
 
 
 def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return the ObjectKey of the slice's Service. Slices from all clusters share a bucket."""
+    """Return the ObjectKey of the Service to which an EndpointSlice belongs.
+
+    EndpointSlices in all clusters share the bucket.
+    """
     name = o.labels.get(SERVICE_NAME_LABEL)
     return (ObjectKey(key.namespace, name),) if name else ()
 
@@ -96,7 +99,7 @@ def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace of a ServiceEntry that has a workloadSelector."""
+    """Return the namespace of a ServiceEntry if it has a workloadSelector."""
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
@@ -122,7 +125,7 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the key of each VirtualService that the routes delegate to."""
+    """Return the key of each VirtualService to which the routes delegate."""
     references = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
     return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in references}
 
@@ -137,12 +140,12 @@ def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace of a DestinationRule whose host is a wildcard."""
+    """Return the namespace of a DestinationRule if its host is a wildcard."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()
 
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return True for a DestinationRule whose host is a wildcard and that uses consistent hashing."""
+    """Return True for a DestinationRule if its host is a wildcard and it uses consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and has_consistent_hash(o.spec) else ()
 
 
@@ -150,7 +153,7 @@ def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the key sets to fetch for the JWT rules."""
+    """Return the JSON Web Key sets to fetch for the JWT rules of a RequestAuthentication."""
     return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Certificates, private keys and roots in Secrets and ConfigMaps.
+"""Certificates, private keys and root certificates in Secrets and ConfigMaps.
 
 The data keys are those that Istio documents:
 https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#key-formats
@@ -56,7 +56,7 @@ class Flaw(NamedTuple):
 
 
 def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
-    """Return the certificate and private key in an object's data, or the flaw if they are not complete."""
+    """Return the certificate and private key in an object's data, or a Flaw if either is missing."""
     for certificate, key in _PAIRS:
         if data.get(certificate) and data.get(key):
             staple = Value(OCSP_STAPLE, data[OCSP_STAPLE]) if data.get(OCSP_STAPLE) else None
@@ -65,7 +65,7 @@ def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
 
 
 def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
-    """Return the roots in an object's data, or the flaw if there are none."""
+    """Return the root certificates in an object's data, or a Flaw if there are none."""
     for roots, crl in _ROOTS:
         if data.get(roots):
             return Roots(Value(roots, _without_keys(data[roots])), Value(crl, data[crl]) if data.get(crl) else None)
@@ -119,7 +119,10 @@ def certificate_blocks(pem: bytes) -> Iterator[bytes]:
 
 
 def _without_keys(pem: bytes) -> bytes:
-    """Return a bundle without the private keys that some tools include in it, because certificates may be displayed."""
+    """Return a certificate bundle without private keys, because certificates may be displayed.
+
+    Some tools include the private key in the bundle.
+    """
     return b"".join(certificate_blocks(pem)) if _PRIVATE in pem else pem
 
 

@@ -32,7 +32,8 @@ class RegistryKey(NamedTuple):
 
     @property
     def object(self) -> ObjectKey:
-        """The key without the cluster. Objects that have the same namespace and name in several clusters share it."""
+        """The key without the cluster. Objects with the same namespace and name in different clusters have the same
+        ObjectKey."""
         return ObjectKey(self.namespace, self.name)
 
 
@@ -80,11 +81,11 @@ class EndpointPicker(NamedTuple):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that an object is derived from, and the API that determines its semantics.
+    """The objects from which an object was derived, and the API that determines its semantics.
 
-    Gateways: `services` are hostnames. The workloads of these Services in `namespace` implement the Gateway. If there
-    are no `services`, the selector applies. `account` is the service account of these workloads, or "" for any.
-    VirtualServices: `pickers` are pairs of a route's name and its endpoint picker.
+    For a Gateway, `services` are the hostnames of Services in `namespace`. The workloads of these Services implement
+    the Gateway. If `services` is empty, the selector applies. `account` is the service account of the workloads, or ""
+    for any. For a VirtualService, `pickers` are pairs of a route's name and its endpoint picker.
     """
 
     semantics: Literal["gateway", "ingress"]

@@ -1,4 +1,4 @@
-"""Reads the `value` of an EnvoyFilter's patch as the Envoy message of which it is a part."""
+"""Parses the `value` of an EnvoyFilter patch as an Envoy message."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TYPES: Mapping[str, type[Any]] = {
     "EXTENSION_CONFIG": extension_pb2.TypedExtensionConfig,
     "BOOTSTRAP": bootstrap_pb2.Bootstrap,
 }
-"""Mapping from applyTo to the type of message that the patch changes."""
+"""Mapping from `applyTo` to the type of the message that a patch changes."""
 
 
 def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
-    """Return the message, and the violations in it. The paths of violations are as the user wrote them.
+    """Return the message, and the violations in it. The paths of the violations are as the user wrote them.
 
-    Violations are values that do not fit the type of the message. If there are none, the message's validation rules are
-    checked. A value that is merged may be incomplete.
+    Values that do not fit the type of the message are violations. If there are none, the message's validation rules are
+    checked. The value of a merging patch may be incomplete.
     """
     message, faults = read_message(TYPES[apply_to], plain)
     if not faults:

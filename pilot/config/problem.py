@@ -13,9 +13,10 @@ from pilot.lib.text import cut
 
 T = TypeVar("T")
 _LONGEST_FIELD = 320
-"""The maximum number of characters of a field in a path, which is sufficient for the longest label keys.
+"""The maximum number of characters in one field of a path. It is sufficient for the longest label keys.
 
-The keys of mappings are fields. Without a limit, the paths of all problems below a long key would contain the key.
+The keys of a mapping are fields too. Without a limit, the paths of all problems below a long key would contain the
+whole key.
 """
 
 
@@ -48,8 +49,9 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `spec.http[0].match[1].uri.regex`, or "" for the whole object. `file` and `line` (from 1) are set for objects in
     files.
 
-    An ERROR rejects the object, and its last valid version stays in force. A WARNING does not. A NOTICE is not a
-    mistake of the user: a proxy's build lacks a feature that the object uses, so the feature is omitted.
+    An object with an ERROR is rejected, and its last valid version stays in force. An object with only WARNINGs takes
+    effect. A NOTICE is not a mistake of the user: the object uses a feature that a proxy's build lacks, so the feature
+    is omitted.
     """
 
     code: str

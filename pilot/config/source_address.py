@@ -1,4 +1,4 @@
-"""Addresses of configuration sources, in the `configSources` of the mesh config."""
+"""The addresses of configuration sources in the `configSources` field of the mesh config."""
 
 from __future__ import annotations
 

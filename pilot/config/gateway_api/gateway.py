@@ -122,7 +122,7 @@ class Gateway(Lenient, frozen=True):
     """Listeners at the edge of the mesh.
 
     They run on the workloads that are deployed for the Gateway, or on the workloads of the Services in `addresses`.
-    Only the addresses of the status are read.
+    `status` only has the addresses; the rest of the object's status is not read.
     """
 
     gateway_class_name: str = ""

@@ -26,7 +26,10 @@ class GRPCRouteRule(Lenient, frozen=True):
 
 
 class GRPCRoute(Lenient, frozen=True):
-    """Routes gRPC calls to its hostnames that arrive at its parents. It has the precedence rules of an HTTPRoute."""
+    """Routes gRPC calls from its parents to its backends, if the host is one of its hostnames.
+
+    Its precedence rules are those of an HTTPRoute.
+    """
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

@@ -122,7 +122,10 @@ class HTTPRouteRule(Lenient, frozen=True):
 
 
 class HTTPRoute(Lenient, frozen=True):
-    """Routes HTTP requests to its hostnames that arrive at its parents. The most specific match for a hostname wins."""
+    """Routes HTTP requests from its parents to its backends, if the host is one of its hostnames.
+
+    If several matches for a hostname apply to a request, the most specific match wins.
+    """
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

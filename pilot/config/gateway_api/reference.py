@@ -12,8 +12,8 @@ from pilot.config.group_kind import GATEWAY_API
 
 
 class ParentReference(Lenient, frozen=True):
-    """A reference to the parent of a route: a Gateway, ListenerSet, Service or ServiceEntry, or a section or port of
-    one."""
+    """A reference to the parent of a route. The parent is a Gateway, ListenerSet, Service or ServiceEntry, or a section
+    or port of such an object."""
 
     group: str = GATEWAY_API
     kind: str = "Gateway"

@@ -1,4 +1,4 @@
-"""ProxyConfig: settings of proxies. It occurs in MeshConfig.defaultConfig and in the node metadata PROXY_CONFIG."""
+"""ProxyConfig: settings for proxies. It occurs in MeshConfig.defaultConfig and in the node metadata PROXY_CONFIG."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
 
 
 class VirtualService(Strict, frozen=True):
-    """Routes requests to its hosts. Empty `gateways` mean ("mesh",). Earlier routes take precedence."""
+    """Routes the requests that are sent to its hosts. An empty `gateways` means ("mesh",). Earlier routes take
+    precedence."""
 
     hosts: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ class HTTPRoute(Strict, frozen=True):
 
 
 class Delegate(Strict, frozen=True):
-    """A reference to the VirtualService, which has no hosts, whose routes replace this route.
+    """A reference to a VirtualService that has no hosts. The routes of that VirtualService replace this route.
 
     `namespace` defaults to that of the root VirtualService.
     """

@@ -48,11 +48,15 @@ class ClaimToHeader(Strict, frozen=True):
 
 DEFAULT_TIMEOUT = Duration.of(5)
 MOST_RULES = 256
-"""Maximum number of JWT rules in an object, and for a workload. A proxy's filter has a provider for each rule."""
+"""Maximum number of JWT rules in one object, and of all JWT rules that apply to one workload.
+
+The JWT filter of a proxy has a provider for each rule.
+"""
 
 
 class JwksKey(NamedTuple):
-    """The key of a key set: its URL or, if `uri` is "", the issuer whose OpenID configuration contains the URL."""
+    """The key of a JSON Web Key set: its URL or, if `uri` is "", the issuer whose OpenID configuration contains the
+    URL."""
 
     issuer: str
     uri: str
@@ -62,14 +66,14 @@ class JwksKey(NamedTuple):
 
 
 class JwksSource(NamedTuple):
-    """A key set to fetch. `timeout` is in nanoseconds."""
+    """A JSON Web Key set to fetch. `timeout` is in nanoseconds."""
 
     key: JwksKey
     timeout: int
 
 
 def jwks_source(rule: JWTRule) -> JwksSource | None:
-    """Return the key set to fetch for a rule.
+    """Return the JSON Web Key set to fetch for a rule.
 
     Return None if the rule contains its keys, or has neither a jwksUri nor an issuer.
     """

@@ -115,9 +115,9 @@ def _validate_to(item: To) -> Iterable[Problem]:
 
 
 def _check_custom(rule: Rule) -> Problems:
-    """Yield an error for each field whose value is unknown when the external authorizer is called.
+    """Yield an error for each field of a CUSTOM rule that is unknown when the external authorizer is called.
 
-    This happens before the token is read.
+    The authorizer is called before the token is read.
     """
     for index, item in enumerate(rule.from_):
         for field in _UNKNOWN_TO_CUSTOM:

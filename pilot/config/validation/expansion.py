@@ -1,4 +1,4 @@
-"""The limit of the configuration that one object expands to.
+"""Limits the size of the configuration that a single object can produce.
 
 Some objects contain lists that are multiplied: a ServiceEntry results in a cluster for each host and port. A small
 object can therefore result in gigabytes of configuration for every proxy.
@@ -20,9 +20,9 @@ from pilot.lib.text import human_size
 MAX_EXPANDED_BYTES = 32_000_000
 """Maximum size of an expanded object in bytes.
 
-Each part counts with the size of its JSON, times the number of its copies. Large ordinary objects, such as 50 hosts
-with 200 routes each, or 250 external hosts with 4 ports each, expand to 10 MB. Configuration for 32 MB takes less than
-a second of CPU time and 100 MB of memory.
+Each part adds the size of its JSON, multiplied by the number of its copies. Large ordinary objects, such as 50 hosts
+with 200 routes each, or 250 external hosts with 4 ports each, expand to 10 MB. For an object that expands to 32 MB,
+building the configuration takes less than a second of CPU time and 100 MB of memory.
 """
 CLUSTER, LISTENER, ITEM = 8000, 2000, 500
 """Sizes of a cluster with its virtual host, of a listener, and of a route, subset or condition, in bytes.
@@ -32,7 +32,7 @@ They are added to the sizes of the parts that the object repeats.
 
 
 def check_service_entry(entry: ServiceEntry) -> Problems:
-    """Yield an error if the clusters and listeners of a ServiceEntry are too large together.
+    """Yield an error if the clusters and listeners of a ServiceEntry exceed the maximum size in total.
 
     There is a cluster for each host and port. A TCP port has a listener for each address.
     """
@@ -44,9 +44,9 @@ def check_service_entry(entry: ServiceEntry) -> Problems:
 
 
 def check_virtual_service(service: VirtualService) -> Problems:
-    """Yield an error if the routes of a VirtualService are too large together.
+    """Yield an error if the routes of a VirtualService exceed the maximum size in total.
 
-    There is one for each match, and each host has all of them.
+    There is a route for each match, and every host has a copy of all routes.
     """
     routes = sum(
         max(len(route.match), 1) * (ITEM + _size(msgspec.structs.replace(route, match=()))) + _size(route.match)
@@ -56,15 +56,18 @@ def check_virtual_service(service: VirtualService) -> Problems:
 
 
 def check_destination_rule(rule: DestinationRule) -> Problems:
-    """Yield an error if the policies of a DestinationRule are too large together. Each subset repeats the host's."""
+    """Yield an error if the policies of a DestinationRule exceed the maximum size in total.
+
+    Each subset repeats the policies of the host.
+    """
     size = len(rule.subsets) * (ITEM + _size(rule.traffic_policy)) + _size(rule.subsets)
     yield from _check(size, "subsets", "the traffic policies of all subsets")
 
 
 def check_authorization_policy(policy: AuthorizationPolicy) -> Problems:
-    """Yield an error if the rules of an AuthorizationPolicy are too large together.
+    """Yield an error if the rules of an AuthorizationPolicy exceed the maximum size in total.
 
-    Each source and operation repeats the conditions of its rule.
+    Each source and each operation repeats the conditions of its rule.
     """
     yield from _check(sum(map(_rule_size, policy.rules)), "rules", "the conditions of all sources and operations")
 
@@ -84,7 +87,7 @@ def _check(size: int, path: str, parts: str) -> Problems:
 
 
 def _size(*parts: object) -> int:
-    """Return the size of the JSON of parts in bytes."""
+    """Return the total size of the parts in bytes when encoded as JSON."""
     return sum(len(_encode(part)) for part in parts if part)
 
 

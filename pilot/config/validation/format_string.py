@@ -78,7 +78,7 @@ _CHOICES: Mapping[str, Callable[[str], object]] = {
     "REQUESTED_SERVER_NAME": re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?").fullmatch,
     "QUERY_PARAMS": frozenset(["DECODED", "ORIG"]).__contains__,
 }
-"""Checks of the arguments of operators, which return a true value if an argument is valid."""
+"""Mapping from operator to a function that checks its argument. The function returns a true value if it is valid."""
 _COMMAND = re.compile(r"\s*(?P<name>[A-Z0-9_]+)(?:\((?P<argument>.*)\))?\s*", re.DOTALL)
 _HEADER = re.compile(r":?[-!#$&'*+.^_`|~0-9A-Za-z]+(?:\?:?[-!#$&'*+.^_`|~0-9A-Za-z]+)?", re.ASCII)
 _STATE = re.compile("[^:]+(?::(?:PLAIN|TYPED|FIELD:.+))?", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Validation of certificates, keys and roots. Values that Envoy would reject are not sent.
+"""Validation of certificates, private keys and root certificates. Values that Envoy would reject are not sent.
 
 Expiry is not checked. The cryptography library reports invalid input with many types of exceptions, which may change
 between versions, so every exception is handled in the same way.
@@ -19,14 +19,17 @@ from pilot.config.key_material import OCSP_STAPLE, Flaw, KeyPair, PemBlock, Root
 LARGEST_VALUE = 1 << 20
 """Maximum size of a value in bytes. An API server accepts no larger Secrets."""
 LARGEST_KEY = 16 * 1024
-"""Maximum size of a private key in bytes. An RSA key of 8192 bits has 5 kB."""
+"""Maximum size of a private key in bytes. An RSA key of 8192 bits takes 5 kB."""
 LARGEST_STAPLE = 64 * 1024
-"""Maximum size of an OCSP response in bytes. With the responder's certificates, it usually has 2 to 5 kB."""
+"""Maximum size of an OCSP response in bytes. If it contains the responder's certificates, it usually takes 2 to 5 kB.
+"""
 MOST_BLOCKS = 1000
-"""Maximum number of PEM blocks in a value, such as certificates. The bundle of a Linux distribution has 150."""
+"""Maximum number of PEM blocks in a value. The CA bundle of a Linux distribution contains 150."""
 MOST_ATTRIBUTES = 5000
-"""Maximum number of attributes in the names of a value's certificates or revocation lists, which are decoded one by
-one. The bundle of a Linux distribution has 1200."""
+"""Maximum number of attributes in all names of a value's certificates or revocation lists.
+
+Attributes are decoded one by one. The CA bundle of a Linux distribution contains 1200.
+"""
 _RSA_BITS = range(2048, 8193)
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _RSA, _EC, _ED25519 = (
@@ -39,7 +42,7 @@ _SEQUENCE, _OBJECT_IDENTIFIER = 0x30, b"\x06"
 _PKCS8, _TRADITIONAL = b"PRIVATE KEY", (b"RSA PRIVATE KEY", b"EC PRIVATE KEY")
 _CERTIFICATE_LABELS, _LIST_LABELS = (b"CERTIFICATE", b"X509 CERTIFICATE"), (b"X509 CRL",)
 _MUST_STAPLE = tuple(bytes.fromhex(f"06082b06010505070118{critical}04053003020105") for critical in ("", "0101ff"))
-"""The extension that requires an OCSP response, as Envoy recognizes it (RFC 7633)."""
+"""The certificate extension that requires an OCSP response (RFC 7633), in the encodings that Envoy recognizes."""
 
 
 class _FlawError(Exception):
@@ -51,7 +54,10 @@ class _FlawError(Exception):
 
 
 def find_flaw(material: KeyPair | Roots) -> Flaw | None:
-    """Return why Envoy would reject a key pair or roots, or None if it accepts them. The reason excludes the key."""
+    """Return why Envoy would reject a key pair or root certificates, or None if it accepts them.
+
+    The reason does not contain the private key.
+    """
     try:
         _check_pair(material) if isinstance(material, KeyPair) else _check_roots(material)
     except _FlawError as error:
@@ -150,7 +156,10 @@ def _blocks(value: Value, labels: tuple[bytes, ...]) -> list[PemBlock]:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    """Return the certificates in a bundle. Names and times are accessed because the library parses them lazily."""
+    """Return the certificates in a bundle.
+
+    Their names and times are accessed once to detect errors, because the library parses them lazily.
+    """
     try:
         blocks = _blocks(value, _CERTIFICATE_LABELS)
         _check_names(value, blocks, 6)
@@ -165,7 +174,7 @@ def _load_certificates(value: Value) -> list[x509.Certificate]:
 
 
 def _check_lists(value: Value) -> None:
-    """Raise _FlawError unless a value contains certificate revocation lists, all of which are valid."""
+    """Raise _FlawError unless a value contains a certificate revocation list, and all of its lists are valid."""
     try:
         blocks = _blocks(value, _LIST_LABELS)
         _check_names(value, blocks, 3)
@@ -181,7 +190,10 @@ def _check_lists(value: Value) -> None:
 
 
 def _check_names(value: Value, blocks: Iterable[PemBlock], fields: int) -> None:
-    """Raise _FlawError if the names in blocks have too many attributes. They are in the first `fields` fields."""
+    """Raise _FlawError if the names in certificates or revocation lists have too many attributes.
+
+    The names are among the first `fields` fields of the signed content.
+    """
     signed = (_elements(block.der, 1)[0] for block in blocks)
     names = (field for content in signed for field in _elements(content, fields) if field[0] == _SEQUENCE)
     count = sum(name.count(_OBJECT_IDENTIFIER) for name in names)
@@ -214,8 +226,8 @@ def _load_public_key(value: Value, certificate: x509.Certificate) -> object:
 def _load_private_key(value: Value) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey:
     """Return the first private key in a value.
 
-    OpenSSL would check whether the factors of an RSA key are prime, and would calculate the public key of a DSA key.
-    With large numbers, both take minutes.
+    RSA keys are loaded without OpenSSL's check that their factors are prime, and DSA keys are rejected without loading
+    them, because OpenSSL would calculate their public key. With large numbers, both take minutes.
     """
     try:
         block = next(block for block in _split(value) if block.label.endswith(b"PRIVATE KEY"))
@@ -244,7 +256,7 @@ def _is_supported(block: PemBlock) -> bool:
 
 
 def _is_consistent(key: rsa.RSAPrivateNumbers) -> bool:
-    """Return whether the numbers of a private RSA key belong together. BoringSSL makes the same checks.
+    """Return whether the numbers of a private RSA key are consistent. BoringSSL performs the same checks.
 
     https://boringssl.googlesource.com/boringssl/+/refs/heads/main/crypto/fipsmodule/rsa/rsa.cc.inc
     """
@@ -262,7 +274,7 @@ def _is_consistent(key: rsa.RSAPrivateNumbers) -> bool:
 
 
 def _elements(der: bytes, most: int) -> list[bytes]:
-    """Return the first elements of a DER sequence, at most `most`."""
+    """Return the first elements of a DER sequence. `most` is the maximum number of elements to return."""
     at, end = _content_of(der, 0)
     elements: list[bytes] = []
     while at < end and len(elements) < most:
@@ -273,7 +285,7 @@ def _elements(der: bytes, most: int) -> list[bytes]:
 
 
 def _content_of(der: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of an element begins and ends."""
+    """Return the offsets at which the content of the DER element at offset `at` begins and ends."""
     start, size = at + 2, der[at + 1]
     if size & 0x80:
         start += size & 0x7F

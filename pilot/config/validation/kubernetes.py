@@ -1,6 +1,6 @@
 """Validation of the fields of Kubernetes objects that a mesh reads.
 
-No API server has validated objects that are read from files.
+Objects from files need it, because no API server has validated them.
 """
 
 from __future__ import annotations

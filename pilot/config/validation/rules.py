@@ -38,7 +38,10 @@ def is_dns_label(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a string consists of digits. At most 20 are allowed, because Python cannot convert thousands."""
+    """Return whether a string is a number of at most 20 digits.
+
+    The limit exists because Python cannot convert strings of thousands of digits.
+    """
     return len(text) <= 20 and text.isascii() and text.isdecimal()
 
 

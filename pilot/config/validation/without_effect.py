@@ -102,7 +102,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
 
 
 def find_without_effect(value: Any, path: str = "") -> Iterator[Problem]:
-    """Yield a warning for each field of a message or a nested message that is set and has no effect."""
+    """Yield a warning for each field that is set but has no effect, in a message and its nested messages."""
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             if item not in DEFAULT_PROVIDERS:

@@ -29,9 +29,9 @@ LONGEST_VERSION = 1024
 A longer expression is not compiled and matches no proxy.
 """
 MAX_VALUES = 20_000
-"""Maximum number of JSON values in all patches of an EnvoyFilter. Decoding them takes less than 250 ms.
+"""Maximum number of JSON values in all patches of an EnvoyFilter. Decoding this many takes less than 250 ms.
 
-The number of values in an ordinary EnvoyFilter is below 1000. The length of a text does not matter.
+An ordinary EnvoyFilter has fewer than 1000 values. The length of a string does not matter.
 """
 _INSERTS = frozenset(("INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST"))
 _FILTERS = frozenset(("NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"))
@@ -46,7 +46,10 @@ _OPERATIONS: Mapping[str, frozenset[str]] = {
     "EXTENSION_CONFIG": _INSERTS | {"ADD"},
     "BOOTSTRAP": MERGES,
 }
-"""The operations that have an effect, keyed by applyTo. Where order does not matter, the INSERT operations add."""
+"""The operations that have an effect, keyed by `applyTo`.
+
+If the order of the items is irrelevant, the INSERT operations have the same effect as ADD.
+"""
 _OLD_NAMES = {
     "envoy.http_connection_manager": HTTP_MANAGER,
     "envoy.tcp_proxy": "envoy.filters.network.tcp_proxy",

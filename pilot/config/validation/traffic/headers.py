@@ -42,7 +42,7 @@ def check_matched_name(path: str, name: str) -> Findings:
 
 
 def check_cors_name(path: str, name: str) -> Findings:
-    """Return an error unless a header name in a CORS policy is a token, such as `*`."""
+    """Return an error unless a header name in a CORS policy is a token. The name `*` is a token."""
     return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
@@ -61,8 +61,8 @@ def check_value(path: str, value: str) -> Findings:
 def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
     """Return an error if Envoy cannot parse a format string.
 
-    Header values, access logs and span tags have format strings. The check ends at the first percent sign that starts
-    no operator, so that no part of the text is scanned again for each percent sign.
+    Format strings occur in header values, access logs and span tags. The check stops at the first percent sign that
+    does not start a valid operator, so that its time is proportional to the length of the text.
     """
     at = text.find("%")
     while at >= 0:

@@ -138,7 +138,7 @@ def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
 
 
 def check_weighted(destination: Destination | None, weight: int) -> Problems:
-    """Yield the problems of a destination, which is required, and its weight."""
+    """Yield the problems of a destination and its weight. A missing destination is an error."""
     if destination is None:
         yield error("missing-field", "destination", "a destination is required")
     else:

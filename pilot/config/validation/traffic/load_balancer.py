@@ -26,7 +26,7 @@ _MAX_RING = 8_388_608
 def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
     """Yield the problems of load balancer settings.
 
-    `outlier` tells whether outlier detection is configured, which failover requires.
+    `outlier` is set if outlier detection is configured, which failover requires.
     """
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
@@ -158,11 +158,11 @@ def _check_localities(path: str, localities: Iterable[str]) -> Problems:
 def _find_overlapping(
     parts: tuple[str, ...], places: Mapping[tuple[str, ...], str], parents: Mapping[tuple[str, ...], str]
 ) -> str | None:
-    """Return a locality listed earlier that contains a locality or lies in it, or None if there is none.
+    """Return an earlier locality that contains, or is contained in, the locality `parts`. Return None if there is none.
 
-    `places` contains the earlier localities by their parts without a wildcard, and `parents` one of them for each of
-    their prefixes. A wildcard in `parts` stands for the localities that are not listed before it, so it does not
-    overlap with them.
+    `places` contains the earlier localities, keyed by their parts without a trailing wildcard. `parents` contains one
+    earlier locality for each prefix of the earlier localities. A wildcard in `parts` stands only for localities that
+    are not listed before it, so it does not overlap with those.
     """
     containing = (places.get(parts[:level]) for level in range(len(parts) + 1))
     return next((place for place in containing if place is not None), parents.get(parts))

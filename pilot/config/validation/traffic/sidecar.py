@@ -157,7 +157,7 @@ def _validate_egress(listener: IstioEgressListener, namespace: str) -> Problems:
 
 
 def _find_covered(hosts: tuple[str, ...], namespace: str) -> Iterator[Problem]:
-    """Yield a warning for each host that overlaps with an earlier host of the same namespace."""
+    """Yield a warning for each host that overlaps with an earlier host in the same namespace."""
     hosts_by_scope: dict[str, set[str]] = {}
     for index, text in enumerate(hosts):
         scope, slash, host = text.partition("/")

@@ -11,9 +11,9 @@ from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute,
 from pilot.config.problem import Problems, warning
 
 _MAX_COMPARISONS = 20_000
-"""The maximum number of conditions to compare in an object, which takes about 20 ms.
+"""The maximum number of conditions to compare in one object. Comparing this many takes about 20 ms.
 
-Only matches whose path prefixes cover each other are compared, of which an ordinary object has few.
+Two matches are compared only if the path prefix of one covers that of the other. In ordinary objects, this is rare.
 """
 _OTHERS = ("scheme", "method", "authority")
 _MAPS = ("headers", "query_params", "without_headers")
@@ -23,9 +23,9 @@ _COMPARED = (*_MAPS, "source_labels", "gateways")
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
     """Yield a warning for each unreachable route or match.
 
-    A route is unreachable after a route without a match. A match is unreachable if it repeats an earlier match, or if
-    its prefix starts with the prefix of an earlier match with the same or weaker conditions. The search for such
-    earlier matches ends after a number of comparisons.
+    A route is unreachable if an earlier route has no match conditions. A match is unreachable if it repeats an earlier
+    match, or if its prefix starts with the prefix of an earlier match whose other conditions are equal or weaker. The
+    search for such an earlier match stops after `_MAX_COMPARISONS`.
     """
     if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
@@ -54,7 +54,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 
 
 class _Prefixes:
-    """The matches on path prefixes of the earlier routes, keyed by prefix."""
+    """The matches with a path prefix in the earlier routes, keyed by prefix."""
 
     def __init__(self) -> None:
         self._matches: dict[str, list[tuple[int, str, HTTPMatchRequest]]] = {}
@@ -69,7 +69,7 @@ class _Prefixes:
         self._added += 1
 
     def find_cover(self, prefix: str, match: HTTPMatchRequest) -> str | None:
-        """Return the place of the first match that covers `match`, or None."""
+        """Return the path of the first match that covers `match`, or None if there is none."""
         covers = []
         for length in self._lengths[: bisect.bisect_right(self._lengths, len(prefix))]:
             for number, spot, earlier in self._matches.get(prefix[:length], ()):

@@ -20,8 +20,8 @@ def validate_workload_entry(o: Object[WorkloadEntryObject]) -> Problems:
 def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: bool) -> Problems:
     """Yield the problems of a workload entry.
 
-    `ports` contains the port names of the ServiceEntry that contains the entry, or is None if there is none. `names`
-    tells whether the address may be a domain name.
+    `ports` contains the port names of the ServiceEntry that contains the workload entry, or is None for an entry
+    outside a ServiceEntry. `names` is set if the address may be a domain name.
     """
     unix = entry.address.startswith(rules.UNIX)
     if unix:

@@ -19,7 +19,7 @@ from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError, TooManyCallers
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.net.listen_address import Address
 from testing.kube.kube_access import until
@@ -80,6 +80,15 @@ async def test_http_callers_are_authenticated_by_token() -> None:
     identify = HttpIdentities(authenticate)
     assert await identify("10.0.0.1:1", {"authorization": "Bearer right"}) == ("spiffe://10.0.0.1:1",)
     assert await identify("10.0.0.1:1", {}) == ()
+
+
+async def test_http_caller_is_asked_to_try_again_if_too_many_others_wait() -> None:
+    async def postpone(_: Caller) -> Sequence[str]:
+        raise TooManyCallers("too many callers")
+
+    with pytest.raises(Refused, match=r"^too many callers$") as refused:
+        await HttpIdentities(postpone)("10.0.0.1", {})
+    assert refused.value.status == 429
 
 
 FREE_PORT = Address("127.0.0.1", 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ca.service import CallerRefused
+from ca.service import CallerPostponed, CallerRefused
 from pilot.bootstrap.security import port_auth as authentication
 from pilot.bootstrap.security.port_auth import (
     PortAuth,
@@ -27,6 +27,7 @@ from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.identity import (
     Caller,
     IdentityError,
+    TooManyCallers,
     no_authentication,
 )
 from pilot.xds.authn.key_file import KeyFile
@@ -335,6 +336,12 @@ async def test_unauthenticated_caller_gets_no_certificate() -> None:
         await authenticate_csr(identify, no_authentication)(context)
     with pytest.raises(CallerRefused, match=r"^the token has expired$"):
         await authenticate_csr(identify, fail)(context)
+
+    async def postpone(_: Caller) -> list[str]:
+        raise TooManyCallers("x" * 2_000)
+
+    with pytest.raises(CallerPostponed, match=r"^x{1000}… \(1000 more characters\)$"):
+        await authenticate_csr(identify, postpone)(context)
 
 
 async def test_node_proxies_may_impersonate_local_workloads() -> None:

@@ -6,6 +6,7 @@ each patched resource.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,15 @@ from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.tables.database import Mesh
 
+MAX_PATCH_BYTES = 16 << 20
+"""Maximum size of the patches that are applied to a group of resources, in bytes. Each application counts.
+
+For each resource of the group, `MAX_PATCH_BYTES_PER_RESOURCE` are added. Large meshes have more resources to patch.
+"""
+MAX_PATCH_BYTES_PER_RESOURCE = 16 << 10
+APPLICATION, COMPARISON = 512, 16
+"""Bytes that are added to the size of a patch for its application, and for its comparison with a name, which take
+time."""
 ResourceKey = Any
 """The key of a resource in its group."""
 
@@ -65,23 +75,59 @@ def _names(db: Mesh, source: PatchedGroupKey) -> tuple[tuple[ResourceKey, str], 
     return tuple((key, resource.name) for key, resource in source.fn(db, *source.args).items())
 
 
+class PatchSelection(NamedTuple):
+    """The resources of a group that patches can change.
+
+    `excessive` are patches that are not applied, because the patches would be copied into too many resources.
+    """
+
+    targets: tuple[PatchTargetKey, ...]
+    excessive: tuple[PatchKey, ...]
+
+
+@derived
+def _selection(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> PatchSelection:
+    """Return the resources of a group that a facet's patches can change, each with the patches that can change it."""
+    candidates = patches(db, facet)
+    names = _names(db, source) if candidates else ()
+    budget = MAX_PATCH_BYTES + MAX_PATCH_BYTES_PER_RESOURCE * len(names)
+    matching: defaultdict[ResourceKey, list[PatchKey]] = defaultdict(list)
+    excessive: list[PatchKey] = []
+    for row in candidates:
+        text = required_text(row, source.type_url, facet)
+        if budget < COMPARISON * len(names):
+            excessive.append(row.key)
+            continue
+        budget -= COMPARISON * len(names)
+        matches = [
+            key
+            for key, name in names
+            if text is None or (text in name and can_change(row, source.type_url, name, facet))
+        ]
+        size = (APPLICATION + (row.value.ByteSize() if row.value is not None else 0)) * len(matches)
+        if size > budget:
+            excessive.append(row.key)
+            continue
+        budget -= size
+        for key in matches:
+            matching[key].append(row.key)
+    facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
+    targets: list[PatchTargetKey] = []
+    for key, _ in names if matching else ():
+        if keys := tuple(matching.get(key, ())):
+            targets.append(PatchTargetKey(key, facets.setdefault(keys, replace(facet, patches=keys))))
+    return PatchSelection(tuple(targets), tuple(excessive))
+
+
 @derived
 def _patch_targets(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tuple[PatchTargetKey, ...]:
-    """Return the resources of a group that a facet's patches can change, each with the patches that can change it."""
-    targets: list[PatchTargetKey] = []
-    facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
-    candidates = [(row, required_text(row, source.type_url, facet)) for row in patches(db, facet)]
-    for key, name in _names(db, source) if candidates else ():
-        matching = tuple(
-            [
-                row.key
-                for row, text in candidates
-                if text is None or (text in name and can_change(row, source.type_url, name, facet))
-            ]
-        )
-        if matching:
-            targets.append(PatchTargetKey(key, facets.setdefault(matching, replace(facet, patches=matching))))
-    return tuple(targets)
+    return _selection(db, source, facet).targets
+
+
+@derived
+def excessive_patches(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> tuple[PatchKey, ...]:
+    """Return the patches that are not applied to a group, because they would be copied into too many resources."""
+    return _selection(db, source, facet).excessive
 
 
 # -- patched groups ----------------------------------------------------------------------------------------------------

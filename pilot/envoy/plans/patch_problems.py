@@ -14,10 +14,15 @@ from pilot.derive import Gather, derived
 from pilot.envoy.envoy_filter.added_resources import added, added_extensions
 from pilot.envoy.envoy_filter.parsed_patch import patch
 from pilot.envoy.envoy_filter.patch_effects import Misfit
-from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched, patched_resources
+from pilot.envoy.envoy_filter.patched_groups import (
+    PatchedGroupKey,
+    excessive_patches,
+    patched,
+    patched_resources,
+)
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group, ProxyPlan
-from pilot.lib.protobuf.fault import as_written, shown
+from pilot.lib.protobuf.fault import Violation, as_written, shown
 from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.selector import check_selector, format_labels, selected_anywhere
@@ -28,6 +33,9 @@ from pilot.mesh.tables.mesh_config import root_namespace
 from pilot.mesh.tables.proxies import all_proxies
 
 _NOT_DELIVERED = frozenset(("BOOTSTRAP",))
+_EXCESSIVE = Violation(
+    "too-large", (), "all patches together are too large for the number of resources that they match"
+)
 
 
 class PatchOutcome(NamedTuple):
@@ -43,7 +51,9 @@ def _outcome(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> PatchOutco
     results = patched_resources(db, source, facet).values()
     return PatchOutcome(
         frozenset(k for result in results for k in result.applied),
-        frozenset(m for result in results for m in result.misfits),
+        frozenset(m for result in results for m in result.misfits).union(
+            Misfit(key, _EXCESSIVE) for key in excessive_patches(db, source, facet)
+        ),
     )
 
 

@@ -13,8 +13,9 @@ LARGEST_POD_REVIEW = 3 << 20
 """Maximum size of the review of a Pod in bytes, the size that API servers accept for a request."""
 LARGEST_CONFIG_REVIEW = 6 << 20
 """Maximum size of the review of a configuration object in bytes. It contains the old and the new object."""
-BODY_BUDGET = 64 << 20
-"""Bytes of all bodies that are read or reviewed. A third of this is left when two addresses use all that they may."""
+BODY_BUDGET = 32 << 20
+"""Bytes of all bodies that are read or reviewed. One address may use half of this, which suffices for 500 ordinary
+reviews at a time. API servers send at most 200 by default."""
 OVERHEAD = 16 << 10
 """Bytes that each request counts in addition to its body."""
 READ_TIMEOUT = 10.0

@@ -34,16 +34,17 @@ from pilot.lib.workers.frames import (
     encode_header,
 )
 
-MEMORY = 96 << 20
-"""Bytes that a job may add to its worker. Plain data of an object of 1.5 MiB, the largest in etcd, takes a third."""
+MEMORY = 64 << 20
+"""Bytes that a job may add to its worker. The review of an object of 1.5 MiB, the largest in etcd, takes less than half
+of this."""
 LANES = (Limits(0.1, MEMORY), Limits(2.0, MEMORY))
-"""Limits of a job's first and second run. Ordinary reviews take milliseconds, and reviews of objects of 1.5 MiB take
-less than a second."""
+"""Limits of a job's first and second run. Ordinary reviews take milliseconds, and those of the largest objects about
+half a second."""
 LONGEST_WAIT = 25.0
 """Maximum number of seconds that a job waits for its result. API servers wait for a review for at most 30 seconds."""
 MIN_LIFETIME = 1.0
 """Minimum number of seconds between two starts of the processes."""
-_log = scope("workers")
+_log = scope("default")
 
 
 class JobError(Exception):

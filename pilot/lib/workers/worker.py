@@ -41,9 +41,12 @@ from pilot.lib.workers.frames import (
 
 NICENESS = 10
 """Niceness of all workers except the first, which runs short jobs."""
-KEPT_MEMORY = 24 << 20
+KEPT_MEMORY = 20 << 20
 """Bytes by which a worker may have grown after a job. A larger worker is replaced, which frees its memory."""
+COLLECTION_THRESHOLD = 100_000
+"""Number of new objects that make workers collect garbage. A job creates few reference cycles, and many objects."""
 _PAGE = resource.getpagesize()
+_LONGEST_NUMBER = 20
 _CLOSED, _STATE_WAITS, _REPLACE, _OUT_OF_MEMORY = 0, 100, 101, 102  # exit codes of workers
 
 
@@ -123,38 +126,42 @@ def _ending(code: int) -> tuple[bytes, bytes]:
 
 def work(connection: socket.socket, program: Program) -> int:
     """Run jobs until one makes it necessary to replace this process, or a state has arrived. Return the exit code."""
-    initial_size = _virtual_size()
+    gc.set_threshold(COLLECTION_THRESHOLD)
+    sizes = os.open("/proc/self/statm", os.O_RDONLY)
+    initial_size = _virtual_size(sizes)
+    limit = 0
     while kind := connection.recv(1, socket.MSG_PEEK):
         if kind == STATE:
             return _STATE_WAITS
         header, job = _read_frame(connection)
+        if header.memory != limit:
+            limit = header.memory
+            _limit_memory(initial_size + limit)
         try:
-            _set_limits(header.cpu, initial_size + header.memory)
+            signal.setitimer(signal.ITIMER_PROF, header.cpu)  # SIGPROF ends this process
             result = program.run(job)
-            _set_limits(0.0, resource.RLIM_INFINITY)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
         except MemoryError:
             return _OUT_OF_MEMORY
         if len(result) > LARGEST_RESULT:
             return _OUT_OF_MEMORY
         _send(connection, RESULT, result)
         del job, result
-        if _virtual_size() - initial_size > KEPT_MEMORY:
+        if _virtual_size(sizes) - initial_size > KEPT_MEMORY:
             return _REPLACE
     return _CLOSED
 
 
-def _set_limits(cpu: float, memory: int) -> None:
-    """Limit this process. SIGPROF ends it after `cpu` seconds of CPU time; 0 is no limit."""
+def _limit_memory(size: int) -> None:
+    """Limit the address space of this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    soft = memory if hard == resource.RLIM_INFINITY or 0 <= memory < hard else hard
+    soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    signal.setitimer(signal.ITIMER_PROF, cpu)
 
 
-def _virtual_size() -> int:
-    """Return the size of this process's address space in bytes."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[0]) * _PAGE
+def _virtual_size(sizes: int) -> int:
+    """Return the size of this process's address space in bytes. `sizes` is its open file /proc/self/statm."""
+    return int(os.pread(sizes, _LONGEST_NUMBER, 0).split()[0]) * _PAGE
 
 
 def _count_unread(connection: socket.socket) -> int:
@@ -180,7 +187,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the next read reports the end
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next read reports the end
         connection.sendall(encode_header(kind, len(payload)) + payload)
 
 

@@ -1,0 +1,177 @@
+"""Reviews that would exhaust the control plane: each is denied alone, in a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
+from pilot.lib.workers.frames import Limits
+from pilot.lib.workers.pool import WorkerPool
+from testing.kube.webhooks import WebhookClient, make_injector, pod, review, serving
+from webhook.gateway.render import GatewayToRender, RenderError
+from webhook.server.reviewers import PROGRAM, Reviewers
+
+CPU, MEMORY = "it takes more than 0.2 seconds of CPU time", "it takes more than 48 MiB of memory"
+LANES = (Limits(0.1, 48 << 20), Limits(0.2, 48 << 20))
+
+
+@pytest_asyncio.fixture
+async def pool() -> AsyncIterator[WorkerPool]:
+    workers = WorkerPool(PROGRAM, LANES, longest_wait=100.0)
+    try:
+        yield workers
+    finally:
+        await workers.stop()
+
+
+def annotated(name: str, value: str) -> dict[str, Any]:
+    return pod(annotations={name: value})
+
+
+def limited(cpu: str) -> dict[str, Any]:
+    plain = pod()
+    plain["spec"]["containers"][0]["resources"] = {"limits": {"cpu": cpu}}
+    return plain
+
+
+async def denial(client: WebhookClient, path: str, plain: Any) -> str:
+    """Return the message of a denial, after a check that honest reviews are answered meanwhile."""
+    hostile = asyncio.create_task(client.response(path, review(plain, uid="hostile")))
+    honest = await client.response("/inject", review(pod()))
+    assert honest["allowed"]
+    assert b"istio-proxy" in base64.b64decode(honest["patch"])
+    response = await hostile
+    assert (response["uid"], response["allowed"]) == ("hostile", False)
+    message: str = response["status"]["message"]
+    return message
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        (
+            annotated("proxy.istio.io/config", f"statNameLength: 1\nproxyMetadata: {{A: &a {'t' * 20_000}, B: *a}}"),
+            "aliases are not supported in this text",
+        ),
+        (annotated("sidecar.istio.io/proxyCPU", "1e999999999"), "the exponent of the quantity"),
+        (limited("1e999999999"), "the exponent of the quantity"),
+        (annotated("sidecar.istio.io/proxyMemory", "1" * 100_000), "the quantity is longer than 64 characters"),
+        (annotated("inject.istio.io/templates", ",".join(["sidecar"] * 20_000)), f"the review failed: {CPU}"),
+        (annotated("proxy.istio.io/config", f"proxyMetadata: {{{'A: b, ' * 40_000}}}"), f"the review failed: {CPU}"),
+        ({**pod(), "spec": {"containers": [[]] * 600_000}}, f"the review failed: {MEMORY}"),
+    ],
+    ids=[
+        "aliases of a long text",
+        "huge exponent in an annotation",
+        "huge exponent in a quantity",
+        "long number",
+        "long list of templates",
+        "long YAML in an annotation",
+        "empty lists",
+    ],
+)
+async def test_hostile_pod_is_denied_alone(pool: WorkerPool, plain: dict[str, Any], message: str) -> None:
+    async with serving(make_injector(), pool) as client:
+        assert message in await denial(client, "/inject", plain)
+        assert client.metric("sidecar_injection_failure_total 1")
+        assert client.metric("sidecar_injection_requests_total 2")
+        assert client.metric("sidecar_injection_success_total 2")
+
+
+async def test_hostile_configuration_is_denied_alone(pool: WorkerPool) -> None:
+    plain = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "VirtualService",
+        "metadata": {"name": "a", "namespace": "shop"},
+        "spec": {"hosts": ["a.example.com"], "http": [{"match": [{"uri": {"prefix": "/"}}] * 80_000}]},
+    }
+    async with serving(make_injector(), pool) as client:
+        assert (await denial(client, "/validate", plain)) in (
+            f"the review failed: {CPU}",
+            f"the review failed: {MEMORY}",
+        )
+        assert 'reason="invalid_resource"' in client.metrics.exposition().decode()
+
+
+async def test_large_ordinary_objects_pass() -> None:
+    workers = WorkerPool(PROGRAM)
+    environment = [{"name": f"NAME_{number}", "value": "x" * 100} for number in range(500)]
+    plain = pod()
+    plain["spec"]["containers"] = [{"name": f"app-{number}", "image": "a", "env": environment} for number in range(15)]
+    assert len(json.dumps(plain)) > 900_000
+    try:
+        async with serving(make_injector(), workers) as client:
+            assert (await client.response("/inject", review(plain)))["allowed"]
+    finally:
+        await workers.stop()
+
+
+def gateway(overlay: str) -> GatewayToRender:
+    return GatewayToRender(
+        metadata={"name": "edge", "namespace": "shop", "uid": "u"},
+        class_name="istio",
+        template="kube-gateway",
+        managed="istio.io-gateway-controller",
+        name="edge-istio",
+        account="edge-istio",
+        service_type="ClusterIP",
+        ports=(("http", 80, "http"),),
+        addresses=(),
+        labels={},
+        annotations={},
+        overlays=({"deployment": overlay},),
+        proxy_config=ProxyConfig(),
+        mesh=MeshConfig(),
+        cluster="Kubernetes",
+        revision="default",
+        kubernetes=134,
+        uid=1337,
+        gid=1337,
+    )
+
+
+@pytest.mark.parametrize(
+    ("overlay", "message"),
+    [
+        (
+            f"metadata: {{annotations: {{a: &a {'t' * 20_000}, b: *a}}}}",
+            "overlay 'deployment': aliases are not supported in this text",
+        ),
+        (f"metadata: {{annotations: {{a: {'t' * 1_100_000}}}}}", "its objects take more than 1048576 bytes"),
+        (
+            f"spec: {{template: {{spec: {{containers: [{'{name: a}, ' * 100_000}]}}}}}}",
+            f"the rendering of its template and overlays failed: {CPU}",
+        ),
+    ],
+    ids=["aliases of a long text", "long text", "long YAML"],
+)
+async def test_hostile_overlay_fails_its_gateway_alone(pool: WorkerPool, overlay: str, message: str) -> None:
+    reviewers = Reviewers(make_injector(), pool)
+    hostile = asyncio.create_task(reviewers.render(gateway(overlay)))
+    objects = await reviewers.render(gateway("metadata: {labels: {team: a}}"))
+    assert [plain["metadata"].get("labels", {}).get("team") for plain in objects if plain["kind"] == "Deployment"] == [
+        "a"
+    ]
+    with pytest.raises(RenderError, match=f"^{message}"):
+        await hostile
+
+
+async def test_log_lines_of_workers_are_written_by_the_control_plane(
+    pool: WorkerPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(make_injector(), pool) as client:
+        await client.response("/inject", review(annotated("sidecar.istio.io/inject", "maybe")))
+        await client.response("/inject", review({**pod(), "spec": []}))
+    assert [(record.name, record.levelname) for record in caplog.records if record.name == "pilot.webhook"][-2:] == [
+        ("pilot.webhook", "WARNING"),
+        ("pilot.webhook", "ERROR"),
+    ]
+    assert "pod injection failed: spec: cannot unmarshal array into Go value of type object" in caplog.text

@@ -293,7 +293,7 @@ class ControlPlane:
             servers.reviewers,
             servers.root_store,
             servers.read_secret,
-            servers.client,
+            servers.caller_client,
         )
 
     def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
@@ -341,7 +341,7 @@ class ControlPlane:
             self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
             return None
         local_cluster, servers = self.settings.mesh.registry.cluster_id, self.api_servers
-        review = SecretAccessReview(servers.client, local_cluster, file_clusters, servers.remote.clusters)
+        review = SecretAccessReview(servers.caller_client, local_cluster, file_clusters, servers.remote.clusters)
         return SecretAccess(self.discovery, review)
 
     # -- parts ---------------------------------------------------------------------------------------------------------

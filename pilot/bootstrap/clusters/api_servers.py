@@ -95,7 +95,8 @@ class ApiServers:
     """API servers of the local and remote clusters.
 
     `rank` is the rank of their objects among all sources, and `aliases` maps aliases to cluster names. `run_remote`
-    runs for each remote cluster while the cluster is read. `reviewers` review tokens.
+    runs for each remote cluster while the cluster is read. `reviewers` review tokens. Requests that callers of the
+    control plane cause use `caller_client`, whose limit is separate, so that they do not delay those of `client`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class ApiServers:
         self.problems = target.problems
         self.watch_options = watch_options or WatchOptions(streaming_lists=settings.kubernetes.watch_lists)
         self.metrics, self._rng = target.metrics.kubernetes, random.Random()
-        self.client = self._client(credentials)
+        self.client, self.caller_client = self._client(credentials), self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
         names = [name for name in (settings.kubernetes.shared_mesh_config, mesh_config_name(revision)) if name]
@@ -131,7 +132,7 @@ class ApiServers:
         self._secrets_client = self._client(InCluster()) if uses_hosting_cluster else self.client
         self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
         local_names = local_cluster_names(registry.cluster_id, aliases)
-        self.reviewers = TokenReviewers(self.client, local_names, self.remote.clusters, self._new_throttle)
+        self.reviewers = TokenReviewers(self.caller_client, local_names, self.remote.clusters, self._new_throttle)
 
     def _client(self, credentials: Credentials) -> ApiClient:
         return ApiClient(credentials, self._new_throttle())
@@ -212,4 +213,5 @@ class ApiServers:
         await self.source.stop()
         await self._mesh.stop()
         await self.client.close()
+        await self.caller_client.close()
         await self._secrets_client.close()

@@ -65,6 +65,7 @@ class Controllers:
         durations: LeaseDurations = LeaseDurations(),
     ) -> None:
         self._client, self._source, self._metrics = api_servers.client, api_servers.source, api_servers.metrics
+        self._caller_client = api_servers.caller_client
         self._options, self._rng = api_servers.watch_options, random.Random()
         self._settings, self._db, self._identity, self._durations = settings, db, identity, durations
         self._replica = settings.process.pod_name or f"pyistiod-{self._rng.getrandbits(48):012x}"
@@ -180,7 +181,7 @@ class Controllers:
             self._replica, kubernetes.registration_grace.seconds, identity_check=kubernetes.registration_identity
         )
         return ClusterRegistration(
-            self._client,
+            self._caller_client,
             self._db,
             self._source.path_of,
             options,

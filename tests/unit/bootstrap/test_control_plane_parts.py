@@ -209,7 +209,7 @@ async def test_secret_access_is_swept_with_an_api_server(
     assert plane.api_servers is not None
     assert [job.__qualname__ for job in journal.args_of("PeriodicJobs")[0][2]][-1] == "SecretAccess.sweep"
     assert journal.args_of("SecretAccessReview") == [
-        (plane.api_servers.client, "east", {"east"}, plane.api_servers.remote.clusters)
+        (plane.api_servers.caller_client, "east", {"east"}, plane.api_servers.remote.clusters)
     ]
     assert journal.args_of("SecretAccess")[0][0] is plane.discovery
     assert not len(plane.db.secret_access)

@@ -170,9 +170,12 @@ def test_local_cluster_reads_all_kinds(journal: PartRecorder) -> None:
         journal, {"REVISION": "blue", "CLUSTER_ID": "Kubernetes"}, "--kubernetesApiQPS=5", "--kubernetesApiBurst=9"
     )
     client, source = journal.parts[1], journal.part("KubeSource")
-    assert journal.part("Throttle").args == (5.0, 9)
-    assert client.args == (api.credentials, journal.part("Throttle"))
+    throttle, other_throttle = (part for part in journal.parts if part.name == "Throttle")
+    assert throttle.args == other_throttle.args == (5.0, 9)
+    assert client.args == (api.credentials, throttle)
     assert api.kubernetes.client is client
+    caller_client: Any = api.kubernetes.caller_client
+    assert caller_client.args == (api.credentials, other_throttle)
     source_args = source.args
     assert source_args[:6] == (
         client,
@@ -209,7 +212,7 @@ def test_local_cluster_reads_all_kinds(journal: PartRecorder) -> None:
         api.target.metrics,
     )
     *reviewers, new_throttle = journal.part("TokenReviewers").args
-    assert reviewers == [client, ("", "Kubernetes", "alias"), {"west": "a cluster"}]
+    assert reviewers == [caller_client, ("", "Kubernetes", "alias"), {"west": "a cluster"}]
     assert new_throttle().args == (5.0, 9)
 
 
@@ -350,11 +353,11 @@ async def test_mesh_config_syncs_first_and_remote_clusters_last(journal: PartRec
     ]
     journal.lines.clear()
     closed: list[str] = []
-    for client in {api.kubernetes.client, api.kubernetes._secrets_client}:
+    for client in {api.kubernetes.client, api.kubernetes.caller_client, api.kubernetes._secrets_client}:
         client.close = lambda: record_close(closed)  # type: ignore[method-assign]
     await api.kubernetes.stop()
     assert journal.lines == ["RemoteClusters.stop", "KubeSource.stop", "MeshConfigMaps.stop"]
-    assert closed == ["closed"] * 2, "both clients are closed"
+    assert closed == ["closed"] * 3, "all clients are closed"
 
 
 async def record_close(closed: list[str]) -> None:
@@ -374,8 +377,8 @@ async def test_unusable_credentials_abort_the_start(journal: PartRecorder) -> No
 
 async def test_cancelled_start_leaves_nothing_running(journal: PartRecorder) -> None:
     api, closed = Api(journal), list[str]()
-    client: Any = api.kubernetes.client
-    client.close = lambda: record_close(closed)
+    for client in (api.kubernetes.client, api.kubernetes.caller_client):
+        client.close = lambda: record_close(closed)  # type: ignore[method-assign]
 
     async def cancelled() -> None:
         raise asyncio.CancelledError

@@ -92,6 +92,7 @@ class Harness:
             object(),
             WatchOptions(Backoff(1.0, 2.0)),
         )
+        self.caller_client = object()
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), watches=["a kind"])
         self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
         self.problems, self.db, self.authority = (
@@ -104,6 +105,7 @@ class Harness:
         self.db.commit([(self.db.mesh, "mesh", config)])
         self.kubernetes: Any = SimpleNamespace(
             client=self.client,
+            caller_client=self.caller_client,
             source=self.source,
             watch_options=self.watch_options,
             metrics=self.metrics,
@@ -216,7 +218,7 @@ def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
     assert args[3]() == "roots"
     terms = ClusterRegistrationOptions("istiod-1", 10.0, identity_check=True)
     assert harness.part("ClusterRegistration").args == (
-        client,
+        harness.caller_client,
         harness.db,
         harness.source.path_of,
         terms,

@@ -28,6 +28,8 @@ from tests.conformance.scenario import Plain
 
 CASES = pathlib.Path(__file__).parent / "manifests"
 EFFECTS = ".effects.json"
+DEFAULTS = "istioctl-defaults.yaml"
+"""The registry and tag in the profiles of the istioctl that rendered the recordings."""
 CHART_TEMPLATES = {
     "sidecar",
     "gateway",
@@ -87,7 +89,10 @@ def compare_case(name: str, folder: pathlib.Path) -> Outcome:
     expected = json.loads((folder / f"{name}{EFFECTS}").read_text("utf-8"))
     effects = expected.get("effects", [])
     try:
-        result = run_pilotctl(["manifest", "generate", "-f", f"{name}.yaml", *expected.get("args", [])], folder)
+        result = run_pilotctl(
+            ["manifest", "generate", "-f", str(CASES / DEFAULTS), "-f", f"{name}.yaml", *expected.get("args", [])],
+            folder,
+        )
     except subprocess.TimeoutExpired as error:
         return Outcome(0, len(effects), [str(error)])
     if expected["exit"]:

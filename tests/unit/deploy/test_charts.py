@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import tomllib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import yaml
 
 from deploy.chart.chart import Chart, ChartError, installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.generated import CHARTS, chart_version
+from deploy.generated import CHARTS, ROOT, chart_version, generated_files
 from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -97,6 +99,8 @@ def test_cluster_scoped_names_have_the_namespace() -> None:
     }
 
 
+PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text("utf-8"))
+OWN_IMAGE = f"{PROJECT['tool']['pyistiod']['image']}:{chart_version(PROJECT['project']['version'])}"
 AWAY = {"key": "a", "operator": "In", "values": "b,c", "topologyKey": "zone"}
 FIRST = "spec.template.spec.containers.0"
 # Values of a chart, the object and path that they affect, and the expected value; "absent" if there is no such object.
@@ -132,6 +136,38 @@ VALUE_CASES = {
         {"image": "h/pyistiod:1", "tag": "other"},
         f"Deployment/istiod {FIRST}.image",
         "h/pyistiod:1",
+    ),
+    "istiod own image": ("istiod", {}, f"Deployment/istiod {FIRST}.image", OWN_IMAGE),
+    "istiod own image with another version": (
+        "istiod",
+        {"tag": "0.9.0"},
+        f"Deployment/istiod {FIRST}.image",
+        f"{OWN_IMAGE.partition(':')[0]}:0.9.0",
+    ),
+    "istiod own image with proxies of another version": (
+        "istiod",
+        {"global": {"tag": "1.28.0", "variant": "distroless"}},
+        f"Deployment/istiod {FIRST}.image",
+        OWN_IMAGE,
+    ),
+    "istiod image by name": (
+        "istiod",
+        {"image": "other", "global": {"hub": "h", "tag": "1"}},
+        f"Deployment/istiod {FIRST}.image",
+        "h/other:1",
+    ),
+    "operator own image": ("istio-operator", {}, f"Deployment/istio-operator {FIRST}.image", OWN_IMAGE),
+    "operator image by hub": (
+        "istio-operator",
+        {"hub": "h", "tag": 1},
+        f"Deployment/istio-operator {FIRST}.image",
+        "h/operator:1",
+    ),
+    "operator full image": (
+        "istio-operator",
+        {"image": "h/o:1", "hub": "x"},
+        f"Deployment/istio-operator {FIRST}.image",
+        "h/o:1",
     ),
     "istiod autoscaling by memory": (
         "istiod",
@@ -253,9 +289,9 @@ VALUE_CASES = {
     ),
     "ztunnel global values": (
         "ztunnel",
-        {"global": {"hub": "h"}},
+        {"global": {"hub": "h", "tag": "1"}},
         f"DaemonSet/ztunnel {FIRST}.image",
-        "h/ztunnel:latest",
+        "h/ztunnel:1",
     ),
     "ztunnel resource name": (
         "ztunnel",
@@ -274,6 +310,31 @@ def test_values(case: str) -> None:
     for part in filter(None, path.split(".")):
         actual = actual[int(part) if isinstance(actual, list) else part]
     assert actual == expected
+
+
+def images_in(plain: Any) -> Iterator[str]:
+    """Yield the images of containers anywhere in plain data."""
+    for key, value in plain.items() if isinstance(plain, dict) else enumerate(plain):
+        if key == "image" and isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            yield from images_in(value)
+
+
+@pytest.mark.parametrize("name", [*CHARTS, "istio-operator"])
+def test_default_images_are_versions_of_known_registries(name: str) -> None:
+    istio = default_values()["global"]
+    for image in images_in(list(render_chart(name, {"profile": "demo"} if name in CHARTS else {}).values())):
+        repository, _, tag = image.rpartition(":")
+        if image != "auto":
+            assert image == OWN_IMAGE or (repository.rpartition("/")[0], tag) == (istio["hub"], istio["tag"])
+            assert tag not in ("", "latest")
+
+
+def test_image_of_a_release_is_in_all_charts() -> None:
+    files = dict(generated_files("ghcr.io/owner/pyistiod"))
+    for name in ("istiod", "istio-operator"):
+        assert yaml.safe_load(files[f"charts/{name}/Chart.yaml"])["annotations"]["image"] == "ghcr.io/owner/pyistiod"
 
 
 @pytest.mark.parametrize("word", ["profile", "platform", "compatibilityVersion"])

@@ -1,3 +1,14 @@
+{{/* The image of pilot-discovery: that of this project, unless the user names an image or a registry. */}}
+{{- define "discovery-image" -}}
+{{- $s := .Settings -}}
+{{- if or $s.image $s.hub (ne $s.global.hub .Values.chartDefaults.global.hub) -}}
+{{- $tag := $s.tag | default $s.global.tag -}}
+{{- include "image" (dict "image" ($s.image | default "pilot") "hub" ($s.hub | default $s.global.hub) "tag" $tag "variant" ($s.variant | default $s.global.variant)) -}}
+{{- else -}}
+{{- .Chart.Annotations.image }}:{{ $s.tag | default .Chart.AppVersion -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Arguments of pilot-discovery. */}}
 {{- define "discovery-arguments" -}}
 {{- $s := .Settings -}}

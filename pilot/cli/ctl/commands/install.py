@@ -12,7 +12,7 @@ from deploy.operator.manifest import package_folder
 from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
-from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings
+from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings, warn_of_local_images
 from pilot.cli.ctl.commands.verify_install import print_checks
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import progress_reporter
@@ -74,6 +74,7 @@ def _run(
     waits = WaitOptions(timeout=_seconds(timeout))
     platform = cluster.run(lambda objects, _: detect_platform(objects))
     installation = read_installation(settings, force, platform)
+    warn_of_local_images(installation.objects())
     try:
         plan = build_install_plan(installation)
     except SettingsError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from deploy.images import local_image_remarks
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation
@@ -92,6 +93,12 @@ def read_installation(settings: dict[str, Any], force: bool, platform: str = "")
         raise CommandError(str(error)) from error
 
 
+def warn_of_local_images(objects: Iterable[dict[str, Any]]) -> None:
+    """Print a warning if an image in an installation is in no registry."""
+    for remark in local_image_remarks(objects, "spec.values.pilot.image"):
+        click.echo(f"! {remark}", err=True)
+
+
 @click.group()
 def manifest() -> None:
     """Print and compare the objects of an installation."""
@@ -127,7 +134,9 @@ def generate(cluster: Cluster, force: bool, components: tuple[str, ...], cluster
     """Print the objects of an installation as YAML. The output is deterministic."""
     platform = cluster.run(_platform) if cluster_specific else ""
     installation = read_installation(read_settings(**where), force, platform)
-    write(manifest_text(installation.objects(components)).rstrip("\n"))
+    objects = installation.objects(components)
+    warn_of_local_images(objects)
+    write(manifest_text(objects).rstrip("\n"))
 
 
 async def _platform(objects: ObjectClient, _: ObjectClient) -> str:

@@ -12,6 +12,7 @@ import click
 
 from deploy.chart.chart import ChartError, installation_folder, read_chart
 from deploy.chart.render import render
+from deploy.images import local_image_remarks
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import read_operator
 from deploy.operator.manifest import in_apply_order, manifest_text
@@ -158,11 +159,13 @@ def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: 
 
 def _objects(values: Plain, package: str) -> list[Plain]:
     try:
-        return in_apply_order(
-            render(read_chart(installation_folder(package) / "charts" / _NAME), values, values["operatorNamespace"])
-        )
+        chart = read_chart(installation_folder(package) / "charts" / _NAME)
+        objects = render(chart, values, values["operatorNamespace"])
     except ChartError as error:
         raise CommandError(str(error)) from error
+    for remark in local_image_remarks(objects, "--image"):
+        click.echo(f"! {remark}", err=True)
+    return in_apply_order(objects)
 
 
 def _read_resource(name: str, text: bytes, watched: Sequence[str]) -> Plain:

@@ -100,7 +100,7 @@ async def test_upgrade_needs_an_installation(shell: Shell) -> None:
         True,
     )
     await shell("install", *MINIMAL, "-y")
-    result = await shell("upgrade", *MINIMAL, "-y", "--set", "tag=9.9.9")
+    result = await shell("upgrade", *MINIMAL, "-y", "--set", "values.pilot.tag=9.9.9")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Installed version: ")
     image = state_of(shell.server)[f"Deployment/{SYSTEM}/istiod"]["spec"]["template"]["spec"]["containers"][0]["image"]

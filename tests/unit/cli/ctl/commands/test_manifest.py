@@ -36,6 +36,16 @@ def test_only_selected_components_are_generated() -> None:
     assert run_command(*command, "--component", "Cni", "-r", "r1") == (0, printed, "")
 
 
+def test_default_image_that_no_registry_has_is_reported() -> None:
+    command = ("manifest", "generate", "-s", "profile=minimal", "--component", "Pilot")
+    status, printed, stderr = run_command(*command)
+    deployment = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "Deployment")
+    name = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert status == 0
+    assert stderr.startswith(f"! spec.values.pilot.image: the default image, {name}, is in no registry; ")
+    assert run_command(*command, "-s", "values.pilot.image=example.com/mesh:1")[2] == ""
+
+
 def test_force_turns_setting_errors_into_warnings() -> None:
     words = ("manifest", "generate", "-s", "profile=empty", "-s", "values.foo=1")
     assert run_command(*words) == (1, "", "Error: spec.values.foo: unknown field foo\n")

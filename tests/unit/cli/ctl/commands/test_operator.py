@@ -35,6 +35,13 @@ async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
     await server.stop()
 
 
+@pytest.mark.parametrize(("arguments", "warns"), [((), True), (("--image", "example.com/mesh:1"), False)])
+def test_dump_names_the_image_that_no_registry_has(arguments: tuple[str, ...], warns: bool) -> None:
+    result = CliRunner().invoke(pilotctl, ["operator", "dump", *arguments])
+    assert result.exit_code == 0, result.output
+    assert ("--image: the default image, localhost/pyistiod:" in result.stderr) == warns
+
+
 async def test_init_creates_watched_namespaces_and_remove_keeps_resources(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "two"}, "spec": {"profile": "empty"}}))
@@ -163,7 +170,7 @@ async def test_remove_waits_for_the_deployment(shell: Shell, monkeypatch: pytest
 async def test_invalid_input_files_are_reported(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text("spec: [1\n")
-    result = await shell("operator", "init", "-f", str(file))
+    result = await shell("operator", "init", "-f", str(file), "--image", "example.com/mesh:1")
     assert (result.exit_code, str(file) in result.stderr, result.stderr.count("\n")) == (1, True, 1)
     result = await shell("operator", "init", "-d", str(tmp_path))
     assert (
@@ -177,7 +184,7 @@ async def test_unready_operator_is_reported(shell: Shell, monkeypatch: pytest.Mo
     shell.server.store.on_change.pop()
     Controllers(shell.server, lambda _: False)
     monkeypatch.setattr(operator, "WaitOptions", lambda: WaitOptions(timeout=0.05, interval=0.01))
-    result = await shell("operator", "init")
+    result = await shell("operator", "init", "--image", "example.com/mesh:1")
     error = result.stderr.partition("; ")[0]
     assert (result.exit_code, error) == (
         1,

@@ -1,7 +1,10 @@
-# The build is reproducible: deploy/constraints.txt pins versions, SOURCE_DATE_EPOCH sets times, and bytecode is validated by hash.
-# Pin the base image by its digest (--build-arg PYTHON=python@sha256:…) to reproduce the whole image.
-ARG PYTHON=python:3.12-slim
-FROM ${PYTHON} AS build
+# The build is reproducible: the base image is pinned by its digest, and all packages by their hashes, SOURCE_DATE_EPOCH sets times,
+# and bytecode is validated by hash.
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS base
+
+FROM base AS build
+# The repository of this image, which is the default in its charts
+ARG IMAGE=localhost/pyistiod
 ARG SOURCE_DATE_EPOCH=0
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONHASHSEED=0
 WORKDIR /src
@@ -12,12 +15,16 @@ COPY webhook webhook
 COPY gotemplate gotemplate
 COPY ca ca
 COPY deploy deploy
-RUN python -m venv --without-pip /opt/pyistiod \
- && pip --python /opt/pyistiod/bin/python install --no-compile --constraint deploy/constraints.txt '.[kubernetes]' \
+RUN pip install --require-hashes --requirement deploy/build-requirements.txt \
+ && python -m venv --without-pip /opt/pyistiod \
+ && pip --python /opt/pyistiod/bin/python install --no-compile --only-binary :all: --require-hashes --requirement deploy/constraints.txt \
+ && /opt/pyistiod/bin/python -m deploy --image "${IMAGE}" \
+ && pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && pip --python /opt/pyistiod/bin/python install --no-compile --no-deps --no-index /wheels/*.whl \
  && /opt/pyistiod/bin/python -m compileall -q --invalidation-mode checked-hash /opt/pyistiod/lib \
  && find /opt/pyistiod -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
 
-FROM ${PYTHON}
+FROM base
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="pyistiod" \

@@ -1,8 +1,10 @@
 # Short names for tasks. dev.py creates .venv and runs them.
 DEV := python3 dev.py
+PIN := $(DEV) run uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.12 --python-platform linux
+IMAGE ?= $(shell sed -n '/^\[tool.pyistiod\]/,/^$$/s/^image = "\(.*\)"$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs site bench profile soak chaos fuzz mutants protos conformance image
+.PHONY: help venv sample test lint docs site bench profile soak chaos fuzz mutants protos conformance constraints image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -51,5 +53,14 @@ protos:  ## generate the Python modules of protos/
 conformance:  ## compare with recordings of istiod (ARGS="xds gateway- -v"; tests/conformance/README.md)
 	$(DEV) conformance $(ARGS)
 
-image:  ## build the container image
-	docker build --build-arg VERSION=$$($(DEV) version) --build-arg REVISION=$$(git rev-parse HEAD) -t pyistiod .
+constraints:  ## pin the latest versions of the image's dependencies and of the build tools, with hashes
+	head -1 deploy/constraints.txt > deploy/constraints.txt.new
+	$(PIN) --extra kubernetes pyproject.toml >> deploy/constraints.txt.new
+	mv deploy/constraints.txt.new deploy/constraints.txt
+	head -1 deploy/build-requirements.txt > deploy/build-requirements.txt.new
+	$(PIN) deploy/build-requirements.in >> deploy/build-requirements.txt.new
+	mv deploy/build-requirements.txt.new deploy/build-requirements.txt
+
+image:  ## build the container image (IMAGE=REGISTRY/NAME becomes the default of the charts in it)
+	docker build --build-arg VERSION=$$($(DEV) version) --build-arg REVISION=$$(git rev-parse HEAD) --build-arg IMAGE=$(IMAGE) \
+		-t $(IMAGE):$$(sed -n 's/^version: //p' deploy/charts/istiod/Chart.yaml) .

@@ -126,7 +126,7 @@ def _keys_of_service(db: Mesh, view: ServiceViewKey) -> ServiceClusterKeys | Non
         return None
     rule_key = visible_rule_key(db, view.namespace, view.labels, ref)
     rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(row) else None
-    subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
+    subsets = rule.subset_names(len(ports)) if rule is not None else ()
     keys = tuple(
         ResolvedClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets)
     )

@@ -23,7 +23,7 @@ from pilot.mesh.registry.services import refs_in_namespace, service_refs
 from pilot.mesh.security.mtls import namespace_mtls
 from pilot.mesh.tables.credentials import secret_namespaces
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.destination_rules import older_sources
+from pilot.mesh.traffic.destination_rules import MAX_SUBSET_CLUSTERS, older_sources
 
 _WITH_ENDPOINTS = (Resolution.CLIENT_SIDE_LB, Resolution.DNS_LB)
 
@@ -50,6 +50,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
             yield warning("host-not-found", "host", f"no service matches {host}")
     elif services := services_named(db, host):
         yield from _check_policies(services, spec)
+        yield from _check_subset_count(services, spec)
         yield from _check_subsets(db, services, spec)
         yield from _check_mutual_tls(db, services, spec)
     else:
@@ -92,6 +93,15 @@ def _check_policies(services: tuple[Service, ...], spec: DestinationRule) -> Pro
                     f"{path}.portLevelSettings[{index}].port.number",
                     f"{spec.host} has no port {level.port.number}",
                 )
+
+
+def _check_subset_count(services: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yield a problem if there are too many subsets for the number of ports."""
+    ports = max(len(service.ports) for service in services)
+    if ports * len(spec.subsets) > MAX_SUBSET_CLUSTERS:
+        usable = MAX_SUBSET_CLUSTERS // ports
+        text = f"{spec.host} has {ports} ports, so only the first {usable} subsets have an effect"
+        yield warning("too-many-subsets", "subsets", text)
 
 
 def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:

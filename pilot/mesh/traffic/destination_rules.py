@@ -11,6 +11,7 @@ the rule from it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +27,12 @@ from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.traffic.rule_pools import PooledRule, Pools, RuleDefaults, RuleEntry, build_pools
+
+MAX_SUBSET_CLUSTERS = 4096
+"""Maximum number of clusters for the subsets of a service. There is one for each port and subset.
+
+Large services have about 10 ports and 50 subsets.
+"""
 
 Policy = TypeVar("Policy", TrafficPolicy, PortTrafficPolicy)
 MergedRuleKey = tuple[ObjectKey, ...]
@@ -47,6 +54,11 @@ class MergedRule(msgspec.Struct, frozen=True):
     def subset(self, name: str) -> Subset | None:
         """Return the subset with a name, or None if there is none."""
         return next((s for s in self.spec.subsets if s.name == name), None)
+
+    def subset_names(self, ports: int) -> tuple[str, ...]:
+        """Return the names of the subsets, at most `MAX_SUBSET_CLUSTERS` for all ports of a service together."""
+        names = dict.fromkeys(s.name for s in self.spec.subsets)
+        return tuple(itertools.islice(names, MAX_SUBSET_CLUSTERS // max(ports, 1)))
 
 
 @hub

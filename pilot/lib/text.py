@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 # Control characters (C0, DEL, C1), line separators, changes of writing direction, and lone surrogates
@@ -41,4 +40,4 @@ def human_size(size: int) -> str:
 
 def printable_path(path: str) -> str:
     """Return a path as valid UTF-8. Invalid bytes are replaced with escapes such as \\xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

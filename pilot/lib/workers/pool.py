@@ -1,7 +1,7 @@
 """Runs jobs in worker processes, so that hostile input cannot block or exhaust this process.
 
-A job first runs in a worker for short jobs. If it exceeds the short limit of CPU time, it runs again in a worker with a
-longer limit and a lower priority. Therefore, an ordinary job waits for a hostile one only for the short limit.
+A job first runs in a worker for short jobs. If it exceeds the limits there, it runs again in a worker with higher limits
+and a lower priority. Therefore, an ordinary job waits for a hostile one only for the short limit of CPU time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,9 @@ from pilot.lib.workers.frames import (
     encode_header,
 )
 
-MEMORY = 64 << 20
-"""Bytes that a job may add to its worker. The review of an object of 1.5 MiB, the largest in etcd, takes less than half
-of this."""
-LANES = (Limits(0.1, MEMORY), Limits(2.0, MEMORY))
-"""Limits of a job's first and second run. Ordinary reviews take milliseconds, and those of the largest objects about
-half a second."""
+LANES = (Limits(0.1, 32 << 20), Limits(2.0, 64 << 20))
+"""Limits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
+largest in etcd, about half a second and 32 MiB."""
 LONGEST_WAIT = 25.0
 """Maximum number of seconds that a job waits for its result. API servers wait for a review for at most 30 seconds."""
 MIN_LIFETIME = 1.0
@@ -52,11 +49,7 @@ class JobError(Exception):
 
 
 class LimitExceeded(JobError):
-    """A job exceeded a limit. `limit` is "cpu" or "memory"."""
-
-    def __init__(self, limit: str, message: str) -> None:
-        super().__init__(message)
-        self.limit = limit
+    """A job exceeded a limit of its second run."""
 
 
 class WorkerCrash(JobError):
@@ -93,9 +86,9 @@ class _Connection:
             raise OSError("the result is too large")
         content = await self._reader.readexactly(header.size)
         if header.kind == CPU_EXCEEDED:
-            raise LimitExceeded("cpu", f"it takes more than {limits.cpu:g} seconds of CPU time")
+            raise LimitExceeded(f"it takes more than {limits.cpu:g} seconds of CPU time")
         if header.kind == MEMORY_EXCEEDED:
-            raise LimitExceeded("memory", f"it takes more than {limits.memory >> 20} MiB of memory")
+            raise LimitExceeded(f"it takes more than {limits.memory >> 20} MiB of memory")
         if header.kind == CRASHED:
             raise WorkerCrash(f"its worker process ended: {content.decode(errors='replace')}")
         if header.kind != RESULT:
@@ -208,7 +201,7 @@ class WorkerPool:
         try:
             result = await self._attempt(lane, job)
         except JobError as error:
-            if isinstance(error, LimitExceeded) and error.limit == "cpu" and lane + 1 < len(self._lanes):
+            if isinstance(error, LimitExceeded) and lane + 1 < len(self._lanes):
                 self._queues[lane + 1].put(job.caller, job)
             elif not job.result.done():
                 job.result.set_exception(error)

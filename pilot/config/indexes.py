@@ -45,7 +45,7 @@ def object_name(key: RegistryKey, _: Any) -> Buckets:
 
 
 def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return (cluster, namespace, label key, label value) for the first label of a Service's selector in sorted order."""
+    """Return (cluster, namespace, label key, label value) for the first label in a Service's sorted selector."""
     return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 

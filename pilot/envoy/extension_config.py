@@ -44,7 +44,8 @@ _FAILURES = {"FAIL_CLOSE": wasm_pb2.FAIL_CLOSED, "FAIL_OPEN": wasm_pb2.FAIL_OPEN
 
 
 def wait_for(*type_names: str) -> config_source_pb2.ExtensionConfigSource:
-    """Return the config source for a filter whose configuration arrives over ADS and has one of these message types."""
+    """Return the config source for a filter whose configuration arrives over ADS. Only these message types are
+    accepted."""
     return config_source_pb2.ExtensionConfigSource(
         config_source=_ADS, type_urls=[TYPE_PREFIX + name for name in type_names]
     )

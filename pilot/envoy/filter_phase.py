@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Phase(enum.IntEnum):
     """The position of a filter in its chain.
 
-    A user's extension runs in one of four phases: before authentication, before authorization, before statistics, or in
-    the phase for extensions that specify none.
+    A user's extension runs before authentication, before authorization, before statistics or, if it specifies no phase,
+    in the phase EXTENSION.
     """
 
     PEER_METADATA = enum.auto()  # identifies the peer for the filters that follow
@@ -47,8 +47,8 @@ _LATE_AT_WAYPOINTS = {Phase.RESOLUTION: 0, Phase.EXTENSION_STATS: 1, Phase.EXTEN
 def in_order(filters: Iterable[tuple[Phase, T]], at_waypoint: bool = False) -> list[T]:
     """Return the filters sorted by phase. Filters in the same phase keep their order.
 
-    At a waypoint, extensions run after host resolution, so that they see requests as they are forwarded. Extensions
-    that run before authentication or authorization are exempt.
+    At a waypoint, extensions run after host resolution, so that they see requests as they are forwarded. This does not
+    apply to extensions that run before authentication or authorization.
     """
     key = (lambda item: _position_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0))
     return [item for _, item in sorted(filters, key=key)]

@@ -1,4 +1,4 @@
-"""Configuration objects as resources, for clients that request them by group/version/Kind (MCP over xDS)."""
+"""Converts configuration objects to resources, for clients that request them by group/version/Kind (MCP over xDS)."""
 
 from __future__ import annotations
 

@@ -146,7 +146,10 @@ def inbound_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str,
 
 @derived
 def router_builtin_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters that every router has. Routers have no original destination to pass through to."""
+    """Return the clusters that every router has.
+
+    There is no passthrough cluster, because connections to a router have no original destination.
+    """
     return _by_name(build_black_hole(cluster_defaults(db)))
 
 

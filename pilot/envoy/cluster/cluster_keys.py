@@ -44,7 +44,7 @@ class ClusterKey(NamedTuple):
 
 
 class ResolvedClusterKey(NamedTuple):
-    """The key of a cluster, and the DestinationRules that are merged into the rule that its clients apply."""
+    """The key of a cluster, and the keys of the DestinationRules that clients apply to it in merged form."""
 
     cluster: ClusterKey
     rule: MergedRuleKey
@@ -56,9 +56,10 @@ class ResolvedClusterKey(NamedTuple):
 
 
 class ServiceViewKey(NamedTuple):
-    """A service as clients import it, and the clients' namespace and labels, which select their DestinationRules.
+    """A service as clients import it, and the namespace and labels of the clients.
 
-    `namespace` and `labels` are empty if they do not affect which rules apply to the service.
+    The namespace and labels select the DestinationRules that the clients apply. They are empty if they do not affect
+    which DestinationRules apply to the service.
     """
 
     imported: ImportKey
@@ -67,7 +68,8 @@ class ServiceViewKey(NamedTuple):
 
 
 class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Properties of a proxy that determine which clusters it has: its scope, and the labels that select its rules."""
+    """Properties of a proxy that determine which clusters it has: its scope, and its labels, which select
+    DestinationRules."""
 
     scope: ScopeFacet
     labels: Labels
@@ -76,7 +78,8 @@ class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
 class ServiceClusterKeys(NamedTuple):
     """The cluster keys of one service.
 
-    `inline` is set if the clusters contain their endpoints, unless the load balancer of a rule is PASSTHROUGH.
+    `inline` is set if the clusters contain their endpoints. A cluster is an exception if a DestinationRule sets its
+    load balancer to PASSTHROUGH.
     """
 
     keys: tuple[ResolvedClusterKey, ...]
@@ -141,7 +144,7 @@ _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] =
 
 @derived
 def _list_keys(db: Mesh, key: ClusterListKey, inline: bool) -> tuple[ResolvedClusterKey, ...]:
-    """Return the cluster keys of all services whose clusters are inline, or of all other services if not `inline`."""
+    """Return the cluster keys of all services with inline clusters or, if `inline` is False, of all other services."""
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, key).values() if s.inline is inline))
 
 

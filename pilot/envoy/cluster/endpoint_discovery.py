@@ -126,7 +126,7 @@ HOST_AWARE_PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Pr
 
 
 def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
-    """Return a cluster that uses a DNS cache. The filter must have the same cache configuration.
+    """Return a cluster that uses a DNS cache. The dynamic forward proxy filter must have the same cache configuration.
 
     If `insecure` is set, the hosts' certificates need not be verified.
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto

@@ -90,7 +90,8 @@ def build_origination_cluster(
 def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
     """Return the finished cluster, which requests tunnels by HTTP/2 CONNECT.
 
-    If `pooled` is not set, each tunnel has its own connection, because a tunnel inside it cannot be shared.
+    If `pooled` is not set, each tunnel has its own connection. This is required for double HBONE, because the inner
+    tunnel cannot be shared.
     """
     common = draft.options.common_http_protocol_options
     common.idle_timeout.CopyFrom(
@@ -108,7 +109,7 @@ def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, poole
 
 
 def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Return the cluster of an east-west gateway that forwards a tunnel unchanged to its workload or waypoint."""
+    """Return the cluster through which an east-west gateway forwards a tunnel unchanged to its workload or waypoint."""
     name = names.FORWARD_INNER_CONNECT
     cluster = _Cluster(
         name=name,
@@ -140,7 +141,7 @@ def _tunnel_client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.Transpo
 
 @derived
 def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the additional cluster of sidecars and gateways that send HBONE."""
+    """Return the additional cluster of sidecars and gateways that originate HBONE tunnels."""
     return _by_name(
         (
             build_origination_cluster(
@@ -193,7 +194,7 @@ def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 @derived
 def double_hbone_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Return the clusters for double HBONE, a tunnel inside a tunnel, which reaches endpoints in other networks.
+    """Return the clusters for double HBONE: a tunnel inside a tunnel, through which clients reach other networks.
 
     The inner tunnel ends at the workload or its waypoint. The outer tunnel ends at the gateway of the network.
     """

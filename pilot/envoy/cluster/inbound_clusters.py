@@ -1,4 +1,4 @@
-"""Builds a sidecar's inbound clusters. There is one for each port of the workload. It forwards to the application."""
+"""Builds a sidecar's inbound clusters: one for each port of the workload. The clusters forward to the application."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ LOCALHOSTS = ("127.0.0.1", "::1")
 
 
 class InboundClusterKey(NamedTuple):
-    """The key of an inbound cluster: its port, and the services and rules that configure it.
+    """The key of an inbound cluster: its port, and the services and DestinationRules that configure it.
 
     The first of `services` determines the settings. `services` is empty if only a Sidecar declares the port. `endpoint`
-    is None for the original destination. The connection pool of `sidecar` takes precedence over that of rules.
+    is None for the original destination. The connection pool of `sidecar` takes precedence over those of
+    DestinationRules.
     """
 
     number: int
@@ -127,8 +128,8 @@ def inbound_policy(
 ) -> EffectivePolicy:
     """Return the policy of an inbound cluster, which only sets limits.
 
-    The Sidecar's connection pool takes precedence over the DestinationRule's, which clients enforce too. The default of
-    the mesh config comes last.
+    The connection pool of the Sidecar comes first, then that of the DestinationRule, and then the default of the mesh
+    config. Clients enforce the connection pool of the DestinationRule too.
     """
     policy = effective_port_policy(
         rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy
@@ -191,7 +192,7 @@ def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
 
 
 def _rule_key(db: Mesh, inbound: InboundFacet, hostname: str) -> MergedRuleKey:
-    """Return the key of the rule for a service, or () if the service is not in the workload's own scope."""
+    """Return the key of the merged DestinationRule for a service, or () if the workload's scope lacks the service."""
     item = scope_services(db, inbound.scope).get(hostname)
     return inbound_merged_rule_key(db, inbound.scope.namespace, item.ref) if item is not None else ()
 

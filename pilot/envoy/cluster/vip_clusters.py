@@ -63,7 +63,7 @@ class VipKey(NamedTuple):
 
 
 class ResolvedVipKey(NamedTuple):
-    """The key of a cluster, and the DestinationRules that are merged into the rule that applies to it."""
+    """The key of a cluster, and the keys of the DestinationRules that apply to it in merged form."""
 
     cluster: VipKey
     rule: MergedRuleKey

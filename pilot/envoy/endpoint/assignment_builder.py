@@ -29,7 +29,8 @@ class AssignmentOptions(msgspec.Struct, frozen=True):
     - `inline`: the cluster contains its endpoints, and Envoy resolves host names. With EDS, it only accepts addresses.
     - `prefer_hbone`: use a tunnel instead of mesh mTLS if an endpoint accepts both.
     - `vip`: the cluster belongs to a waypoint or east-west gateway, which does not use mesh mTLS.
-    - `service_address`: the endpoints are waypoints, and this function returns the service's address in their cluster.
+    - `service_address`: the endpoints are waypoints. For a waypoint, this function returns the address of the service
+      in the waypoint's Kubernetes cluster.
     - `service_host`: the "host:port" of the service to request through the gateways of other networks.
     - `forwards_tunnels`: the downstream connection is already a tunnel.
     """

@@ -100,9 +100,9 @@ def _label_values(failover_priority: tuple[str, ...], outbound: OutboundFacet) -
 def label_distance(endpoint: Endpoint, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> int:
     """Return the distance between an endpoint and a client, based on their labels.
 
-    It is 0 if all labels match. Otherwise, an earlier first mismatch results in a greater distance. If the network is
-    the first label and differs, the other labels are still compared, and the endpoint is farther away than any endpoint
-    in the same network.
+    It is 0 if all labels match. Otherwise, the distance is greater if the first mismatch occurs earlier in the list. If
+    the network is the first label and differs, the other labels are still compared, and the endpoint is farther away
+    than any endpoint in the same network.
     """
     labels = dict(endpoint.labels)
     network_distance = 0

@@ -1,7 +1,7 @@
-"""Derives the ClusterLoadAssignments of a client's clusters. Clients with the same view share them.
+"""Derives the ClusterLoadAssignments of a client's clusters.
 
-The client's scope is first resolved to a merged DestinationRule and a location. The functions that build assignments
-only take these as arguments.
+An assignment depends on the merged DestinationRule for the cluster and on the client's location, but not on the
+client's scope itself. Clients for which these are equal share the assignment.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _sni_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFa
 
 
 def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
-    """Return the arguments that an item of a gather has after its key."""
+    """Return the arguments for computing one item of a gather. They follow the item's key."""
     return (without_scope(outbound),)
 
 

@@ -1,4 +1,5 @@
-"""Derives the endpoints of the local cluster, which tells Envoy how much of its own workload runs in each zone.
+"""Derives the endpoints of the local cluster, from which Envoy learns how many pods of its own workload run in each
+zone.
 
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
 """

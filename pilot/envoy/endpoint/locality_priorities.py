@@ -92,8 +92,8 @@ def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tup
 def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
     """Return the rank of a locality for a client.
 
-    The rank is 0 in the same subzone, 1 in the same zone, 2 in the same region, and 3 in another region. It is 4 in
-    another region if a failover rule for the client's region prefers a different one.
+    The rank is 0 in the same subzone, 1 in the same zone, and 2 in the same region. In other regions, it is usually 3.
+    If a failover rule names a region for the client's region, the rank is 3 in that region and 4 in all others.
     """
     if locality.region == client.region:
         if locality.zone != client.zone:

@@ -37,7 +37,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class VipListKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """A waypoint, and the outbound facet with the location on which its upstreams depend."""
+    """A waypoint and its outbound facet. The facet contains the location, on which the endpoints depend."""
 
     waypoint: ObjectKey
     outbound: OutboundFacet
@@ -51,7 +51,7 @@ def vip_keys(db: Mesh, key: VipListKey) -> tuple[ResolvedVipKey, ...]:
 
 
 def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
-    """Return the arguments that an item of a gather has after its key.
+    """Return the arguments for computing one item of a gather. They follow the item's key.
 
     Waypoints in the same location share the items.
     """

@@ -1,4 +1,4 @@
-"""Resources that patches add (clusters, listeners and extension configs).
+"""The clusters, listeners and extension configs that patches add.
 
 Also finds the patches that changed or added a resource.
 """
@@ -23,7 +23,7 @@ _TYPES = {CLUSTER: "CLUSTER", LISTENER: "LISTENER"}
 def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resource]:
     """Return a mapping from patch to the cluster or listener that the patch adds.
 
-    Patches for any context do not add resources to the inbound side.
+    Patches whose context is ANY do not add resources to the inbound side.
     """
     return {p.key: as_resource(type_url, p.value) for p in patches(db, facet) if _adds(p, _TYPES[type_url], facet)}
 

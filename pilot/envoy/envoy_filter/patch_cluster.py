@@ -31,10 +31,10 @@ def patch_cluster(cluster: Any, patches: Iterable[ParsedPatch], facet: PatchFace
 
 
 def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merge a patch into a cluster. Return whether it fits.
+    """Merge a patch into a cluster. Return whether the patch fits.
 
-    The patch's transport socket is merged into the socket with the same name. This may be one of several sockets that
-    endpoints select.
+    The patch's transport socket is merged into the socket with the same name. This may be one of several sockets among
+    which endpoints select.
     """
     socket = patch.value.transport_socket
     if not socket.name:

@@ -10,7 +10,7 @@ from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.lib.protobuf.fault import Violation
 
 IsTarget = Callable[[Any], bool]
-"""Predicate that returns whether an item is the one that a patch names."""
+"""A predicate that returns whether an item is the one that a patch names."""
 
 
 def change_list(

@@ -86,9 +86,9 @@ def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effe
 
 
 def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
-    """Merge a patch into a filter chain. Return whether it fits.
+    """Merge a patch into a filter chain. Return whether the patch fits.
 
-    If the chain's transport socket has the same name as the patch's, the two sockets are merged.
+    If the transport sockets of the chain and of the patch have the same name, they are merged.
     """
     socket = patch.value.transport_socket
     if not socket.name or socket.name != chain.transport_socket.name:

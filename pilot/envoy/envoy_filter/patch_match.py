@@ -52,7 +52,10 @@ def _can_match_listener(match: ListenerMatch | None, name: str) -> bool:
 
 
 def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) -> bool:
-    """Return whether a cluster with this name matches. An inbound cluster also matches the services of its port."""
+    """Return whether a patch matches a cluster with this name.
+
+    The patch may name any of the services on an inbound cluster's port.
+    """
     if match is None or match.name:
         return match is None or match.name == name
     parsed = names.parse_cluster(name)
@@ -71,7 +74,7 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
 def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
     """Return whether a patch can match a listener or a part of it.
 
-    The port of a match refers to the listener. For a capture listener, it refers to the filter chains.
+    The port number in a match refers to the listener. For a capture listener, it refers to the filter chains.
     """
     match = patch.match.listener
     if match is None:
@@ -108,9 +111,9 @@ def matches_chain(patch: ParsedPatch, listener: Any, chain: Any) -> bool:
 
 
 def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: PatchFacet) -> bool:
-    """Return whether a route configuration with this name matches.
+    """Return whether a patch matches a route configuration with this name.
 
-    A gateway's route configuration also matches the ports of its servers.
+    At a gateway, the patch may name any port of the servers that share the route configuration.
     """
     if match is None or match.name not in ("", name):
         return match is None
@@ -133,13 +136,13 @@ def matches_host(patch: ParsedPatch, host: Any) -> bool:
 
 
 def host_texts(patch: ParsedPatch) -> tuple[bytes, ...]:
-    """Return strings that every virtual host that a patch matches must contain."""
+    """Return the strings that a virtual host must contain if the patch is to match it."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 
 
 def names_route(patch: ParsedPatch) -> bool:
-    """Return whether a patch only matches specific routes of a virtual host."""
+    """Return whether a patch matches only some routes of a virtual host."""
     match = patch.match.route_configuration
     return match is not None and match.vhost is not None and match.vhost.route is not None
 
@@ -147,7 +150,7 @@ def names_route(patch: ParsedPatch) -> bool:
 def matches_route(patch: ParsedPatch, route: Any) -> bool:
     """Return whether a patch matches a route. The virtual host must already match.
 
-    A route action that a match cannot name matches every action.
+    A patch matches routes with an action that EnvoyFilters cannot name, whichever action the patch names.
     """
     host = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     match = host.route if host is not None else None

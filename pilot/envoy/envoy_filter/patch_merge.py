@@ -24,7 +24,7 @@ CONFIG: Place = ("typed_config",)
 def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = ()) -> bool:
     """Merge `value`, the part of the patch's value at `place`, into a message of the same type.
 
-    Return whether it fits.
+    Return whether the value fits.
     """
     affected = _affected_fields(into, value)
     if affected is not None:
@@ -38,10 +38,10 @@ def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pla
 
 
 def _affected_fields(message: Any, value: Any) -> Any:
-    """Return a copy of a message, reduced to the messages and lists that a value also sets, or None if there are none.
+    """Return a copy of a message with only the message fields and lists that `value` also sets.
 
-    Only a copy of these fields is validated, because the message may be large. If there are none, the merged fields
-    equal the value, which is known to be valid.
+    Return None if there are no such fields. Only this copy is validated, because the message may be large. If there are
+    no such fields, the merged fields equal those of the value, which is known to be valid.
     """
     affected = None
     for field, _ in value.ListFields():
@@ -63,7 +63,10 @@ def _is_set(message: Any, field: Any) -> bool:
 
 
 def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = CONFIG) -> bool:
-    """Merge the message in an Any of the patch's value into the message in another Any. Return whether it fits."""
+    """Unpack two Anys, merge the message in `value` into the message in `into`, and pack the result.
+
+    Return whether the value fits.
+    """
     message, patch_message = unpack(into), _unpack_as(name_in(into.type_url), value)
     if message is None or patch_message is None or type(message) is not type(patch_message):
         text = f"{_type_name(value)} cannot be merged into {name_in(into.type_url)}"
@@ -81,7 +84,7 @@ def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pl
 
 
 def merge_socket(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place) -> bool:
-    """Merge a transport socket into another with the same name, including the configuration. Return whether it fits."""
+    """Merge a transport socket and its configuration into another socket with the same name. Return whether it fits."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)
     return merge_packed(into.typed_config, value.typed_config, patch, effects, (*place, "typed_config"))

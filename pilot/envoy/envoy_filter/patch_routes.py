@@ -22,7 +22,7 @@ def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet,
 
 
 def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Merge the patches of the route configuration itself."""
+    """Apply the patches for the route configuration itself, rather than for its virtual hosts or routes."""
     for patch in patches:
         if (
             patch.apply_to == "ROUTE_CONFIGURATION"
@@ -89,7 +89,7 @@ def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -
 
 
 def _add_route(routes: Any, patch: ParsedPatch, effects: Effects) -> None:
-    """Add a route. If an INSERT_FIRST patch names another route, it only takes effect if that route exists."""
+    """Add a route. An INSERT_FIRST patch that names another route takes effect only if that route exists."""
     if not names_route(patch):
         change_list(routes, patch, None, effects)
     elif patch.operation != "INSERT_FIRST" or any(matches_route(patch, route) for route in routes):

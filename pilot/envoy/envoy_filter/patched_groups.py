@@ -134,12 +134,13 @@ def excessive_patches(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> t
 
 
 def _items(source: PatchedGroupKey, _: PatchFacet) -> tuple[PatchedGroupKey]:
-    """Return the group with only the arguments of its items. Groups of several classes of proxies share these items."""
+    """Return the group, with only the arguments that its items need. Groups of several classes of proxies share these
+    items."""
     return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
 
 
 def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | None:
-    """Return a resource before it is patched. An item of a gather is computed without the other items."""
+    """Return a resource before it is patched. For a gather, only the item for this resource is computed."""
     if isinstance(items.fn, Gather):
         resource: Resource | None = items.fn.item(db, key, *items.args)
         return resource
@@ -167,7 +168,7 @@ def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -
 
 patched_resources: Gather[PatchTargetKey, [PatchedGroupKey, PatchFacet], PatchResult]
 patched_resources = Gather("patched resources", _patch_targets, patched_resource, passed=_items)
-"""The results of patching the resources of a group that patches can change."""
+"""The results of patching a group. Resources that no patch can change are omitted."""
 
 
 @derived

@@ -1,4 +1,4 @@
-"""Filters that record the destination and the client of a tunnel for the internal listener that handles its payload."""
+"""Filters that record a tunnel's destination and client for the internal listener that handles the tunnel's payload."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _AUTHORITY = "%REQ(:AUTHORITY)%"
 
 @lru_cache(maxsize=2)
 def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
-    """Return the filter that records destination, source and identities. `istio` is set for Istio's build of Envoy."""
+    """Return the filter that records the destination of a tunnel, its source address, and the identities of both ends.
+
+    `istio` is set for Istio's build of Envoy.
+    """
     kind = hashable(istio)
     values = [
         build_value(DESTINATION, _AUTHORITY, shared=ONCE),
@@ -44,9 +47,9 @@ def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
 
 @lru_cache(maxsize=2)
 def build_request_source(istio: bool) -> hcm_pb2.HttpFilter:
-    """Return the filter that records the type of proxy that opened a tunnel.
+    """Return the filter that records which type of proxy opened a tunnel.
 
-    If it is a waypoint, it has already applied the policies of its services.
+    If the proxy is a waypoint, it has already applied the service's policies.
     """
     value = build_value(REQUEST_SOURCE, f"%REQ({SOURCE_HEADER})%", hashable(istio), ONCE)
     return hcm_pb2.HttpFilter(
@@ -71,7 +74,7 @@ CLIENT_IDENTITY = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""The filter that tells the workload behind a waypoint who the client is.
+"""The filter that reports the client's identity to the workload behind a waypoint.
 
-It overwrites a header that the request already has.
+It overwrites the X-Forwarded-Client-Cert header if the request already has one.
 """

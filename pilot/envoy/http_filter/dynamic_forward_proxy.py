@@ -27,7 +27,7 @@ def build_dynamic_forward_proxy(cache: dns_cache_pb2.DnsCacheConfig) -> hcm_pb2.
 
 
 def build_dns_cache(name: str, family: cluster_pb2.Cluster.DnsLookupFamily) -> dns_cache_pb2.DnsCacheConfig:
-    """Return the DNS cache for a wildcard host with dynamic DNS. `names.dns_cache` returns its name."""
+    """Return the DNS cache for a wildcard host that is resolved at request time. `names.dns_cache` returns its name."""
     return dns_cache_pb2.DnsCacheConfig(name=name, dns_lookup_family=family)
 
 

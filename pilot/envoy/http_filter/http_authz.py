@@ -29,7 +29,7 @@ _RBAC, _EXT_AUTHZ = "envoy.filters.http.rbac", "envoy.filters.http.ext_authz"
 
 
 def build_http_rbac(rules: ActionRules) -> hcm_pb2.HttpFilter:
-    """Return the RBAC filter that applies the rules of one action."""
+    """Return the RBAC filter that applies the rules of all policies with the same action."""
     config = filter_pb2.RBAC(
         rules=rules.enforced, shadow_rules=rules.shadow, shadow_rules_stat_prefix=rules.shadow_prefix
     )

@@ -1,4 +1,4 @@
-"""Selects and orders the HTTP filters of a connection manager."""
+"""Selects and orders the HTTP filters of an HTTP connection manager."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from pilot.mesh.model.facets import FeaturesFacet
 
 
 class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The settings that determine the HTTP filters of a connection manager.
+    """The settings that determine the HTTP filters of an HTTP connection manager.
 
-    Settings of the control plane enable `metadata_exchange`, `alpn` and `sessions`. `labels` are additional workload
-    labels to exchange. `mesh_only` limits metadata headers to peers in the mesh. `exchanges` is False if the peers
-    cannot exchange metadata, for example through a tunnel. `picks_endpoints` is set if routes target inference pools.
+    `metadata_exchange`, `alpn` and `sessions` come from the control plane's settings. `labels` are additional workload
+    labels to exchange. If `mesh_only` is set, metadata headers are only exchanged with peers in the mesh. `exchanges`
+    is False if the peers cannot exchange metadata, for example through a tunnel. `picks_endpoints` is set if routes
+    target inference pools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"]
@@ -52,7 +53,7 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_filters(
     options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()
 ) -> list[hcm_pb2.HttpFilter]:
-    """Return the filters of a connection manager, in order.
+    """Return the filters of an HTTP connection manager, in order.
 
     `added` contains the filters of policies and the filters that resolve hosts.
     """
@@ -60,7 +61,7 @@ def build_http_filters(
 
 
 def _common_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yield the filters that every connection manager has, if the proxy supports them.
+    """Yield the filters that every HTTP connection manager has, if the proxy supports them.
 
     The peer metadata filter comes first, so that telemetry also identifies the peer of a request that a policy rejects.
     """

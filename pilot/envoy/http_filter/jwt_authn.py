@@ -34,10 +34,10 @@ Requirement = config_pb2.JwtRequirement
 
 
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
-    """Return the filter for one or more rules.
+    """Return the filter for one or more JWT rules.
 
-    With `clear_route_cache`, the route is selected again after validation, because a gateway's routes may depend on
-    claims. If there are several issuers, a request passes if one token is valid or if no token is invalid, because
+    If `clear_route_cache` is set, the route is selected again after validation, because a gateway's routes may depend
+    on claims. If there are several issuers, a request passes if one token is valid or if no token is invalid, because
     issuers may share a header.
     """
     names = [f"origins-{i}" for i in range(len(rules))]

@@ -61,7 +61,9 @@ ALPN = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""The filter that sets the ALPN that a client's proxy offers. It tells the server's proxy which protocol was detected.
+"""The filter that sets the ALPN values that a client's proxy offers.
+
+The ALPN tells the server's proxy which protocol the client's proxy detected.
 """
 
 

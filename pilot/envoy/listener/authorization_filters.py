@@ -47,7 +47,8 @@ _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> CompiledPolicy | None:
     """Return the RBAC rules of a policy, or None if it does not exist.
 
-    `tcp` compiles rules for connections instead of requests. `tunnelled` is set for connections that arrive in tunnels.
+    If `tcp` is set, the rules apply to connections instead of requests. `tunnelled` is set for connections that arrive
+    in tunnels.
     """
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
@@ -110,9 +111,9 @@ def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules]
 
 
 class _Builders(NamedTuple, Generic[F]):
-    """Functions that build the filters for requests or for connections.
+    """Functions that build the authorization filters, either for requests or for connections.
 
-    `ext_authz` returns None if the authorizer does not support them.
+    `ext_authz` returns None if the authorizer does not support requests or connections, respectively.
     """
 
     rbac: Callable[[ActionRules], F]

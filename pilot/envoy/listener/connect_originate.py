@@ -25,7 +25,7 @@ from pilot.mesh.tables.database import Mesh
 _DESTINATION = "%DOWNSTREAM_LOCAL_ADDRESS%"
 _TARGET = f"%FILTER_STATE({HBONE_TARGET}:PLAIN)%"
 _SOURCES = {"waypoint": "waypoint", "gateway": "gateway"}
-"""Mapping from side to the header value that tells another network's gateway the type of this proxy.
+"""Mapping from side to a header value, from which another network's gateway learns the type of this proxy.
 
 A waypoint has already applied the service's policies.
 """
@@ -89,7 +89,7 @@ def originating_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, R
 
 @derived
 def forwarding_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Resource]:
-    """Return the listener of an east-west gateway that forwards an inner tunnel unchanged."""
+    """Return the listener through which an east-west gateway forwards an inner tunnel unchanged."""
     return {names.FORWARD_INNER_CONNECT: _build(db, TunnelOriginator(names.FORWARD_INNER_CONNECT, None), listening)}
 
 

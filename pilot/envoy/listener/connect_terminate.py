@@ -50,7 +50,7 @@ _ROUTES = route_pb2.RouteConfiguration(
 def terminating_listeners(
     db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
 ) -> Mapping[str, Resource]:
-    """Return the listener.
+    """Return the listener that terminates HBONE tunnels.
 
     `policies` decide who may open a tunnel, regardless of the tunnel's target. If `between_networks` is set, the
     listener records the type of the proxy that opened the tunnel, because the handling of the payload depends on it.

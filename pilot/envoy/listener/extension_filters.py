@@ -47,9 +47,9 @@ _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RB
 
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
-    """Return the port if an extension names it, or else `OTHER_PORTS`, so that all other ports share chains.
+    """Return `port` if an extension names it, or else `OTHER_PORTS`. Not memoised.
 
-    Not memoised.
+    All other ports can therefore share filter chains.
     """
     return (
         port

@@ -55,10 +55,11 @@ def build_chain(
     handshake_timeout: int = 0,
     source: base_pb2.Metadata | None = None,
 ) -> ChainParts:
-    """Return a chain that ends with an HTTP connection manager, or with the last of `filters` if there is no `manager`.
+    """Return a filter chain that ends with an HTTP connection manager, or with the last of `filters` if `manager` is
+    empty.
 
-    `match` is None for a chain without conditions. `socket` is the TLS that the chain terminates. `handshake_timeout`
-    is in nanoseconds, and 0 disables it.
+    `match` is None for a chain without conditions. `socket` is the transport socket for the TLS that the chain
+    terminates. `handshake_timeout` is in nanoseconds, and 0 disables it.
     """
     chain = listener_components_pb2.FilterChain(name=name, filters=filters, transport_socket=socket, metadata=source)
     if match is not None:

@@ -1,4 +1,4 @@
-"""TCP and TLS rules of VirtualServices, and the filter chains into which they split a port of a service.
+"""TCP and TLS rules of VirtualServices, and the filter chains for these rules on a port of a service.
 
 Conditions that are known in advance are evaluated here: gateways, the proxy's labels and namespace, and the port.
 Conditions on the connection, which are its destination and SNI, become the match of a chain.
@@ -36,7 +36,7 @@ class L4VirtualService(NamedTuple):
 
 
 class L4Chain(NamedTuple):
-    """A chain for a rule.
+    """The filter chain for a TCP or TLS rule of a VirtualService.
 
     `records_source` is set if the chain's metadata identifies the VirtualService. `terminal` is set if the chain
     matches all connections to the service.
@@ -81,7 +81,10 @@ def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) 
 
 @derived
 def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[ObjectKey, ...]:
-    """Return the VirtualServices of the egress listener with this index that have a host in common with a service."""
+    """Return the VirtualServices that apply to a service and that an egress listener imports.
+
+    `index` is the index of the egress listener. At least one host of each VirtualService matches `hostname`.
+    """
     hosts = egress_listeners(db, scope)[index].hosts
     return tuple(
         service.key
@@ -105,8 +108,8 @@ def find_tls_chains(
 ) -> Iterable[L4Chain]:
     """Return the chains of TLS rules. If two conditions are equal, the first takes precedence.
 
-    A condition without subnets uses those of the nearest preceding condition that has some, even in another rule, as in
-    Istio. If there is none, it uses the service's own networks.
+    A condition without subnets uses the subnets of the nearest preceding condition that has any, even if it belongs to
+    another rule. Istio does the same. If no preceding condition has subnets, the service's own networks are used.
     """
     conditions = [
         (key, rule.route, match)

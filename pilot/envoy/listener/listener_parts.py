@@ -1,8 +1,8 @@
 """Assembles a listener from serialized parts.
 
-Serialized protobuf messages can be concatenated. Between workloads, a listener only differs in the tracing tags of its
-HTTP connection managers. The rest is serialized once and shared. A workload's listener consists of these shared parts,
-with the workload's tracing appended to each manager.
+Serialized protobuf messages can be concatenated. The listeners of different workloads only differ in the tracing tags
+of their HTTP connection managers. The rest is serialized once and shared. A workload's listener consists of these
+shared parts, with the workload's tracing fields appended to each HTTP connection manager.
 https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
@@ -29,7 +29,7 @@ _ANY_VALUE = 2
 
 
 class ChainParts(msgspec.Struct, frozen=True):
-    """A filter chain in two parts: everything except its connection manager, and the manager without tracing.
+    """A filter chain in two parts: everything except its HTTP connection manager, and the manager without tracing.
 
     The manager is b"" if the chain has none.
     """
@@ -48,12 +48,15 @@ class ListenerParts(msgspec.Struct, frozen=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Return whether the listener contains a connection manager. If so, each workload needs its own copy."""
+        """Return whether the listener contains an HTTP connection manager. If so, each workload needs its own copy."""
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
 def serialize_fields(manager: hcm_pb2.HttpConnectionManager) -> bytes:
-    """Return serialized fields of a manager. Appending them to a serialized manager merges them into it."""
+    """Return the serialized fields of an HTTP connection manager.
+
+    Appending them to another serialized manager merges them into it.
+    """
     fields: bytes = manager.SerializeToString(deterministic=True)
     return fields
 

@@ -61,7 +61,7 @@ def request_tracing(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> R
 
 
 def _is_visible(db: Mesh, scope: ScopeFacet, port: ProviderPort) -> bool:
-    """Return whether proxies with a scope have the cluster of a provider's port."""
+    """Return whether the cluster for a provider's port is visible to proxies with this scope."""
     import_key = imported(db, scope, port.hostname)
     return import_key is not None and (import_key.ports is None or port.port in import_key.ports)
 

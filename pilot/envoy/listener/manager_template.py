@@ -1,4 +1,4 @@
-"""Templates for HTTP connection managers. There is one template for each class of managers."""
+"""Templates for HTTP connection managers: one for each class of HTTP connection managers."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from pilot.settings.mesh import MeshSettings
 
 
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The key of a class of managers, which only differ in routes, statistics and tracing.
+    """The key of a class of HTTP connection managers, which only differ in routes, statistics and tracing.
 
-    `forward_proxy` is set if clients send absolute URLs. `dynamic_host` is the wildcard host whose hosts are resolved
-    for each request. `allow_any` resolves all unknown hosts. `in_tunnel` is set if clients connect through a tunnel, so
-    that no metadata is exchanged with them.
+    `forward_proxy` is set if clients send absolute URLs. `dynamic_host` is a wildcard host. The host names that match
+    it are resolved for each request. `allow_any` resolves all unknown hosts. `in_tunnel` is set if clients connect
+    through a tunnel, so that no metadata is exchanged with them.
     """
 
     grpc_web: bool = False
@@ -56,7 +56,10 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 @derived
 def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return a serialized manager without a statistics prefix, routes or tracing. `port` is an `extension_port`."""
+    """Return a serialized HTTP connection manager without a statistics prefix, routes or tracing.
+
+    `port` is a result of `extension_port`.
+    """
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
@@ -67,7 +70,10 @@ def manager_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
 
 
 def manager_template_at(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Return the template for a port, which is 0 if no service or Sidecar declares the port. Not memoised."""
+    """Return the template for a port. Not memoised.
+
+    `port` is 0 if no service or Sidecar declares the port.
+    """
     return manager_template(db, kind, listening, extension_port(db, listening, port))
 
 
@@ -114,7 +120,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
 def _resolving_filters(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet
 ) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yield the filters that resolve the host of each request, if the manager serves hosts with dynamic DNS."""
+    """Yield the filters that resolve the host of each request, if the manager serves hosts that need it."""
     settings = db.settings
     family = lookup_family(
         listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4
@@ -127,13 +133,14 @@ def _resolving_filters(
 
 
 def rds_fields(stat_prefix: str, routes: str) -> bytes:
-    """Return the fields that are appended to a manager's template, with routes over RDS."""
+    """Return the serialized fields to append to the template of an HTTP connection manager that receives routes over
+    RDS."""
     fields: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
     return fields
 
 
 def inline_route_fields(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
-    """Return the fields that are appended to a manager's template, with inline routes."""
+    """Return the serialized fields to append to the template of an HTTP connection manager that contains its routes."""
     fields: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
     return fields
 

@@ -1,7 +1,8 @@
 """The HTTP connection manager.
 
-Managers of the same class share a template (`build_http_connection_manager`). The statistics prefix, routes and tracing
-of a single manager are appended to the serialized template, because protobuf merges concatenated fields.
+HTTP connection managers of the same class share a template (`build_http_connection_manager`). The statistics prefix,
+routes and tracing of a single manager are appended to the serialized template, because protobuf merges concatenated
+fields.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ _FORWARDED = {
 
 
 class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The settings that all managers of a class share.
+    """The settings that all HTTP connection managers of a class share.
 
-    `normalization` is the mesh config's path normalization. `internal_networks` are CIDRs whose requests are treated as
-    internal. `http2` is set for ports that only speak HTTP/2. `absolute_urls` enables forward proxying.
-    `forwards_identity` is set if a filter has already set the header that identifies the client.
+    `normalization` is the path normalization of the mesh config. `internal_networks` are CIDRs. Requests from these
+    networks are treated as internal. `http2` is set for ports that only speak HTTP/2. `absolute_urls` enables forward
+    proxying. `forwards_identity` is set if a filter has already set the header that identifies the client.
     """
 
     side: Side
@@ -96,7 +97,7 @@ class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_connection_manager(
     options: HttpOptions, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> hcm_pb2.HttpConnectionManager:
-    """Return a connection manager without a statistics prefix, routes or tracing."""
+    """Return an HTTP connection manager without a statistics prefix, routes or tracing."""
     headers = options.headers
     manager = Manager(
         codec_type=Manager.HTTP3 if options.http3 else Manager.AUTO,
@@ -131,7 +132,7 @@ def build_terminating_manager(
     access_logs: Iterable[accesslog_pb2.AccessLog],
     routes: route_pb2.RouteConfiguration,
 ) -> hcm_pb2.HttpConnectionManager:
-    """Return the connection manager that terminates tunnels, which are CONNECT requests.
+    """Return the HTTP connection manager that terminates tunnels. Clients open tunnels with CONNECT requests.
 
     Keepalives detect clients that vanished. The stream limit spreads tunnels over connections, because a single thread
     serves all streams of a connection.
@@ -208,7 +209,10 @@ def build_cert_details(
 
 
 def _set_connections(manager: hcm_pb2.HttpConnectionManager, settings: ConnectionSettings) -> None:
-    """Set the connection limits and path settings from a proxy's config. Its path settings override the mesh config."""
+    """Set the connection limits and path settings from the proxy config.
+
+    Path settings in the proxy config override those in the mesh config.
+    """
     shared = manager.common_http_protocol_options
     for target, name, value in (
         (shared, "idle_timeout", settings.http_idle_timeout),

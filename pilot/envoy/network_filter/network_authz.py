@@ -19,7 +19,7 @@ _RBAC, _EXT_AUTHZ = "envoy.filters.network.rbac", "envoy.filters.network.ext_aut
 
 
 def build_network_rbac(rules: ActionRules) -> listener_components_pb2.Filter:
-    """Return the RBAC filter that applies the rules of one action."""
+    """Return the RBAC filter that applies the rules of all policies with the same action."""
     config = filter_pb2.RBAC(
         rules=rules.enforced,
         shadow_rules=rules.shadow,

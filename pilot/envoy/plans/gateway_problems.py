@@ -1,4 +1,4 @@
-"""Problems of Gateways and VirtualServices that have no effect on a gateway, because older objects take precedence."""
+"""Reports Gateways and VirtualServices that have no effect on a gateway, because older objects take precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems of EnvoyFilter patches that affect no connected proxy, or do not fit the resources that they match."""
+"""Reports EnvoyFilter patches that affect no connected proxy, or that do not fit the resources that they match."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ _reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", all_proxies
 
 @derived
 def _reach(db: Mesh) -> Reach:
-    """Return the reach over all proxies.
+    """Return the EnvoyFilters that select any connected proxy, and the patched groups of all these proxies.
 
-    It is not a hub, because it depends on all proxies. It is evaluated only when the mesh is quiet, and not in each
+    This is not a hub, because it depends on all proxies. It is evaluated only when the mesh is quiet, and not in each
     commit.
     """
     reaches = _reaches(db).values()

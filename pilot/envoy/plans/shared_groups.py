@@ -29,9 +29,10 @@ from pilot.mesh.tables.trust import has_trust_bundle
 
 @derived
 def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return the trusted CA certificates if the mesh has a trust bundle, and the addresses of an ambient mesh.
+    """Return the groups of trusted CA certificates and ambient addresses, which all kinds of proxies receive.
 
-    The certificates are for the agent. Envoy uses the addresses to identify peers whose connections carry no identity.
+    The certificates are for the agent, and are omitted if the mesh has no trust bundle. Envoy uses the addresses to
+    identify peers whose connections carry no identity. The addresses are omitted if ambient mode is disabled.
     """
     roots = {PROXY_CONFIG: (Group(trusted_roots, (), PatchSide.NONE),)} if has_trust_bundle(db) else {}
     return {**roots, **address_groups(db)}
@@ -42,7 +43,7 @@ def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
-    """Return all workloads and services, which every proxy may request.
+    """Return the groups of all workloads and services. Every proxy may request them.
 
     Return an empty mapping if ambient mode is disabled.
     """
@@ -56,7 +57,7 @@ def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 
 @derived
 def policy_groups(db: Mesh) -> tuple[Group, ...]:
-    """Return the policies that ztunnels enforce. Return () if ambient mode is disabled."""
+    """Return the groups of policies that ztunnels enforce. Return () if ambient mode is disabled."""
     if not db.settings.ambient.enabled:
         return ()
     policies = (authorizations, port_policies, strict_policy, waypoint_policies)
@@ -67,16 +68,16 @@ def policy_groups(db: Mesh) -> tuple[Group, ...]:
 
 
 def secret_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, ...]]:
-    """Return the secrets that a proxy may request. Not memoised.
+    """Return the groups of secrets that a proxy may request. Not memoised.
 
-    There are none until the proxy's access rights are known, so that its requests wait.
+    There are no groups until the proxy's access rights are known. Until then, its requests wait.
     """
     reader = credential_reader_facet(db, node_id)
     return {SECRET: (NamedGroup(secrets, (reader,)),)} if reader is not None else {}
 
 
 def extension_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, ...]]:
-    """Return the extension configurations that a proxy may request. Not memoised."""
+    """Return the groups of extension configurations that a proxy may request. Not memoised."""
     return {EXTENSION: (NamedGroup(discovered_extensions, (extension_reader_facet(db, node_id),)),)}
 
 
@@ -97,7 +98,7 @@ def local_cluster_groups(db: Mesh, node_id: str) -> tuple[Group, ...]:
 def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group, ...]:
     """Return the clusters through which a sidecar or gateway opens tunnels. Not memoised.
 
-    Return () if the proxy does not send HBONE.
+    Return () if the proxy does not originate HBONE tunnels.
     """
     if not originates_tunnels(db, outbound):
         return ()
@@ -110,7 +111,7 @@ def originating_listener_groups(
 ) -> tuple[Group, ...]:
     """Return the listeners through which a sidecar or gateway opens tunnels. Not memoised.
 
-    Return () if the proxy does not send HBONE.
+    Return () if the proxy does not originate HBONE tunnels.
     """
     if not originates_tunnels(db, outbound):
         return ()

@@ -38,7 +38,7 @@ def build_server_socket() -> base_pb2.TransportSocket:
 
 
 def _build_common(accounts: Iterable[str]) -> tls_pb2.CommonTlsContext:
-    """Return the TLS context. It has both the current fields and those that clients from before 2024 read."""
+    """Return the TLS context. It also contains the older fields that clients released before 2024 read."""
     validation = common_pb2.CertificateValidationContext(
         match_subject_alt_names=[exact_matcher(account) for account in accounts],
         ca_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(

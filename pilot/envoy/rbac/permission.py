@@ -31,7 +31,7 @@ def build_permission(
 ) -> rbac_pb2.Permission | None:
     """Return the permission for one operation with its conditions.
 
-    `build_fields` describes what happens to conditions that cannot be expressed.
+    See `build_fields` for conditions that cannot be expressed.
     """
     fields = [*_operation_fields(operation or Operation(), tcp), *(_condition_field(condition) for condition in when)]
     permissions = build_fields(fields, lambda m: Permission(not_rule=m), allows)

@@ -41,7 +41,7 @@ def build_principal(
 ) -> rbac_pb2.Principal | None:
     """Return the principal for one source with its conditions.
 
-    `build_fields` describes what happens to conditions that cannot be expressed.
+    See `build_fields` for conditions that cannot be expressed.
     """
     builders = _builders(context)
     fields = [
@@ -53,7 +53,7 @@ def build_principal(
 
 
 def _builders(context: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
-    """Return the builder for each attribute."""
+    """Return a mapping from attribute to the builder of its principals."""
     domains = context.trust_domains
 
     def by_name(build_name: Callable[[str], string_pb2.StringMatcher | None]) -> Build[rbac_pb2.Principal]:
@@ -192,9 +192,9 @@ _PARTS = 5  # DOMAIN/ns/NAMESPACE/sa/ACCOUNT
 
 
 def in_all_domains(principals: Iterable[str], domains: Sequence[str]) -> list[str]:
-    """Return the principals. A principal of the mesh is repeated for each of the mesh's trust domains.
+    """Return the principals, with those in the mesh's trust domains repeated for each of these trust domains.
 
-    Incomplete principals and those of foreign domains are returned unchanged.
+    Incomplete principals and principals in foreign trust domains are returned unchanged.
     """
     result: list[str] = []
     for principal in principals:

@@ -30,10 +30,10 @@ class CompiledPolicy(msgspec.Struct, frozen=True):
 
 
 class ActionRules(msgspec.Struct, frozen=True):
-    """The rules of all policies with one action.
+    """The rules of all policies with the same action.
 
-    `enforced` is None if no policy is enforced. `shadow` is None if no policy is a dry run. `shadow_prefix` is the
-    prefix of the shadow rules' statistics.
+    `enforced` is None if no policy is enforced. `shadow` is None if no policy is in dry-run mode. `shadow_prefix` is
+    the prefix of the shadow rules' statistics.
     """
 
     enforced: rbac_pb2.RBAC | None
@@ -53,7 +53,7 @@ def authorizer_prefix(provider: str) -> str:
 
 
 def build_rbac(action: Action, policies: Iterable[CompiledPolicy], suffix: str = "") -> rbac_pb2.RBAC:
-    """Return the rules of policies with one action. `suffix` is appended to the rules' names."""
+    """Return the rules of the policies that have this action. `suffix` is appended to the rules' names."""
     rules = rbac_pb2.RBAC(action=ACTIONS[action])
     for policy in policies:
         for name, rule in policy.rules:

@@ -7,7 +7,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 M = TypeVar("M")
 Build = Callable[[Sequence[str]], M | None]
-"""Builds a message that matches if any of the values does. Returns None if Envoy cannot express one of the values."""
+"""A function that builds a message that matches if any of the values does.
+
+It returns None if Envoy cannot express one of the values.
+"""
 
 
 class RbacField(NamedTuple, Generic[M]):
@@ -29,7 +32,7 @@ def each(build_one: Callable[[str], M | None], match_any: Callable[[list[M]], M]
 
 
 def inexpressible(_: Sequence[str]) -> None:
-    """Return None, as the builder of a field that does not apply, such as the path of a TCP connection."""
+    """The builder for fields that do not apply, such as the path of a TCP connection. It always returns None."""
     return
 
 

@@ -11,7 +11,8 @@ from pilot.lib.hosts import with_port
 def operation_name(route: route_components_pb2.Route, virtual_service: str, port: int) -> str:
     """Return the operation name of a route.
 
-    It contains the host and port of the cluster, or the VirtualService and listener port if there is no single cluster.
+    It contains the host and port of the cluster. If there is no single cluster, it contains the VirtualService and the
+    listener port.
     """
     cluster = parse_cluster(route.route.cluster) if route.route.cluster else None
     path = _path(route.match)

@@ -15,7 +15,7 @@ UNKNOWN_SERVICE = "UnknownService"
 
 
 class DestinationService(NamedTuple):
-    """A service that destinations refer to. `ports` are the ports that the listener can see.
+    """A service to which destinations refer. `ports` are the ports that the routes of the listener can use.
 
     If the routes belong to the service's waypoint, `vip_protocols` has the protocol of each port. Otherwise it is None.
     """
@@ -27,8 +27,10 @@ class DestinationService(NamedTuple):
 
 
 def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
-    """Return the service with the properties that routes on a listener port use. Port 0 stands for all ports. Not
-    memoised."""
+    """Return the service's properties on which the routes to it depend. Not memoised.
+
+    `port` is the listener's port, or 0 for a listener that serves all ports.
+    """
     row = service(db, ref)
     if row is None:
         return DestinationService()
@@ -57,9 +59,9 @@ def destination_cluster(
 ) -> str:
     """Return the name of the destination's cluster.
 
-    If the destination has no port, the cluster has the only port of the service, or else the listener's port. `target`
-    is None if no visible service has the host, which may then be a cluster in the proxy's bootstrap. `waypoint` is set
-    for routes at a waypoint.
+    If the destination has no port, the cluster is for the service's only port or, if there is no such port, for the
+    listener's port. `target` is None if no visible service has the host. The host may then name a cluster in the
+    proxy's bootstrap. `waypoint` is set for routes at a waypoint.
     """
     if destination is None or not destination.host:
         return UNKNOWN_SERVICE

@@ -148,9 +148,10 @@ def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None
 
 
 def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
-    """Return the session of the first destination that is followed by another destination with a session.
+    """Return the sticky session that applies to a rule, or None if there is none.
 
-    If there is no such pair, return the session of the last destination, or None if it has none.
+    It is the session of the first destination that is directly followed by another destination with a session. If there
+    is no such pair, it is the session of the last destination.
     """
     sticky_session: StickySession | None = None
     for destination in destinations(rule):

@@ -143,15 +143,17 @@ def find_destination_ref(db: Mesh, host: str, owner: str, serving: ServingKey) -
 
 
 def find_waypoint_destination(db: Mesh, host: str, owner: str, serving: ServingKey) -> DestinationService | None:
-    """Return the properties of the service for a host that routes depend on, or None if there is no such service. Not
-    memoised."""
+    """Return the properties, on which routes depend, of the service for a host. Not memoised.
+
+    Return None if there is no such service.
+    """
     ref = find_destination_ref(db, host, owner, serving)
     return waypoint_destination(db, ref, serving.waypoint) if ref is not None else None
 
 
 @derived
 def waypoint_destination(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> DestinationService:
-    """Return the properties of a service that routes at a waypoint depend on."""
+    """Return the service's properties on which routes at a waypoint depend."""
     destination, row = find_destination_service(db, ref), service(db, ref)
     if row is None or not is_served(db, waypoint, ref):
         return destination

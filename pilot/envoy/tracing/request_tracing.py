@@ -43,7 +43,7 @@ class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_request_tracing(settings: RequestTracing, workload: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager:
-    """Return the fields of a connection manager that configure tracing for a workload."""
+    """Return an HTTP connection manager with only the fields that configure tracing for a workload."""
     tracing = Manager.Tracing(
         client_sampling=_FULL,
         overall_sampling=_FULL,

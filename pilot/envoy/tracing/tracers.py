@@ -36,8 +36,8 @@ _DETECTORS = {
 class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Reports spans in Zipkin's JSON format.
 
-    If Envoy does not support a collector service, it receives the path and the collector's host name and cluster
-    instead.
+    If `supports_collector_service` is False, Envoy receives the collector's path, host name and cluster in separate
+    fields.
     """
 
     provider: ProviderPort

@@ -31,7 +31,7 @@ class UpstreamTls(NamedTuple):
     """Properties of TLS to an upstream peer.
 
     The peer must have one of `alt_names`. `http2` is set if the cluster speaks only HTTP/2. If `metadata_exchange` is
-    set, an ALPN is offered that exchanges metadata first, which requires a filter in the proxy.
+    set, the proxy offers the ALPN with which peers exchange metadata first. This requires a filter in the proxy.
     """
 
     sni: str = ""
@@ -42,7 +42,7 @@ class UpstreamTls(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
-    """Return the fields of mesh TLS that clusters share.
+    """Return a TLS context with the settings for mesh TLS that all clusters share.
 
     The ALPN `istio` lets a permissive server distinguish mesh TLS from the application's own TLS.
     """

@@ -41,7 +41,7 @@ def _authorization(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 authorizations: Gather[ObjectKey, [], Resource] = Gather("authorizations", _authorization_keys, _authorization)
-"""Policies that AuthorizationPolicies are converted to."""
+"""The ztunnel policies to which AuthorizationPolicies are converted."""
 
 
 @derived
@@ -56,7 +56,7 @@ def _port_policy(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 port_policies: Gather[ObjectKey, [], Resource] = Gather("policies of ports", _peer_keys, _port_policy)
-"""Policies that PeerAuthentications with port-level settings are converted to."""
+"""The ztunnel policies to which PeerAuthentications with port-level settings are converted."""
 
 
 @derived
@@ -83,4 +83,4 @@ def _waypoint_policy(db: Mesh, key: ObjectKey) -> Resource | None:
 
 
 waypoint_policies: Gather[ObjectKey, [], Resource] = Gather("policies of waypoints", _waypoint_keys, _waypoint_policy)
-"""Policies that allow connections from waypoints."""
+"""The ztunnel policies that allow connections from waypoints."""

@@ -69,9 +69,10 @@ class EffectiveTls(NamedTuple):
 def effective_tls(
     settings: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> EffectiveTls:
-    """Return the rule's settings, completed for the peer. Without settings, peers in the mesh use automatic mTLS.
+    """Return the TLS settings of the DestinationRule, completed for the peer.
 
-    A proxy with its own certificate files uses them for all mutual TLS, except to services outside the mesh.
+    If there are no settings, automatic mTLS is used for peers in the mesh. A proxy with its own certificate files uses
+    them for all mutual TLS, except to services outside the mesh.
     """
     if settings is not None:
         return EffectiveTls(_complete(settings, peer, files, defaults))
@@ -150,7 +151,7 @@ def apply_upstream_tls(
 def _tunnel_matches(
     settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
 ) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
-    """Return the matches that select the socket of an endpoint. The match for the tunnel comes first.
+    """Return the matches that select the transport socket for an endpoint. The match for the tunnel comes first.
 
     TLS that the user configures runs inside the tunnel. Mesh TLS is replaced by the tunnel.
     """

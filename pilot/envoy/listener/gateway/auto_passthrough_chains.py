@@ -1,7 +1,7 @@
 """The filter chains of AUTO_PASSTHROUGH servers, which forward mesh TLS to the cluster that the SNI names.
 
-The chains only match handshakes that offer a mesh protocol, so that a service can only be reached with its own mutual
-TLS.
+The chains only match handshakes that offer a mesh protocol. Clients can therefore only connect with mutual TLS, which
+the service itself terminates.
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
 """
 
@@ -59,7 +59,7 @@ def auto_passthrough_chains(
 ) -> list[AutoPassthroughChain]:
     """Return the chains of a server with these hosts.
 
-    There is one for each port and subset of the services that match the hosts.
+    There is one chain for each port and each subset of the services that match the hosts.
     """
     return [chain for chains in _chains_by_service(db, names, scope, labels).values() for chain in chains]
 
@@ -67,7 +67,7 @@ def auto_passthrough_chains(
 def build_auto_passthrough_chain(
     db: Mesh, chain: AutoPassthroughChain, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
-    """Return the filter chain, or None if the service has no such port."""
+    """Return the filter chain, or None if the service no longer has the port."""
     row = service(db, chain.service)
     port = row.port(chain.port) if row is not None else None
     if port is None:

@@ -81,9 +81,9 @@ def build_gateway_chain(
 ) -> GatewayChain | None:
     """Return a filter chain, or None if none of its server names is valid for SNI.
 
-    `server_names` are matched against the SNI, and `*` matches every name. `socket` is the TLS that the chain
-    terminates. `timeout` is the handshake timeout in nanoseconds. If `alpn` is set, the client must offer one of these
-    protocols.
+    `server_names` are matched against the SNI, and `*` matches every name. `socket` is the transport socket for the TLS
+    that the chain terminates. `timeout` is the handshake timeout in nanoseconds. If `alpn` is set, the client must
+    offer one of these protocols.
     """
     distinct = {name.lower(): name for name in sorted(server_names, reverse=True)}.values()
     valid = tuple(sorted(n for n in distinct if is_server_name(n)))

@@ -91,7 +91,7 @@ class AutoPassthroughServer(NamedTuple):
 class DuplicateMatch(NamedTuple):
     """A match of a TLS rule that has no chain.
 
-    An older match or a terminating server already has some of its names.
+    Some of its names already belong to an older match, or to a server that terminates TLS.
     """
 
     virtual_service: ObjectKey
@@ -119,7 +119,7 @@ class BoundL4Rules(NamedTuple):
 
     @classmethod
     def of(cls, key: ObjectKey, spec: VirtualService, for_terminated_tls: bool = False) -> BoundL4Rules:
-        """Return the rules of a VirtualService that have a destination."""
+        """Return the TCP and TLS rules of a VirtualService. Rules without a destination are omitted."""
         tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
         return cls(
             key,
@@ -207,7 +207,7 @@ class _Planner:
                 yield from self._tls(merged.key, server)
 
     def _match_names(self, key: ServerKey, names: Sequence[str]) -> bool:
-        """Add the names of a server that terminates TLS. Without names, add "*" for all connections.
+        """Add the names of a server that terminates TLS. If it has no names, add "*" for all connections.
 
         Return False if an older server already has one of the names. This happens if one server specifies the wildcard
         address and the other specifies no address.

@@ -124,7 +124,7 @@ def _chain_keys(
 def duplicate_matches(
     db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> tuple[DuplicateMatch, ...]:
-    """Return the matches of TLS rules that have no chain in the listeners of a gateway."""
+    """Return the matches of TLS rules for which the listeners of a gateway have no chain."""
     return tuple(
         duplicate
         for listener in _listener_keys(db, selection, facet)
@@ -134,7 +134,7 @@ def duplicate_matches(
 
 @derived
 def shadowed_servers(db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet) -> tuple[ServerKey, ...]:
-    """Return the servers that have no chain in the listeners of a gateway."""
+    """Return the servers for which the listeners of a gateway have no chain."""
     return tuple(
         key
         for listener in _listener_keys(db, selection, facet)

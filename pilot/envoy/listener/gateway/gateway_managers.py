@@ -1,4 +1,4 @@
-"""The connection managers and TCP routes for the filter chains of a gateway."""
+"""The HTTP connection managers and TCP routes for the filter chains of a gateway."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Manager = hcm_pb2.HttpConnectionManager
 
 @derived
 def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
-    """Return a serialized connection manager, to which the statistics prefix and the routes must be appended.
+    """Return a serialized HTTP connection manager, to which the statistics prefix and the routes must be appended.
 
-    `port` is an `extension_port`.
+    `port` is a result of `extension_port`.
     """
     template = manager_template(db, kind, facet.listening, port)
     return template + build_topology(facet.topology) + tracing_fields(db, facet.listening, facet.tags, facet.scope)
@@ -40,7 +40,8 @@ def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int)
 def build_topology(topology: TopologyFacet) -> bytes:
     """Return the serialized manager fields that determine which hops are trusted to identify the client.
 
-    Details of the client certificate are only set if the gateway itself adds them to the header.
+    The details of the client certificate are only configured if the gateway itself adds them to the
+    X-Forwarded-Client-Cert header.
     """
     fields = Manager(
         xff_num_trusted_hops=topology.trusted_proxies,
@@ -61,10 +62,10 @@ def build_topology(topology: TopologyFacet) -> bytes:
 def tcp_route(
     db: Mesh, routes: tuple[RouteDestination, ...], port: Port, name: str, facet: GatewayListenersFacet
 ) -> TcpRoute | None:
-    """Return the destination of a TCP or TLS rule, or None if none of several destinations has a weight.
+    """Return the destination of a TCP or TLS rule, or None if there are several destinations and none has a weight.
 
-    `port` is the server's port, which applies to destinations without a port. Several destinations share the statistics
-    prefix `name`.
+    `port` is the server's port, which applies to destinations without a port. If there are several destinations, the
+    statistics prefix is `name`.
     """
     viewer, idle = facet.scope.namespace, facet.listening.idle_timeout
     first = routes[0].destination
@@ -80,7 +81,7 @@ def tcp_route(
 
 
 def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
-    """Return the statistics prefix for a service's clusters from the mesh config, or "" if it defines none."""
+    """Return the statistics prefix that the mesh config defines for a service's clusters, or "" if it defines none."""
     pattern = listener_defaults(db).outbound_stat_name
     row = service(db, ref) if pattern else None
     return build_stat_name(pattern, row, port, subset) if row is not None else ""

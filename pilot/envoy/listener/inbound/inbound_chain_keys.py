@@ -36,7 +36,8 @@ def passthrough_keys(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsK
 
 
 def passthrough_key(db: Mesh) -> InboundChainsKey:
-    """Return the key of the chains for all ports that no service or Sidecar declares, inside a tunnel. Not memoised."""
+    """Return the key of the chains for tunnelled connections to ports that no service or Sidecar declares. Not
+    memoised."""
     return _passthrough(0, "DISABLE", listener_defaults(db).inbound_stat_name)
 
 

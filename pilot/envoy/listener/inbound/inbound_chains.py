@@ -40,7 +40,8 @@ CATCH_ALL_HTTP_CHAIN = "virtualInbound-catchall-http"
 class InboundMatch(NamedTuple):
     """The match of a filter chain.
 
-    `http` is set if the chain speaks HTTP. `terminates_tls` is set if it terminates TLS of the mesh or of the user.
+    `http` is set if the chain speaks HTTP. `terminates_tls` is set if it terminates mesh TLS or TLS that a user
+    configured.
     """
 
     http: bool
@@ -52,9 +53,9 @@ class InboundMatch(NamedTuple):
 def inbound_matches(protocol: Protocol, mode: Mode, plaintext: tuple[str, ...]) -> tuple[InboundMatch, ...]:
     """Return the matches of a port's chains. `plaintext` are the protocols that inspection reports for plaintext HTTP.
 
-    PERMISSIVE terminates mesh TLS, which is identified by its ALPN, and accepts all other connections unchanged. If the
-    protocol is unknown, the ALPN that a client's proxy sends tells which protocol the proxy detected. The protocol of
-    other connections is detected by inspection.
+    In mode PERMISSIVE, the chains terminate mesh TLS, which is identified by its ALPN, and accept all other connections
+    unchanged. If the port's protocol is unknown, the ALPN of a mesh connection tells which protocol the client's proxy
+    detected. For other connections, inspection detects the protocol.
     """
     is_known = protocol is not Protocol.UNSUPPORTED
     http = protocol.is_http
@@ -102,7 +103,7 @@ class InboundChainsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 
     @property
     def exchanges_metadata(self) -> bool:
-        """Return whether HTTP peers may exchange metadata. They may not if they use a tunnel to a declared port."""
+        """Return whether HTTP peers may exchange metadata. They may, except inside a tunnel to a declared port."""
         return not self.tunnel_targets or self.passthrough
 
     @property
@@ -140,7 +141,7 @@ class InboundChain(NamedTuple):
 class ChainInputs(NamedTuple):
     """The inputs for building the chains of a proxy.
 
-    `manager` is serialized, without a statistics prefix or routes.
+    `manager` is a serialized HTTP connection manager without a statistics prefix or routes.
     """
 
     manager: bytes

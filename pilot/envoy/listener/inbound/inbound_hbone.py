@@ -1,6 +1,6 @@
 """The internal listener of a sidecar for the payload of tunnels.
 
-It repeats the chains of the sidecar's ports, but without mesh TLS.
+It has the same chains as the sidecar's ports, but without mesh TLS.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Return the listener. Only connections to the workload's own addresses match a chain."""
+    """Return the internal listener for the payload of tunnels.
+
+    Only connections to the workload's own addresses match a chain.
+    """
     identity, listening = (
         ServerIdentityKey(inbound.tls_files, inbound.secret_servers),
         replace(inbound.listening, tunnelled=True),

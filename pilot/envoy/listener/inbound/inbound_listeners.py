@@ -58,7 +58,7 @@ class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
 def inbound_chains(
     db: Mesh, key: InboundChainsKey, identity: ServerIdentityKey, listening: ListeningFacet
 ) -> tuple[InboundChain, ...]:
-    """Return the chains for one port. All workloads that serve it in the same way share them."""
+    """Return the chains for one port. Workloads that serve the port with equal settings share them."""
     routes = build_inbound_routes(
         key.cluster, key.host, key.port.number, key.protocol, mesh_config(db).default_inbound_http_retry_policy
     )
@@ -96,7 +96,7 @@ def mesh_tls_socket(db: Mesh, identity: ServerIdentityKey, peers: bool) -> base_
 
 @derived
 def server_tls_socket(db: Mesh, tls: ServerTLSSettings, identity: ServerIdentityKey) -> base_pb2.TransportSocket:
-    """Return the transport socket that terminates a Sidecar's TLS on a port."""
+    """Return the transport socket that terminates the TLS that a Sidecar configures for a port."""
     certificates = ServerCertificates(identity.tls_files, identity.secret_servers)
     context = build_server_context(
         tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy

@@ -44,7 +44,7 @@ class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
     @property
     def families(self) -> AddressFamiliesFacet:
-        """The address families whose service addresses the proxy uses."""
+        """The IP families of the service addresses that the proxy uses."""
         dual = self.dual_stack and self.ipv4 and self.ipv6
         return AddressFamiliesFacet(self.ipv4, self.ipv6, dual, self.auto_addresses, self.cluster)
 
@@ -66,8 +66,8 @@ class AddressClaim(NamedTuple):
 
     `listener` is the index of the egress listener. `port` is the port on which it listens, and `cluster_port` is the
     port of the default destination. `address` is the service's address, or "" for a network. `cidrs` distinguish the
-    claim from other claims to the same address. A claim for a pod of a headless service has `of_pod` set if the pod's
-    address is bound, and `per_pod` set if `cidrs` contains it.
+    claim from other claims to the same address. For a pod of a headless service, `of_pod` is set if the pod's address
+    is bound, and `per_pod` is set if `cidrs` contains the pod's address.
     """
 
     ref: ServiceRef
@@ -114,7 +114,7 @@ def binding_of(
 def claims(
     db: Mesh, import_key: ImportKey, index: int, binding: BindingKey, listener_port: SidecarPort | None
 ) -> tuple[AddressClaim, ...]:
-    """Return the claims of an imported service through the egress listener with this index.
+    """Return the claims that an imported service makes at the egress listener with this index.
 
     If the listener has a port, the claims are for that port. Otherwise, they are for the service's ports.
     """
@@ -194,8 +194,8 @@ def _pod_claims(
 def _claims(service: Service, port: Port, index: int, binding: BindingKey, single_port: int) -> Iterator[AddressClaim]:
     """Yield the claims of a service port.
 
-    If the listener specifies addresses, the claim is to these. HTTP claims all addresses. Other protocols claim the
-    service's addresses.
+    If the listener specifies addresses, the port claims these. Otherwise, an HTTP port claims all addresses, and any
+    other port claims the service's addresses.
     """
     base = AddressClaim(service.ref, index, port, single_port or port.number, binding.binds, binding.binds_port, "")
     if binding.binds or port.protocol.is_http:

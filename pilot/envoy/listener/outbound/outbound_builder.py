@@ -26,7 +26,7 @@ from pilot.lib.duration import Duration
 def build_outbound_listener(
     key: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
 ) -> ListenerParts:
-    """Return an outbound listener. `templates` maps classes of connection managers to their templates."""
+    """Return an outbound listener. `templates` maps classes of HTTP connection managers to their templates."""
     name = listener_name(key.binds[0], key.port)
     filters, timeout = _inspection(key, options)
     head = ListenerHead(

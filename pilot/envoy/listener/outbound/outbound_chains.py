@@ -113,7 +113,7 @@ def _sni(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, dynamic: 
 
 
 def _alias_names(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """Return the names under which clients may use the imported aliases of the service."""
+    """Return the names by which clients may refer to the imported aliases of the service."""
     aliases = service_aliases(db, claim.ref.hostname)
     if not aliases:
         return ()
@@ -133,7 +133,7 @@ def _alias_names(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -
 
 
 def _is_dynamic(service: Service) -> bool:
-    """Return whether the service is a wildcard whose hosts are resolved at request time."""
+    """Return whether the service has a wildcard host, so that names matching it are resolved at request time."""
     return service.resolution is Resolution.DYNAMIC_DNS and is_wildcard(service.hostname)
 
 
@@ -151,7 +151,7 @@ def _cluster(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListe
 
 
 def _stat_prefix(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
-    """Return the statistics prefix for the cluster from the mesh config, or "" if it defines none."""
+    """Return the statistics prefix that the mesh config defines for the cluster, or "" if it defines none."""
     pattern = listener_defaults(db).outbound_stat_name
     destination = _destination(db, route.destination.host, facet) if pattern and route.destination is not None else None
     return (

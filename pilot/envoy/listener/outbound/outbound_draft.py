@@ -17,7 +17,7 @@ SERVER_FIRST = frozenset({Protocol.MONGO, Protocol.MYSQL})
 
 
 class HttpRoutes(NamedTuple):
-    """The class of an HTTP chain's connection manager, and the name of its route configuration."""
+    """The class of an HTTP chain's HTTP connection manager, and the name of its route configuration."""
 
     kind: ManagerKey
     routes: str
@@ -27,8 +27,8 @@ class OutboundChainKey(NamedTuple):
     """The key of a filter chain.
 
     The fields for the match conditions come first. `()` and "" match every connection. `protocol` selects protocol
-    filters for TCP. `source` is the VirtualService from which the chain was built. `dynamic_host` is the wildcard host
-    for which the SNI is resolved.
+    filters for TCP. `source` is the VirtualService from which the chain was built. If `dynamic_host` is set, it is the
+    service's wildcard host, and the name in the SNI is resolved.
     """
 
     sni: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class OutboundChainKey(NamedTuple):
 
 
 def _distinct(texts: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the strings, without those whose normal form already occurred."""
+    """Return the strings, without those whose normal form equals that of an earlier string."""
     by_form: dict[str, str] = {}
     for text in texts:
         by_form.setdefault(normalize(text), text)

@@ -83,7 +83,7 @@ def addressing_facet(facet: OutboundListenersFacet) -> OutboundListenersFacet:
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
-    """Return the facet without tracing, which only affects listeners with HTTP."""
+    """Return the facet without tracing, which only affects listeners that speak HTTP."""
     listening = facet.listening
     return replace(
         facet,
@@ -100,7 +100,7 @@ def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
 def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
     """Return the addresses of all listeners in a scope, with the claims to them.
 
-    An egress listener without a port does not claim addresses of the egress listeners before it.
+    An egress listener without a port does not claim addresses that earlier egress listeners already claim.
     """
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
@@ -232,13 +232,13 @@ def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) 
 
 @derived
 def listener_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    """Return a listener with HTTP. All scopes with an equal key share it."""
+    """Return a listener that speaks HTTP. All scopes with an equal key share it."""
     return _build_parts(db, key, listening)
 
 
 @derived
 def tcp_resource(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Resource:
-    """Return a listener without HTTP. All workloads share it."""
+    """Return a listener that does not speak HTTP. All workloads share it."""
     return assemble(_build_parts(db, key, listening), b"")
 
 
@@ -304,7 +304,7 @@ def tcp_listeners_except_own(
 def http_listeners_except_own(
     db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str
 ) -> Mapping[ListenerAddressKey, Resource]:
-    """Return the listeners with HTTP, except those at the proxy's own address."""
+    """Return the listeners that speak HTTP, except those at the proxy's own address."""
     return {
         key: resource
         for key, resource in http_listeners(db, facet, tags).items()

@@ -1,4 +1,4 @@
-"""The sidecar listeners that belong to no service: the capture listener for outbound traffic and the HTTP proxy."""
+"""The sidecar listeners that belong to no service: the outbound capture listener, and the HTTP proxy listener."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 
 @derived
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
-    """Return the capture listener of a workload if its traffic is captured.
+    """Return a workload's capture listener and HTTP proxy listener.
 
-    Also return its HTTP proxy listener if it has one.
+    The capture listener is omitted if the workload's traffic is not captured. The HTTP proxy listener is omitted if the
+    workload has none.
     """
     resources: dict[str, Resource] = {}
     tracing = tracing_fields(db, facet.listening, tags, facet.scope)

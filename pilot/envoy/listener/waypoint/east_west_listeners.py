@@ -1,6 +1,6 @@
-"""The internal listener of an east-west gateway for the payload of tunnels, which consists of inner tunnels.
+"""The internal listener through which an east-west gateway forwards inner tunnels, which are the payload of tunnels.
 
-The inner tunnels are not terminated here. They end at the workloads of a service, or at its waypoint if no waypoint of
+The inner tunnels are not terminated here. They end at the workloads of a service, or at its waypoint if no waypoint in
 the client's network has already applied the service's policies.
 """
 
@@ -91,7 +91,7 @@ def _chains(db: Mesh, key: EastWestKey, targets: Sequence[AdmittedService]) -> I
 
 @derived
 def east_west_listeners(db: Mesh, key: EastWestKey) -> Mapping[str, Resource]:
-    """Return the listener."""
+    """Return the internal listener that forwards inner tunnels."""
     targets = [target for target in _east_west_services(db, key.families).values() if any(vip_ports(target.service))]
     ports = sorted({port.number for target in targets for port, _ in vip_ports(target.service)})
     head = ListenerHead(

@@ -1,7 +1,7 @@
 """The internal listener of a waypoint for the payload of tunnels. A connection's destination selects the filter chain.
 
-The destination is an address and port of a service, or of a workload behind the waypoint. Addresses may not be unique
-across networks, so a tunnel from another network names the service, and the name takes precedence.
+The destination is an address and port, either of a service or of a workload behind the waypoint. Addresses may not be
+unique across networks, so a tunnel from another network names the service, and the name takes precedence.
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
 """
 
@@ -81,7 +81,7 @@ def map_matcher(
 
 
 def protocol_matcher(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
-    """Return the match that selects a chain by protocol. Without a choice of protocols, nothing is inspected."""
+    """Return the match that selects a chain by protocol. If there is only one chain, no inspection is needed."""
     if len(chains) == 1:
         return chain_action(next(iter(chains.values())))
     alpns = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
@@ -218,7 +218,10 @@ def _parts(db: Mesh, key: ServingKey) -> _Parts:
 
 @derived
 def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
-    """Return the listener. Its chains may differ in tracing, because Telemetries may apply to single services."""
+    """Return the internal listener for the payload of tunnels.
+
+    Its chains may differ in tracing, because Telemetries may apply to single services.
+    """
     parts = _parts(db, serving_key(facet))
     tracings = ((tracing_fields(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
     chains = tuple(traced(chain, tracing) for tracing, chains in tracings for chain in chains)

@@ -124,9 +124,9 @@ def _chain(
 def _manager(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration
 ) -> bytes:
-    """Return a serialized connection manager without tracing.
+    """Return a serialized HTTP connection manager without tracing.
 
-    Extensions that are limited to ports do not apply, because a single waypoint handles all ports of a service.
+    Extensions that are limited to certain ports do not apply, because one waypoint handles all ports of a service.
     """
     return manager_template(db, kind, listening, OTHER_PORTS) + inline_route_fields(f"inbound_0.0.0.0_{port};", routes)
 
@@ -167,8 +167,8 @@ _ANY_CLIENT = L4Client("", frozenset())
 def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
     """Return the destinations of connections to a service port. Not memoised.
 
-    VirtualServices specify them. Otherwise, the destination is the service's own cluster. The settings are those of the
-    first destination.
+    They come from a VirtualService. If none applies, the destination is the service's own cluster. The TCP proxy
+    settings are those of the first destination.
     """
     owner, destinations = _find_route(db, service.ref, port.number, key.scope.namespace)
     first = destinations[0].destination if destinations else None
@@ -191,7 +191,8 @@ def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_pref
 
 
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:
-    """Return the VirtualService's namespace and the destinations for connections to a service port. Not memoised.
+    """Return the destinations for connections to a service port, with the namespace of their VirtualService. Not
+    memoised.
 
     If no VirtualService applies, both are empty. TLS rules take precedence over TCP rules. A TLS rule with matches only
     applies if a match names the service itself, because a waypoint does not inspect TLS.

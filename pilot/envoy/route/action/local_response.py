@@ -40,7 +40,7 @@ def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_compon
 def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
     """Return the port of the redirect, or 0 if it is the scheme's default port.
 
-    Envoy cannot copy the port from the request, so the listener's port is used, which is the same.
+    Envoy cannot copy the port from the request. The listener's port is used instead, because it is the same.
     """
     port = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
     scheme = redirect.scheme or ("https" if tls else "http")

@@ -14,7 +14,7 @@ from pilot.lib import hosts
 
 
 class RouteSourceKey(NamedTuple):
-    """The key of a VirtualService's routes for a Gateway server. The server has a port and may terminate TLS."""
+    """The key of a VirtualService's routes for a Gateway server. `tls` is set if the server terminates TLS."""
 
     gateway: ObjectKey
     virtual_service: ObjectKey
@@ -23,7 +23,7 @@ class RouteSourceKey(NamedTuple):
 
 
 class ServerHosts(NamedTuple):
-    """The properties of a server that its routes depend on.
+    """A server's properties on which its routes depend.
 
     A host may have the form "namespace/host". `redirects` is set if plaintext HTTP is redirected to HTTPS.
     """
@@ -36,7 +36,7 @@ class ServerHosts(NamedTuple):
 
 
 class BoundVirtualService(NamedTuple):
-    """A VirtualService bound to a Gateway. `ports` are the ports of the Gateway's servers for which it has routes."""
+    """A VirtualService bound to a Gateway. It has routes for `ports`, a subset of the Gateway's server ports."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
@@ -133,7 +133,10 @@ def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str
 
 
 def intersect_hosts(first: Iterable[str], second: Sequence[str]) -> list[str]:
-    """Return the narrower host of each pair in which one host covers the other. Duplicates are removed."""
+    """Return the hosts that the two lists have in common, without duplicates.
+
+    If one host of a pair covers the other, the narrower host is returned.
+    """
     out: dict[str, None] = {}
     for a in first:
         for b in second:

@@ -85,7 +85,7 @@ def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) ->
 
 @derived
 def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
-    """Return the properties of a service that routes to it depend on."""
+    """Return the service's properties on which the routes to it depend."""
     return find_destination_service(db, ref)
 
 

@@ -69,8 +69,7 @@ class RouteLayout(NamedTuple):
 
 @derived
 def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
-    """Return a mapping from each port to the services that have it, in the order of `imports`. Key 0 has all of
-    them."""
+    """Return a mapping from port to the services that have it, in the order of `imports`. Key 0 has all services."""
     by_port: dict[int, list[ServiceRef]] = {0: []}
     for item in imports:
         row = service(db, item.ref)

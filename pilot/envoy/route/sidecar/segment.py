@@ -71,8 +71,7 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
 
 
 def http_ports(service: Service, number: int) -> list[Port]:
-    """Return the ports of a service that may carry HTTP and have the number. If `number` is 0, any port number is
-    included."""
+    """Return the service's ports that have this number and may carry HTTP. If `number` is 0, any number is accepted."""
     ports = service.ports if not number else tuple(p for p in (service.port(number),) if p is not None)
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 

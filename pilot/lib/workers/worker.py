@@ -11,17 +11,15 @@ Each file descriptor is a socket, which gets its own supervisor and worker.
 
 from __future__ import annotations
 
-import array
 import contextlib
-import fcntl
 import gc
 import importlib
+import mmap
 import os
 import resource
 import signal
 import socket
 import sys
-import termios
 import traceback
 from collections.abc import Callable
 from typing import Protocol
@@ -48,6 +46,7 @@ COLLECTION_THRESHOLD = 100_000
 _PAGE = resource.getpagesize()
 _LONGEST_NUMBER = 20
 _CLOSED, _STATE_WAITS, _REPLACE, _OUT_OF_MEMORY = 0, 100, 101, 102  # exit codes of workers
+_WAITING, _RUNNING, _TRANSFERRING = range(3)  # phases of a worker: between jobs, in a job, and within a frame
 
 
 class Program(Protocol):
@@ -85,19 +84,21 @@ def _keep_only(connection: socket.socket, connections: list[socket.socket]) -> N
 
 
 def supervise(connection: socket.socket, program: Program) -> None:
-    """Fork workers, one at a time, until the connection is closed."""
+    """Fork workers, one at a time, until the connection is closed, or a worker ends within a frame."""
+    phase = mmap.mmap(-1, 1)  # shared with the worker
     code = _REPLACE
     while code != _CLOSED:
         gc.collect()
         gc.freeze()  # collections in workers would copy the pages of all objects
-        code = _exit_code(lambda: work(connection, program))
+        phase[0] = _WAITING
+        code = _exit_code(lambda: work(connection, program, phase))
         if code == _STATE_WAITS:
             _, state = _read_frame(connection)
             program.load(state)
-        elif code not in (_CLOSED, _REPLACE):
-            if _count_unread(connection):  # it ended while it read a frame
-                return
+        elif phase[0] == _RUNNING:
             _send(connection, *_ending(code))
+        elif phase[0] == _TRANSFERRING:
+            return
 
 
 def _exit_code(run: Callable[[], int]) -> int:
@@ -124,7 +125,7 @@ def _ending(code: int) -> tuple[bytes, bytes]:
     return CRASHED, (signal.Signals(-code).name if code < 0 else f"exit code {code}").encode()
 
 
-def work(connection: socket.socket, program: Program) -> int:
+def work(connection: socket.socket, program: Program, phase: mmap.mmap) -> int:
     """Run jobs until one makes it necessary to replace this process, or a state has arrived. Return the exit code."""
     gc.set_threshold(COLLECTION_THRESHOLD)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
@@ -133,7 +134,9 @@ def work(connection: socket.socket, program: Program) -> int:
     while kind := connection.recv(1, socket.MSG_PEEK):
         if kind == STATE:
             return _STATE_WAITS
+        phase[0] = _TRANSFERRING
         header, job = _read_frame(connection)
+        phase[0] = _RUNNING
         if header.memory != limit:
             limit = header.memory
             _limit_memory(initial_size + limit)
@@ -145,7 +148,9 @@ def work(connection: socket.socket, program: Program) -> int:
             return _OUT_OF_MEMORY
         if len(result) > LARGEST_RESULT:
             return _OUT_OF_MEMORY
+        phase[0] = _TRANSFERRING
         _send(connection, RESULT, result)
+        phase[0] = _WAITING
         del job, result
         if _virtual_size(sizes) - initial_size > KEPT_MEMORY:
             return _REPLACE
@@ -162,12 +167,6 @@ def _limit_memory(size: int) -> None:
 def _virtual_size(sizes: int) -> int:
     """Return the size of this process's address space in bytes. `sizes` is its open file /proc/self/statm."""
     return int(os.pread(sizes, _LONGEST_NUMBER, 0).split()[0]) * _PAGE
-
-
-def _count_unread(connection: socket.socket) -> int:
-    count = array.array("i", [0])
-    fcntl.ioctl(connection, termios.FIONREAD, count)
-    return count[0]
 
 
 def _read_frame(connection: socket.socket) -> tuple[Header, bytes]:
@@ -188,7 +187,8 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next read reports the end
-        connection.sendall(encode_header(kind, len(payload)) + payload)
+        connection.sendall(encode_header(kind, len(payload)))
+        connection.sendall(payload)  # not joined, because the copy could exceed the limit of memory
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -74,6 +76,17 @@ async def test_crash_fails_the_job_alone(job: bytes, cause: str, monkeypatch: py
         with pytest.raises(WorkerCrash, match=f"^its worker process ended: {cause}$"):
             await pool.run(ONE, job)
         assert await pool.run(ONE, b"echo a") == b"a"
+
+
+async def test_crash_between_jobs_does_not_affect_the_next_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(monkeypatch) as pool:
+        for number in range(3):
+            pid = int(await pool.run(ONE, b"pid"))
+            os.kill(pid, signal.SIGKILL)
+            while pathlib.Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.001)
+            assert await pool.run(ONE, b"echo %d" % number) == b"%d" % number
+            assert await pool.run(ONE, b"count") == b"2"
 
 
 async def test_processes_start_again_when_they_end(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

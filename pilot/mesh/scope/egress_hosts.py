@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.lib.hosts import is_wildcard, subset_of
+from pilot.lib import hosts
 
 ANY_NAMESPACE = "*"
 
@@ -38,26 +38,28 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
 
         If the hostname is a wildcard, an imported wildcard must match all its subdomains.
         """
-        exact, wildcards = _split(self)
-        return hostname in exact or any(subset_of(hostname, wildcard) for wildcard in wildcards)
+        return _split(self).imported.covers(hostname)
 
     def excludes(self, hostname: str) -> bool:
-        return any(subset_of(hostname, excluded) for excluded in self.excluded)
+        return bool(self.excluded) and _split(self).excluded.covers(hostname)
 
 
 class _Split(NamedTuple):
     exact: frozenset[str]
     wildcards: tuple[str, ...]
+    imported: hosts.HostSet
+    excluded: hosts.HostSet
 
 
 @lru_cache(maxsize=256)
-def _split(hosts: HostSet) -> _Split:
+def _split(host_set: HostSet) -> _Split:
     """Return the exact hosts and the wildcards of a set.
 
     The result is cached, because hundreds of services are matched against each set.
     """
-    wildcards = tuple(host for host in hosts.hosts if is_wildcard(host))
-    return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
+    wildcards = tuple(host for host in host_set.hosts if hosts.is_wildcard(host))
+    exact = frozenset(host_set.hosts) - frozenset(wildcards)
+    return _Split(exact, wildcards, hosts.HostSet(host_set.hosts), hosts.HostSet(host_set.excluded))
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):

@@ -61,6 +61,10 @@ class _Host:
         self.port, self.sources, self.redirects = port, list[RouteSourceKey](), False
 
 
+FEW_PAIRS = 64
+"""Number of pairs of hosts up to which comparing all of them is the fastest way to intersect two lists."""
+
+
 def plan_hosts(
     servers: Sequence[ServerHosts], virtual_services: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
 ) -> tuple[GatewayHostKey, ...]:
@@ -132,11 +136,25 @@ def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 
 
-def intersect_hosts(first: Iterable[str], second: Sequence[str]) -> list[str]:
+def intersect_hosts(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Return the hosts that the two lists have in common, without duplicates.
 
     If one host of a pair covers the other, the narrower host is returned.
     """
+    if len(first) * len(second) <= FEW_PAIRS:
+        return _compare_all(first, second)
+    covering_first, covering_second = hosts.HostSet(first), hosts.HostSet(second)
+    return list(
+        dict.fromkeys(
+            (
+                *(host for host in first if covering_second.covers(host)),
+                *(host for host in second if covering_first.covers(host)),
+            )
+        )
+    )
+
+
+def _compare_all(first: Sequence[str], second: Sequence[str]) -> list[str]:
     out: dict[str, None] = {}
     for a in first:
         for b in second:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from pilot.config.object import ObjectKey
@@ -114,6 +116,20 @@ def test_unbound_server_answers_404() -> None:
 )
 def test_host_intersection(first: list[str], second: list[str], shared: list[str]) -> None:
     assert intersect_hosts(first, second) == shared
+
+
+def test_many_hosts_of_servers_and_virtual_services_are_intersected_in_linear_time() -> None:
+    first = [f"h{i}.example.com" for i in range(100_000)] + ["*.wide.com"]
+    second = [*reversed(first[:-1]), "a.wide.com", "other.com"]
+    assert intersect_hosts(first, second) == [*first[:-1], "a.wide.com"]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_long_and_short_lists_of_hosts_have_the_same_intersection(seed: int) -> None:
+    chance = random.Random(seed)
+    names = ["*", "*.com", "*.a.com", "*a.com", "a.com", "b.a.com", "c.b.a.com", "*.b.a.com", "net", "*.net"]
+    first, second = (chance.sample(names, chance.randrange(1, 8)) for _ in range(2))
+    assert set(intersect_hosts(first * 100, second)) == set(intersect_hosts(first, second))
 
 
 def test_hosts_of_a_namespace() -> None:

@@ -22,18 +22,33 @@ class ResourceAccess(NamedTuple):
     group: The API group, or "" for the core group.
     resource: The plural name, or plural/subresource.
     reason: The purpose, for readers of the code.
+    names: The names of the objects, or () for all. An API server cannot restrict lists and creations by name.
     """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
     reason: str
+    names: tuple[str, ...] = ()
 
 
 WATCH = ("list", "watch")
+ROOT_MAPS = ("istio-ca-root-cert", "istio-ca-crl")
+"""The default names of the ConfigMaps in every namespace. The chart replaces them by the names in its values."""
+CA_SECRETS = ("istio-ca-secret", "cacerts")
+SHARED_LOCKS = (
+    "istio-analyze-leader",
+    "istio-ip-autoallocate",
+    "istio-leader",
+    "istio-namespace-controller-election",
+    "istio-node-untaint",
+    "istio-serviceexport-controller-election",
+)
+"""The ConfigMaps that all revisions use for leader election."""
 _ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.istio.io"
 CLUSTER = (
-    ResourceAccess("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
+    ResourceAccess("", "configmaps", ("create",), "the root certificate in every namespace"),
+    ResourceAccess("", "configmaps", ("patch",), "changes of the root certificate", ROOT_MAPS),
     ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", WATCH, "the kinds that the cluster has"),
     ResourceAccess(
         _ADMISSION, "mutatingwebhookconfigurations", (*WATCH, "patch"), "the CA bundle of injection webhooks"
@@ -81,8 +96,10 @@ GATEWAYS = (
     ResourceAccess("", "services", ("create", "patch"), "the Service of an InferencePool"),
 )
 OWN_NAMESPACE = (
-    ResourceAccess("", "secrets", ("get", "create", "update"), "the CA key"),
-    ResourceAccess("", "configmaps", ("get", "create", "update"), "leader election"),
+    ResourceAccess("", "secrets", ("create",), "the CA key"),
+    ResourceAccess("", "secrets", ("get", "update"), "the CA key", CA_SECRETS),
+    ResourceAccess("", "configmaps", ("create",), "leader election"),
+    ResourceAccess("", "configmaps", ("get", "update"), "leader election", SHARED_LOCKS),
     ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "leader election within a revision"),
     ResourceAccess(
         _NETWORKING, "gateways", ("create",), "a dry run that checks whether the validation webhook is called"
@@ -154,14 +171,19 @@ def status_access(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
 
 
 def rules(requests: Iterable[ResourceAccess]) -> list[Plain]:
-    """Return the rules that allow some requests. Resources with the same group and verbs share a rule."""
-    verbs: dict[tuple[str, str], set[str]] = {}
+    """Return the rules that allow some requests. Resources with the same group, verbs and names share a rule."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], set[str]] = {}
     for request in requests:
-        verbs.setdefault((request.group, request.resource), set()).update(request.verbs)
-    rows = sorted((group, tuple(sorted(granted)), resource) for (group, resource), granted in verbs.items())
+        verbs.setdefault((request.group, request.resource, request.names), set()).update(request.verbs)
+    rows = sorted((group, tuple(sorted(granted)), names, kind) for (group, kind, names), granted in verbs.items())
     return [
-        {"apiGroups": [group], "resources": [resource for _, _, resource in group_rows], "verbs": list(granted)}
-        for (group, granted), group_rows in groupby(rows, key=lambda row: row[:2])
+        {
+            "apiGroups": [group],
+            "resources": [resource for *_, resource in group_rows],
+            **({"resourceNames": list(names)} if names else {}),
+            "verbs": list(granted),
+        }
+        for (group, granted, names), group_rows in groupby(rows, key=lambda row: row[:3])
     ]
 
 

@@ -122,8 +122,9 @@ def chart_values(operator: Plain, enabled: EnabledComponent) -> Plain:
             component_values[key] = spec[key]
     component_values = {**component_values, **_replicas(component, enabled.k8s)}
     for part in ("limits", "requests"):
-        if cpu := value_at(enabled.k8s, f"resources.{part}.cpu"):
-            component_values = with_value(component_values, ("resources", part, "cpu"), str(cpu))
+        for resource in ("cpu", "memory"):
+            if amount := value_at(enabled.k8s, f"resources.{part}.{resource}"):
+                component_values = with_value(component_values, ("resources", part, resource), str(amount))
     if component_values:
         path = tuple(component.values.split("."))
         values = with_value(values, path, deep_merge(value_at(values, component.values, {}), component_values))

@@ -101,7 +101,8 @@ topologySpreadConstraints:[TopologySpreadConstraint] extraContainerArgs:any volu
 volumes:[Volume] ipFamilies:[string] ipFamilyPolicy:string memory:Utilization cni:CniUse taint:Taint \
 trustedZtunnelNamespace:string trustedZtunnelName:string istiodRemote:Remote envVarFrom:[EnvVar] \
 crlConfigMapName:string initContainers:[Container] pdb:BudgetSpec trafficDistribution:string \
-terminationMessagePolicy:string
+terminationMessagePolicy:string memoryLimit:quantity plaintextXds:bool networkPolicy:AdmittedNamespaces
+AdmittedNamespaces plaintextNamespaces:[string] metricsNamespaces:[string]
 Taint enabled:bool namespace:string name:string
 CniUse enabled:bool chained:bool provider:string
 Cni enabled:bool hub:string tag:tag variant:string image:string pullPolicy:string cniBinDir:string cniConfDir:string \

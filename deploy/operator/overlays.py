@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import re2
+
 from deploy.operator.components import EnabledComponent
 from deploy.operator.settings_tree import PathError, Plain
 from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.lib.regex import find_fault
 
 Warn = Callable[[str], None]
 
@@ -144,10 +147,9 @@ def _index(items: list[Any], part: str) -> int:
 
 
 def _matches(expression: str, text: str) -> bool:
-    try:
-        return re.search(expression, text) is not None
-    except re.error as error:
-        raise PathError(f"[:{expression}] is not a valid regular expression: {error}") from error
+    if fault := find_fault(expression):
+        raise PathError(f"[:{expression}] is not a valid regular expression: {fault}")
+    return re2.search(expression, text) is not None
 
 
 def _text(value: Any) -> str:

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy import rbac
 from deploy.chart.chart import Chart, ChartError, installation_folder, read_chart
 from deploy.chart.render import render
 from deploy.generated import CHARTS, ROOT, chart_version, generated_files
-from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
+from deploy.operator.manifest import render_installation
+from deploy.rbac import CA_SECRETS, OWN_NAMESPACE, ROOT_MAPS, ResourceAccess, roles, rules
+from pilot.bootstrap.clusters import controllers
+from pilot.bootstrap.security.secret_store import PLUGGED_IN_SECRET, SELF_SIGNED_SECRET
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.settings.kubernetes import KubernetesSettings
 from webhook.defaults.injector_config import default_values
 from webhook.inject.config import decode_config
 
@@ -59,7 +64,7 @@ NAMES = {
     "ClusterRole/istiod-gateway-controller-istio-system ClusterRoleBinding/istiod-gateway-controller-istio-system "
     "ClusterRole/istio-reader-clusterrole-istio-system ClusterRoleBinding/istio-reader-clusterrole-istio-system "
     "ConfigMap/istio ConfigMap/istio-sidecar-injector ConfigMap/values MutatingWebhookConfiguration/istio-sidecar-injector "
-    "ValidatingWebhookConfiguration/istio-validator-istio-system",
+    "ValidatingWebhookConfiguration/istio-validator-istio-system NetworkPolicy/istiod",
     "gateway": "Deployment/istio Service/istio HorizontalPodAutoscaler/istio ServiceAccount/istio Role/istio RoleBinding/istio",
     "ingress": "Deployment/istio-ingressgateway Service/istio-ingressgateway HorizontalPodAutoscaler/istio-ingressgateway "
     "ServiceAccount/istio-ingressgateway-service-account Role/istio-ingressgateway-sds RoleBinding/istio-ingressgateway-sds",
@@ -101,6 +106,12 @@ def test_cluster_scoped_names_have_the_namespace() -> None:
 
 PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text("utf-8"))
 OWN_IMAGE = f"{PROJECT['tool']['pyistiod']['image']}:{chart_version(PROJECT['project']['version'])}"
+HARDENED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 AWAY = {"key": "a", "operator": "In", "values": "b,c", "topologyKey": "zone"}
 FIRST = "spec.template.spec.containers.0"
 # Values of a chart, the object and path that they affect, and the expected value; "absent" if there is no such object.
@@ -177,9 +188,67 @@ VALUE_CASES = {
     ),
     "istiod resources without null": (
         "istiod",
-        {"resources": {"requests": {"cpu": None}}},
+        {"resources": {"requests": {"cpu": None}}, "memoryLimit": ""},
         f"Deployment/istiod {FIRST}.resources",
         {"requests": {"memory": "2048Mi"}},
+    ),
+    "istiod memory limit": ("istiod", {}, f"Deployment/istiod {FIRST}.resources.limits", {"memory": "8Gi"}),
+    "istiod memory limit of the user": (
+        "istiod",
+        {"resources": {"limits": {"memory": "3Gi"}}},
+        f"Deployment/istiod {FIRST}.resources.limits",
+        {"memory": "3Gi"},
+    ),
+    "istiod memory request of the user has no default limit": (
+        "istiod",
+        {"resources": {"requests": {"memory": "16Gi"}}},
+        f"Deployment/istiod {FIRST}.resources",
+        {"requests": {"cpu": "500m", "memory": "16Gi"}},
+    ),
+    "istiod seccomp profile": (
+        "istiod",
+        {},
+        f"Deployment/istiod {FIRST}.securityContext.seccompProfile",
+        {"type": "RuntimeDefault"},
+    ),
+    "istiod without a seccomp profile": (
+        "istiod",
+        {"seccompProfile": {"type": ""}},
+        f"Deployment/istiod {FIRST}.securityContext",
+        HARDENED,
+    ),
+    "operator seccomp profile": (
+        "istio-operator",
+        {},
+        f"Deployment/istio-operator {FIRST}.securityContext.seccompProfile",
+        {"type": "RuntimeDefault"},
+    ),
+    "istiod without plaintext xDS": (
+        "istiod",
+        {"plaintextXds": False},
+        "Service/istiod spec.ports.0.name",
+        "https-dns",
+    ),
+    "istiod without a network policy": (
+        "istiod",
+        {"global": {"networkPolicy": {"enabled": False}}},
+        "NetworkPolicy/istiod",
+        "absent",
+    ),
+    "istiod network policy with namespaces for metrics": (
+        "istiod",
+        {"networkPolicy": {"metricsNamespaces": ["monitoring"]}},
+        "NetworkPolicy/istiod spec.ingress.2.from",
+        [
+            {"podSelector": {}},
+            {
+                "namespaceSelector": {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring"]}
+                    ]
+                }
+            },
+        ],
     ),
     "istiod profile": ("istiod", {"profile": "demo"}, f"Deployment/istiod {FIRST}.resources.requests.memory", "100Mi"),
     "istiod values override the profile": (
@@ -369,6 +438,58 @@ def test_default_injection_values_match_the_chart() -> None:
     assert chart_values["sidecarInjectorWebhook"].items() >= defaults["sidecarInjectorWebhook"].items()
 
 
+def admitted(objects: dict[str, Any], port: int) -> Any:
+    """Return the sources from which the NetworkPolicy admits connections to a port; None admits all, [] none."""
+    rules = objects["NetworkPolicy/istiod"]["spec"]["ingress"]
+    matching = [rule for rule in rules if port in [p["port"] for p in rule["ports"]]]
+    return matching[0].get("from") if matching else []
+
+
+def test_network_policy_closes_plaintext_and_debug_ports_to_tenants() -> None:
+    objects = render_chart("istiod", {})
+    own_namespace = [{"podSelector": {}}]
+    assert {port: admitted(objects, port) for port in (15010, 8080, 9876, 15012, 15014, 15017)} == {
+        15010: own_namespace,
+        8080: own_namespace,
+        9876: [],
+        15012: None,
+        15014: None,
+        15017: None,
+    }
+    selected = objects["NetworkPolicy/istiod"]["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= objects["Deployment/istiod"]["spec"]["template"]["metadata"]["labels"].items()
+    opened = render_chart("istiod", {"networkPolicy": {"plaintextNamespaces": ["*"]}})
+    assert admitted(opened, 15010) is None
+
+
+def test_closed_plaintext_xds_is_neither_served_nor_advertised() -> None:
+    container = render_chart("istiod", {"plaintextXds": False})["Deployment/istiod"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    assert "--grpcAddr=" in container["args"]
+    assert 15010 not in [port["containerPort"] for port in container["ports"]]
+
+
+def test_operator_memory_request_has_no_smaller_limit() -> None:
+    spec = {"components": {"pilot": {"k8s": {"resources": {"requests": {"memory": "16Gi"}}}}}}
+    rendered = render_installation({"spec": {"profile": "minimal", **spec}}, lambda _: None).objects()
+    deployment = next(o for o in rendered if o["kind"] == "Deployment")
+    resources = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "500m", "memory": "16Gi"}}
+
+
+def test_role_names_the_configured_maps_of_roots() -> None:
+    values = {"global": {"trustBundleName": "roots"}, "env": {"PILOT_CRL_CONFIGMAP": "revoked"}}
+    granted = render_chart("istiod", values)["ClusterRole/istiod-clusterrole-istio-system"]["rules"]
+    assert [rule["resourceNames"] for rule in granted if "resourceNames" in rule] == [["roots", "revoked"]]
+
+
+def test_names_in_roles_are_those_of_the_control_plane() -> None:
+    assert set(ROOT_MAPS) == {KubernetesSettings().roots_map, KubernetesSettings().crl_map}
+    assert set(CA_SECRETS) == {SELF_SIGNED_SECRET, PLUGGED_IN_SECRET}
+    assert set(rbac.SHARED_LOCKS) == controllers.SHARED_LOCKS
+
+
 def test_roles_grant_exactly_the_table() -> None:
     objects = render_chart("istiod", {})
     assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == roles()["cluster"]
@@ -444,9 +565,11 @@ def test_rules_are_joined_by_equal_verbs() -> None:
         ResourceAccess("g", "a", ("list",), ""),
         ResourceAccess("g", "b", ("get",), ""),
         ResourceAccess("", "a", ("list",), ""),
+        ResourceAccess("g", "a", ("get",), "", ("n",)),
     ]
     assert rules(rows) == [
         {"apiGroups": [""], "resources": ["a"], "verbs": ["list"]},
+        {"apiGroups": ["g"], "resources": ["a"], "resourceNames": ["n"], "verbs": ["get"]},
         {"apiGroups": ["g"], "resources": ["b"], "verbs": ["get", "list"]},
         {"apiGroups": ["g"], "resources": ["a"], "verbs": ["list"]},
     ]

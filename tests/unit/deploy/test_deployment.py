@@ -234,9 +234,13 @@ async def test_roles_are_enforced(server: ApiServer) -> None:
     assert authorize(istiod, (), listing)
     assert not authorize(istiod, (), {**listing, "verb": "delete"})
     assert not authorize("system:serviceaccount:shop:default", (), listing)
-    secret = {**listing, "verb": "update", "resource": "secrets"}
+    secret = {**listing, "verb": "update", "resource": "secrets", "name": "istio-ca-secret"}
     assert authorize(istiod, (), {**secret, "namespace": SYSTEM})
+    assert not authorize(istiod, (), {**secret, "namespace": SYSTEM, "name": "other"})
     assert not authorize(istiod, (), {**secret, "namespace": "shop"})
+    config_map = {**listing, "verb": "patch", "resource": "configmaps", "namespace": "kube-system"}
+    assert authorize(istiod, (), {**config_map, "name": "istio-ca-root-cert"})
+    assert not authorize(istiod, (), {**config_map, "name": "coredns"})
     server.tokens.authorizer = authorize
     client = ApiClient(StaticAccess(server, "other-token"))
     with pytest.raises(Exception, match="forbidden"):

@@ -9,11 +9,25 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Resources of pilot-discovery. The default memory limit applies only to the default request. */}}
+{{- define "discovery-resources" -}}
+{{- $s := .Settings -}}
+{{- $resources := deepCopy ($s.resources | default $s.global.defaultResources) -}}
+{{- $is_default := eq (toString (dig "requests" "memory" "" $resources)) (toString .Values.chartDefaults.resources.requests.memory) -}}
+{{- if and $is_default $s.memoryLimit (not (dig "limits" "memory" "" $resources)) -}}
+  {{- $resources = mergeOverwrite $resources (dict "limits" (dict "memory" $s.memoryLimit)) -}}
+{{- end -}}
+{{- include "resources" $resources -}}
+{{- end -}}
+
 {{/* Arguments of pilot-discovery. */}}
 {{- define "discovery-arguments" -}}
 {{- $s := .Settings -}}
 - discovery
 - --monitoringAddr=:15014
+{{- if not $s.plaintextXds }}
+- --grpcAddr=
+{{- end }}
 {{- with $s.global.logging.level }}
 - --log_output_level={{ . }}
 {{- end }}

@@ -187,8 +187,9 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next read reports the end
-        connection.sendall(encode_header(kind, len(payload)))
-        connection.sendall(payload)  # not joined, because the copy could exceed the limit of memory
+        # The payload is not copied, because the copy could exceed the limit of memory.
+        sent = connection.sendmsg([encode_header(kind, len(payload)), payload])
+        connection.sendall(memoryview(payload)[sent - HEADER.size :])
 
 
 if __name__ == "__main__":

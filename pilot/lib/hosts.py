@@ -6,9 +6,12 @@ The `*` matches any string, including dots and the empty string. The wildcard `*
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 from pilot.lib.addresses import is_ip
+
+MANY_CANDIDATES = 100
+"""Number of candidates above which `most_specific` looks up suffixes."""
 
 
 def is_wildcard(host: str) -> bool:
@@ -43,8 +46,12 @@ def specificity(host: str) -> tuple[bool, int, str]:
 def most_specific(host: str, candidates: Iterable[str]) -> str | None:
     """Return the most specific candidate that matches `host`, or None if there is none.
 
-    This is `host` itself if it is a candidate, otherwise the longest wildcard that matches it.
+    This is `host` itself if it is a candidate, otherwise the longest wildcard that matches it. Large sets and mappings
+    are not searched: each suffix of the host is looked up.
     """
+    if isinstance(candidates, Set | Mapping) and len(candidates) > MANY_CANDIDATES:
+        names = (host, *(f"*{host[start:]}" for start in range(len(host) + 1)))
+        return next((name for name in names if name in candidates), None)
     closest: str | None = None
     for candidate in candidates:
         if candidate == host:

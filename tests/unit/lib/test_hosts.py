@@ -68,6 +68,14 @@ def test_most_specific_covering_host(host: str, candidates: list[str]) -> None:
     covering = [c for c in candidates if c == host or (is_wildcard(c) and subset_of(host, c))]
     exact = [c for c in covering if c == host]
     assert most_specific(host, candidates) == min(exact or covering, key=specificity, default=None)
+    many = {*candidates, *(f"*.other{i}" for i in range(200))}
+    assert most_specific(host, many) == most_specific(host, candidates)
+
+
+def test_most_specific_of_many_wildcards_is_looked_up() -> None:
+    wildcards = {f"*.h{i}.example.com" for i in range(50_000)}
+    for i in range(20_000):
+        assert most_specific(f"a.h{i}.example.com", wildcards) == f"*.h{i}.example.com"
 
 
 def test_specificity_order() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pilot.config.networking.virtual_service import RouteDestination
 from pilot.config.protocol import Protocol
+from pilot.derive import derived
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.filter_chain import RAW_BUFFER, plaintext_alpns
 from pilot.envoy.listener.l4_rules import L4Chain, L4Client, find_tcp_chains, find_tls_chains, l4_keys
@@ -137,6 +138,7 @@ def _is_dynamic(service: Service) -> bool:
     return service.resolution is Resolution.DYNAMIC_DNS and is_wildcard(service.hostname)
 
 
+@derived
 def _destination(db: Mesh, host: str, facet: OutboundListenersFacet) -> tuple[DestinationService, Service] | None:
     import_key = imported(db, facet.scope, host)
     row = service(db, import_key.ref) if import_key is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from pilot.config.object import ObjectKey
@@ -86,6 +87,7 @@ def _matched_cells(
     )
 
 
+@lru_cache(maxsize=16_384)
 def _network(text: str) -> str:
     """Return the normal form of a network, or "" if it contains all addresses."""
     try:

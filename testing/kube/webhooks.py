@@ -19,7 +19,7 @@ from webhook.defaults.injector_config import default_values, written_of
 from webhook.pod.json_patch import apply
 from webhook.server.application import Webhooks
 from webhook.server.injector import InjectionContext, Injector
-from webhook.server.program import Program
+from webhook.server.program import ReviewProgram
 from webhook.server.reviewers import Jobs, Reviewers
 
 Plain = dict[str, Any]
@@ -61,7 +61,7 @@ class InProcessJobs:
     """Runs the jobs of worker processes in this process, without limits."""
 
     def __init__(self) -> None:
-        self._program = Program(collects_logs=False)
+        self._program = ReviewProgram(collects_logs=False)
 
     def load(self, state: bytes) -> None:
         self._program.load(state)

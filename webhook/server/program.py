@@ -50,7 +50,7 @@ class ConfigReview(NamedTuple):
 Job = PodReview | ConfigReview | GatewayToRender
 
 
-class Program:
+class ReviewProgram:
     """Runs jobs. With `collects_logs`, log lines are not written, but are part of the outcome."""
 
     def __init__(self, collects_logs: bool = True) -> None:
@@ -143,3 +143,8 @@ def validation_of(review: AdmissionReview | None, reason: str) -> Validation | N
     if review is None or review.request is None or (reason and review.request.dry_run):
         return None
     return Validation(review.request.resource, reason)
+
+
+def create_program() -> ReviewProgram:
+    """Return the program of a worker."""
+    return ReviewProgram()

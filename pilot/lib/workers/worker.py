@@ -49,8 +49,8 @@ _CLOSED, _STATE_WAITS, _REPLACE, _OUT_OF_MEMORY = 0, 100, 101, 102  # exit codes
 _WAITING, _RUNNING, _TRANSFERRING = range(3)  # phases of a worker: between jobs, in a job, and within a frame
 
 
-class Program(Protocol):
-    """A program for workers, named Program in its module."""
+class WorkerProgram(Protocol):
+    """A program for workers. Its module has the function `create_program`, which returns it."""
 
     def load(self, state: bytes) -> None:
         """Replace the state. This runs in the supervisor, without limits, and every later worker has the state."""
@@ -65,7 +65,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # the kernel ends workers before their parent
-    program: Program = importlib.import_module(module).Program()
+    program: WorkerProgram = importlib.import_module(module).create_program()
     connections = [socket.socket(fileno=int(descriptor)) for descriptor in descriptors]
     for connection in connections[1:]:
         if not os.fork():
@@ -83,7 +83,7 @@ def _keep_only(connection: socket.socket, connections: list[socket.socket]) -> N
             other.close()
 
 
-def supervise(connection: socket.socket, program: Program) -> None:
+def supervise(connection: socket.socket, program: WorkerProgram) -> None:
     """Fork workers, one at a time, until the connection is closed, or a worker ends within a frame."""
     phase = mmap.mmap(-1, 1)  # shared with the worker
     code = _REPLACE
@@ -125,7 +125,7 @@ def _ending(code: int) -> tuple[bytes, bytes]:
     return CRASHED, (signal.Signals(-code).name if code < 0 else f"exit code {code}").encode()
 
 
-def work(connection: socket.socket, program: Program, phase: mmap.mmap) -> int:
+def work(connection: socket.socket, program: WorkerProgram, phase: mmap.mmap) -> int:
     """Run jobs until one makes it necessary to replace this process, or a state has arrived. Return the exit code."""
     gc.set_threshold(COLLECTION_THRESHOLD)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)

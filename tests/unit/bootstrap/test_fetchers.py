@@ -46,7 +46,7 @@ def test_key_set_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
         "make_tls": ("/roots", True),
         "JwksClient": ("AddressRules", "make_tls", 7),
         "KeyStore": ("/state",),
-        "KeySets": (db, batch, "JwksClient", "KeyStore", problems, metrics, parse_duration("5m")),
+        "KeySets": (db, batch, "JwksClient", "KeyStore", problems, metrics, parse_duration("5m"), 7),
     }
 
 

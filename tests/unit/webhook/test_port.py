@@ -12,6 +12,7 @@ import yaml
 
 from testing.kube.webhooks import config_texts, pod, review
 from tests.unit.bootstrap.test_control_plane import Running, running, until
+from webhook.defaults.injector_config import default_values
 
 
 async def post_review(env: Running, path: str = "/inject") -> tuple[int, Any]:
@@ -50,7 +51,7 @@ async def test_configuration_directory_is_watched_and_invalid_files_ignored(tmp_
     mesh.mkdir()
     async with running(mesh, injectionDir=str(folder)) as env:
         assert (await post_review(env))[1]["response"]["allowed"]
-        assert image_tag(env) == "latest"
+        assert image_tag(env) == default_values()["global"]["tag"]
         (folder / "config").write_text(config.replace("{{", "{{ nothing", 1))
         (folder / "values").write_text("[]")
         (folder / "values").write_text(config_texts(**{"global": {"tag": "2"}})[1])

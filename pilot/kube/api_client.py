@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from pilot.kube.api_access import Access, Credentials, TlsFiles
-from pilot.kube.api_errors import KubeError, TooLarge, Unreachable, error_from_response
+from pilot.kube.api_errors import KubeError, ResponseTooLarge, Unreachable, error_from_response
 from pilot.lib.build_info import build_info
 
 JSON = "application/json"
@@ -20,7 +20,7 @@ LARGEST_RESPONSE = 32 << 20
 """Maximum size in bytes of a response, and of each line of a streaming response. etcd stores at most 1.5 MiB for an
 object, and its JSON is at most 10 times as large."""
 _LARGEST_ERROR = 64 << 10
-"""Number of bytes that are read of the body of an error response."""
+"""Maximum number of bytes to read from the body of an error response."""
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """TCP keepalive options: idle time and interval in seconds, and number of probes. A dead peer is detected within a
 minute."""
@@ -93,7 +93,7 @@ class ApiClient:
         """Return the body of the response. `throttle` replaces the throttle of the client.
 
         Raise ApiError if the server rejects the request. Raise Unreachable if there is no response or it is incomplete.
-        Raise TooLarge if the body has more than `largest` bytes.
+        Raise ResponseTooLarge if the body has more than `largest` bytes.
         """
         await (throttle or self._throttle).acquire()
         with _network_errors(path):
@@ -102,7 +102,7 @@ class ApiClient:
             ) as response:
                 answer = await _read_body(response, largest)
         if len(answer) > largest:
-            raise TooLarge(f"{path}: the response is larger than {largest} bytes")
+            raise ResponseTooLarge(f"{path}: the response is larger than {largest} bytes")
         return answer
 
     async def lines(
@@ -112,7 +112,7 @@ class ApiClient:
 
         If `idle` is set, long gaps between lines are allowed, as in a watch. Raise ApiError if the server rejects the
         request. Raise Unreachable if the connection is lost or the response ends in the middle of a line. Raise
-        TooLarge if a line is too long.
+        ResponseTooLarge if a line is too long.
         """
         await self._throttle.acquire()
         seconds = self.timeouts.watch if idle else self.timeouts.response
@@ -123,7 +123,9 @@ class ApiClient:
                     first, *others = data.split(b"\n")
                     rest += first
                     if len(rest) > LARGEST_RESPONSE:
-                        raise TooLarge(f"{path}: a line of the response is larger than {LARGEST_RESPONSE} bytes")
+                        raise ResponseTooLarge(
+                            f"{path}: a line of the response is larger than {LARGEST_RESPONSE} bytes"
+                        )
                     if others:
                         lines = [bytes(rest), *others[:-1]]
                         rest = bytearray(others[-1])

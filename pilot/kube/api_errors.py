@@ -3,7 +3,7 @@
 KubeError
 ├─ ConfigurationError    a kubeconfig, or a file that it refers to, is unusable
 ├─ Unreachable           there is no response, or it ends too early
-├─ TooLarge              a response, or a line of it, exceeds the maximum size
+├─ ResponseTooLarge              a response, or a line of it, exceeds the maximum size
 └─ ApiError              the server rejects the request
    ├─ NotFound           404
    ├─ Conflict           409: the object exists already or was changed concurrently
@@ -32,7 +32,7 @@ class Unreachable(KubeError):
     """There is no response, or it ends too early."""
 
 
-class TooLarge(KubeError):
+class ResponseTooLarge(KubeError):
     """A response, or a line of a streaming response, exceeds the maximum size."""
 
 

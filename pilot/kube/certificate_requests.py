@@ -1,4 +1,4 @@
-"""Certificates that a Kubernetes signer issues.
+"""Requests certificates from a Kubernetes signer.
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 """

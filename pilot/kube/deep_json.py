@@ -1,7 +1,7 @@
 """Decodes JSON that is nested more deeply than the decoder supports.
 
-API servers accept 10,000 levels of nesting, in fields of any content. One such object must not prevent the others in a
-list or watch from being read.
+API servers accept up to 10,000 levels of nesting in fields that may have arbitrary content. One such object must not
+prevent the other objects in a list or watch from being read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEEPEST = 100
 """Number of levels that are kept if the text is nested too deeply. The fields that Kubernetes and Istio define have far
 fewer."""
 REPLACEMENT = b'"%s"' % secrets.token_hex(16).encode()
-"""Value that replaces a part that is nested too deeply. It is random, so that no object contains it by itself."""
+"""Value that replaces a part that is nested too deeply. It is random, so that no object contains it by chance."""
 AT_ONCE = 10_000
 """Number of brackets to scan before other tasks run. This takes a few milliseconds."""
 _BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"(?:[^"\\]|\\.)*+"[^"\[\]{}]*+)*+([\[\]{}])')

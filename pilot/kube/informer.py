@@ -44,7 +44,8 @@ Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
 class WatchedCollection(NamedTuple):
-    """The path of a collection, and selectors. If `metadata_only` is set, objects have only their metadata."""
+    """A collection to watch: its path, and the selectors of its objects. If `metadata_only` is set, only the metadata
+    of the objects is requested."""
 
     path: str
     labels: str = ""
@@ -65,7 +66,7 @@ class WatchedCollection(NamedTuple):
 
 
 def _do_nothing() -> None:
-    """Do nothing. This is the default handler of failures."""
+    """Do nothing. This is the default function to call on failures."""
 
 
 class WatchOptions(NamedTuple):
@@ -259,7 +260,8 @@ class Informer:
         return changes, None
 
     def _read_event(self, event: WatchEvent) -> list[ObjectChange]:
-        """Return the change of an event, if there is one. Raise Expired or another ApiError if it is an error event."""
+        """Return the change that an event reports, or [] if it reports none. Raise Expired or another ApiError if it is
+        an error event."""
         if event.type == "ERROR":
             raise error_from_status(msgspec.json.decode(event.object, type=Status))
         metadata = read_head(event.object).metadata

@@ -43,7 +43,7 @@ def never_outranks(_: str) -> bool:
 
 
 class LeaderElection:
-    """The candidacy of one replica for one lock. `is_leader` is true while the replica leads.
+    """One replica's candidacy for one lock. `is_leader` is true while the replica leads.
 
     `key` describes the replica's priority and is stored with `identity`. `outranks` takes the holder's key and returns
     whether this replica has a higher priority than the holder.

@@ -1,4 +1,4 @@
-"""Envelopes of lists and watches. The objects themselves are not decoded."""
+"""The envelopes of list and watch responses. The objects inside them are not decoded."""
 
 from __future__ import annotations
 

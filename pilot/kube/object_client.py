@@ -169,7 +169,7 @@ class ObjectClient:
         return f"{_base(key.kind.api_version)}{scope}/{served.plural}" + (f"/{key.name}" if key.name else "")
 
     async def _served_kind(self, kind: VersionedKind) -> ServedKind:
-        """Return the API resource of a kind. If the kind is not known yet, discover it again."""
+        """Return how a kind is served. If the kind is not known, discover the kinds of its apiVersion again."""
         served = self._served.get(kind.api_version, {}).get(kind.name)
         if served is None:
             served = (await self._discover(kind.api_version)).get(kind.name)

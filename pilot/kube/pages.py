@@ -1,11 +1,11 @@
-"""Lists that are read in pages."""
+"""Reads lists in pages."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pilot.kube.api_client import LARGEST_RESPONSE
-from pilot.kube.api_errors import TooLarge
+from pilot.kube.api_errors import ResponseTooLarge
 from pilot.kube.deep_json import decode_any_depth
 from pilot.kube.list_watch import ListPage, read_page
 
@@ -17,18 +17,19 @@ larger page would block the event loop."""
 FetchPage = Callable[[dict[str, str], int], Awaitable[bytes]]
 """Returns the body of a list request. The arguments are query parameters, and the maximum size of the body in bytes.
 
-Raises TooLarge if the body is larger.
+Raises ResponseTooLarge if the body is larger.
 """
 
 
 async def read_pages(fetch: FetchPage) -> AsyncIterator[ListPage]:
-    """Yield the pages of a list. If a page is too large, it is requested in halves, and the next ones grow again."""
+    """Yield the pages of a list. If a page is too large, it is requested again with half as many objects. After each
+    page, the number of objects to request doubles, up to `PAGE_SIZE`."""
     size, token = PAGE_SIZE, ""
     while True:
         query = {"limit": str(size), **({"continue": token} if token else {})}
         try:
             body = await fetch(query, LARGEST_PAGE if size > 1 else LARGEST_RESPONSE)
-        except TooLarge:
+        except ResponseTooLarge:
             if size == 1:
                 raise
             size //= 2

@@ -1,4 +1,5 @@
-"""Reviews by an API server: the user of a token, and the permissions of a service account.
+"""Token reviews and access reviews by an API server. They return the user of a token, and the permissions of a service
+account.
 
 https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/
 https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/subject-access-review-v1/

@@ -20,7 +20,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.kube import api_client
 from pilot.kube.api_access import Access
 from pilot.kube.api_client import ApiClient, RequestTimeouts
-from pilot.kube.api_errors import ApiError, TooLarge, error_from_response
+from pilot.kube.api_errors import ApiError, ResponseTooLarge, error_from_response
 from pilot.kube.deep_json import DEEPEST, REPLACEMENT, replace_deep_parts
 from pilot.kube.informer import Informer, WatchedCollection
 from pilot.kube.list_watch import NamespacedName, ObjectChange
@@ -86,7 +86,7 @@ class EndlessBody:
 async def test_endless_watch_line_is_abandoned() -> None:
     body = EndlessBody(b"x" * MEBIBYTE)
     async with serving(body.answer) as client:
-        with pytest.raises(TooLarge, match=r"^/w: a line of the response is larger than 33554432 bytes$"):
+        with pytest.raises(ResponseTooLarge, match=r"^/w: a line of the response is larger than 33554432 bytes$"):
             [lines async for lines in client.lines("/w", {})]
     assert body.sent < 2 * api_client.LARGEST_RESPONSE
 
@@ -94,9 +94,9 @@ async def test_endless_watch_line_is_abandoned() -> None:
 async def test_endless_body_is_abandoned() -> None:
     body = EndlessBody(b"x" * MEBIBYTE)
     async with serving(body.answer) as client:
-        with pytest.raises(TooLarge, match=r"^/a: the response is larger than 33554432 bytes$"):
+        with pytest.raises(ResponseTooLarge, match=r"^/a: the response is larger than 33554432 bytes$"):
             await client.call("GET", "/a")
-        with pytest.raises(TooLarge, match=r"^/a: the response is larger than 1000 bytes$"):
+        with pytest.raises(ResponseTooLarge, match=r"^/a: the response is larger than 1000 bytes$"):
             await client.call("GET", "/a", largest=1000)
     assert body.sent < 3 * api_client.LARGEST_RESPONSE
 
@@ -168,7 +168,7 @@ class Pages:
         self.limits.append(limit)
         end = min(begin + limit, self._count)
         if (min(end, self._large) - min(begin, self._large)) * self._size > largest:
-            raise TooLarge("too large")
+            raise ResponseTooLarge("too large")
         metadata = {"resourceVersion": "7", "continue": str(end) if end < self._count else ""}
         return json.dumps({"metadata": metadata, "items": [{"n": n} for n in range(begin, end)]}).encode()
 
@@ -188,7 +188,7 @@ async def test_pages_of_large_objects_are_divided() -> None:
     assert (pages.limits[:9], set(pages.limits[9:])) == ([500, 250, 125, 62, 31, 15, 7, 3, 1], {2, 4})
     largest = Pages(3, 30 * MEBIBYTE)
     assert await largest.read() == [0, 1, 2]
-    with pytest.raises(TooLarge):
+    with pytest.raises(ResponseTooLarge):
         await Pages(3, 33 * MEBIBYTE).read()
 
 
@@ -201,7 +201,7 @@ async def test_pages_after_a_large_object_are_not_divided() -> None:
 async def test_bodies_of_pages_are_limited() -> None:
     body = EndlessBody(b" " * MEBIBYTE)
     async with serving(body.answer) as client:
-        with pytest.raises(TooLarge):
+        with pytest.raises(ResponseTooLarge):
             await client.call("GET", "/a", largest=LARGEST_PAGE)
     assert body.sent < 3 * LARGEST_PAGE
 

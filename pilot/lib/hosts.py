@@ -65,7 +65,7 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
     return closest
 
 
-class HostSet:
+class HostMatcher:
     """A set of hosts that finds those that match a name. The cost depends on the length of the name only."""
 
     def __init__(self, hosts: Iterable[str]) -> None:

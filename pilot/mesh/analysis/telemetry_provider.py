@@ -1,5 +1,4 @@
-"""Checks that the providers that Telemetries and the mesh config name exist, and that proxies support their features.
-"""
+"""Checks that the providers named by Telemetries and the mesh config exist, and that proxies support their features."""
 
 from __future__ import annotations
 

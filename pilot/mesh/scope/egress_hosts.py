@@ -47,8 +47,8 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
 class _Split(NamedTuple):
     exact: frozenset[str]
     wildcards: tuple[str, ...]
-    imported: hosts.HostSet
-    excluded: hosts.HostSet
+    imported: hosts.HostMatcher
+    excluded: hosts.HostMatcher
 
 
 @lru_cache(maxsize=256)
@@ -59,7 +59,7 @@ def _split(host_set: HostSet) -> _Split:
     """
     wildcards = tuple(host for host in host_set.hosts if hosts.is_wildcard(host))
     exact = frozenset(host_set.hosts) - frozenset(wildcards)
-    return _Split(exact, wildcards, hosts.HostSet(host_set.hosts), hosts.HostSet(host_set.excluded))
+    return _Split(exact, wildcards, hosts.HostMatcher(host_set.hosts), hosts.HostMatcher(host_set.excluded))
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):

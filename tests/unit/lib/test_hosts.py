@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilot.lib.hosts import (
-    HostSet,
+    HostMatcher,
     bracketed,
     full_name,
     is_wildcard,
@@ -115,6 +115,6 @@ def test_ipv6_addresses_are_bracketed() -> None:
     ],
 )
 def test_host_set(host: str, wildcards: list[str], is_covered: bool) -> None:
-    hosts = HostSet(["*.a.b", "*.b", "b"])
+    hosts = HostMatcher(["*.a.b", "*.b", "b"])
     assert hosts.wildcards_of(host) == wildcards
     assert hosts.covers(host) is is_covered

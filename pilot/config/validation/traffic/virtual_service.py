@@ -20,7 +20,7 @@ from pilot.config.validation.traffic.gateway_names import check_gateway_names
 from pilot.config.validation.traffic.http_route import check_weighted, check_weights, validate_http_route
 from pilot.config.validation.traffic.unreachable_routes import find_unreachable
 from pilot.lib.addresses import is_ip
-from pilot.lib.hosts import HostSet, is_wildcard
+from pilot.lib.hosts import HostMatcher, is_wildcard
 
 MESH = "mesh"
 _SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # the SNI of connections between networks
@@ -45,7 +45,7 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
     if not (service.http or service.tls or service.tcp):
         yield error("missing-field", "", "one of http, tls and tcp is required")
     yield from each("http", service.http, lambda route: validate_http_route(route, not service.hosts, gateway))
-    hosts = HostSet(service.hosts)
+    hosts = HostMatcher(service.hosts)
     yield from each("tls", service.tls, lambda route: _validate_tls(route, hosts, gateway))
     yield from each("tcp", service.tcp, _validate_tcp)
     yield from rules.check_export_to("exportTo", service.export_to, namespace)
@@ -82,7 +82,7 @@ def _check_distinct(hosts: tuple[str, ...]) -> Problems:
 
     There may be thousands of hosts, so none is compared with all others.
     """
-    wildcards = HostSet(host for host in hosts if is_wildcard(host))
+    wildcards = HostMatcher(host for host in hosts if is_wildcard(host))
     seen: dict[str, int] = {}
     covered: dict[str, int] = {}  # the first host that a wildcard matches, keyed by wildcard
     for index, host in enumerate(hosts):
@@ -98,14 +98,14 @@ def _check_distinct(hosts: tuple[str, ...]) -> Problems:
             covered.setdefault(wildcard, index)
 
 
-def _validate_tls(route: TLSRoute, hosts: HostSet, gateway: bool) -> Problems:
+def _validate_tls(route: TLSRoute, hosts: HostMatcher, gateway: bool) -> Problems:
     if not route.match:
         yield error("missing-field", "match", "a match is required")
     yield from each("match", route.match, lambda match: _validate_tls_match(match, hosts, gateway))
     yield from _validate_destinations(route.route)
 
 
-def _validate_tls_match(match: TLSMatchAttributes, hosts: HostSet, gateway: bool) -> Problems:
+def _validate_tls_match(match: TLSMatchAttributes, hosts: HostMatcher, gateway: bool) -> Problems:
     if not match.sni_hosts:
         yield error("missing-field", "sniHosts", "at least one SNI host is required")
     for index, name in enumerate(match.sni_hosts):

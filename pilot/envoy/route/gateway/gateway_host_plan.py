@@ -143,7 +143,7 @@ def intersect_hosts(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """
     if len(first) * len(second) <= FEW_PAIRS:
         return _compare_all(first, second)
-    covering_first, covering_second = hosts.HostSet(first), hosts.HostSet(second)
+    covering_first, covering_second = hosts.HostMatcher(first), hosts.HostMatcher(second)
     return list(
         dict.fromkeys(
             (

@@ -26,7 +26,7 @@ from pilot.envoy.route.sidecar.domains import (
 )
 from pilot.envoy.route.sidecar.segment import HostKey, SegmentKey, host_domains, segment_domains, segment_hosts
 from pilot.envoy.route.sticky_session import find_sticky_session
-from pilot.lib.hosts import HostSet, is_wildcard
+from pilot.lib.hosts import HostMatcher, is_wildcard
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.registry.aliases import external_names
@@ -139,7 +139,7 @@ def _hosts_without_service(hosts: Iterable[str], services: Mapping[str, list[int
     exact = [h for h in names if not is_wildcard(h) and h not in services]
     if not (wildcards := [h for h in names if is_wildcard(h)]):
         return exact
-    wildcard_set, service_set = HostSet(wildcards), HostSet(services)
+    wildcard_set, service_set = HostMatcher(wildcards), HostMatcher(services)
     covering = {h for service in services for h in wildcard_set.wildcards_of(service)}
     return exact + [h for h in wildcards if h not in covering and not service_set.covers(h)]
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.metrics.metrics import Metrics
-from pilot.lib.workers.fair_queue import Caller
+from pilot.lib.workers.job_queue import JobSource
 from webhook.defaults.injector_config import default_values, written_of
 from webhook.pod.json_patch import apply
 from webhook.server.application import Webhooks
@@ -66,7 +66,7 @@ class InProcessJobs:
     def load(self, state: bytes) -> None:
         self._program.load(state)
 
-    async def run(self, caller: Caller, payload: bytes) -> bytes:
+    async def run(self, caller: JobSource, payload: bytes) -> bytes:
         return self._program.run(payload)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.logging.log import ROOT, scope
-from pilot.lib.workers.fair_queue import Caller
+from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import JobError
 from webhook.gateway.render import GatewayToRender, RenderError
 from webhook.inject.injection import CLUSTER_VARIABLE
@@ -41,7 +41,7 @@ class Jobs(Protocol):
     def load(self, state: bytes) -> None:
         """Replace the state for all later jobs."""
 
-    async def run(self, caller: Caller, payload: bytes) -> bytes:
+    async def run(self, caller: JobSource, payload: bytes) -> bytes:
         """Return the result of a job. Raise JobError if there is none."""
 
 
@@ -59,7 +59,7 @@ class Reviewers:
         review = _head(body)
         facts = await pod_facts(self._injector, review, path) if review is not None else PodFacts()
         try:
-            return await self._run(Caller(address, _namespace(review)), PodReview(body, path, facts))
+            return await self._run(JobSource(address, _namespace(review)), PodReview(body, path, facts))
         except JobError as error:
             _log.error("pod injection failed: the review failed: %s", error)
             return Outcome(_denial(review, error), injection="failed")
@@ -68,7 +68,7 @@ class Reviewers:
         """Return the outcome of the review of a configuration object."""
         review = _head(body)
         try:
-            return await self._run(Caller(address, _namespace(review)), ConfigReview(body))
+            return await self._run(JobSource(address, _namespace(review)), ConfigReview(body))
         except JobError as error:
             _log.error("validation failed: the review failed: %s", error)
             return Outcome(_denial(review, error), validation=validation_of(review, "invalid_resource"))
@@ -76,7 +76,7 @@ class Reviewers:
     async def render(self, gateway: GatewayToRender) -> list[dict[str, Any]]:
         """Return the objects of a Gateway. Raise RenderError if it cannot be deployed."""
         try:
-            outcome = await self._run(Caller("", gateway.metadata["namespace"]), gateway)
+            outcome = await self._run(JobSource("", gateway.metadata["namespace"]), gateway)
         except JobError as error:
             raise RenderError(f"the rendering of its template and overlays failed: {error}") from error
         if outcome.error:
@@ -84,7 +84,7 @@ class Reviewers:
         objects: list[dict[str, Any]] = msgspec.json.decode(outcome.body)
         return objects
 
-    async def _run(self, caller: Caller, job: Job) -> Outcome:
+    async def _run(self, caller: JobSource, job: Job) -> Outcome:
         """Return the outcome of a job, and write its log lines."""
         if self._injector is not None and self._injector.config is not None:
             self._load(self._injector, self._injector.context)

@@ -14,8 +14,8 @@ LARGEST_RESULT = 32 << 20
 """Maximum size of a result in bytes. A larger result exceeds the limit of memory."""
 
 
-class Limits(NamedTuple):
-    """Limits of a job: seconds of CPU time, and bytes of memory that it adds to the worker."""
+class JobLimits(NamedTuple):
+    """JobLimits of a job: seconds of CPU time, and bytes of memory that it adds to the worker."""
 
     cpu: float
     memory: int
@@ -30,7 +30,7 @@ class Header(NamedTuple):
     memory: int
 
 
-def encode_header(kind: bytes, size: int, limits: Limits = Limits(0.0, 0)) -> bytes:
+def encode_header(kind: bytes, size: int, limits: JobLimits = JobLimits(0.0, 0)) -> bytes:
     return HEADER.pack(kind, size, *limits)
 
 

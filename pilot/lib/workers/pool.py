@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
-from pilot.lib.workers.fair_queue import Caller, FairQueue
 from pilot.lib.workers.frames import (
     CPU_EXCEEDED,
     CRASHED,
@@ -29,13 +28,14 @@ from pilot.lib.workers.frames import (
     MEMORY_EXCEEDED,
     RESULT,
     STATE,
-    Limits,
+    JobLimits,
     decode_header,
     encode_header,
 )
+from pilot.lib.workers.job_queue import JobQueue, JobSource
 
-LANES = (Limits(0.1, 32 << 20), Limits(2.0, 64 << 20))
-"""Limits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
+LANES = (JobLimits(0.1, 32 << 20), JobLimits(2.0, 64 << 20))
+"""JobLimits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
 largest in etcd, about half a second and 32 MiB."""
 LONGEST_WAIT = 25.0
 """Maximum number of seconds that a job waits for its result. API servers wait for a review for at most 30 seconds."""
@@ -61,7 +61,7 @@ class Overload(JobError):
 
 
 class _Job(NamedTuple):
-    caller: Caller
+    caller: JobSource
     payload: bytes
     result: asyncio.Future[bytes]
 
@@ -73,7 +73,7 @@ class _Connection:
         self._reader, self._writer = reader, writer
         self._state = b""
 
-    async def run(self, state: bytes, payload: bytes, limits: Limits) -> bytes:
+    async def run(self, state: bytes, payload: bytes, limits: JobLimits) -> bytes:
         """Return the result of a job. Raise JobError if there is none, and EOFError or OSError if the supervisor
         ended."""
         if state is not self._state:
@@ -141,9 +141,9 @@ async def _start(module: str, count: int) -> _Processes:
 class WorkerPool:
     """Worker processes that run the program of a module. They start with the first job, or with `warm`."""
 
-    def __init__(self, module: str, lanes: Sequence[Limits] = LANES, longest_wait: float = LONGEST_WAIT) -> None:
+    def __init__(self, module: str, lanes: Sequence[JobLimits] = LANES, longest_wait: float = LONGEST_WAIT) -> None:
         self._module, self._lanes, self._longest_wait = module, lanes, longest_wait
-        self._queues: list[FairQueue[_Job]] = [FairQueue() for _ in lanes]
+        self._queues: list[JobQueue[_Job]] = [JobQueue() for _ in lanes]
         self._state = b""
         self._processes: _Processes | None = None
         self._starting = asyncio.Lock()
@@ -162,7 +162,7 @@ class WorkerPool:
                 asyncio.create_task(self._run_lane(lane), name=f"worker {lane}") for lane in range(len(self._lanes))
             ]
 
-    async def run(self, caller: Caller, payload: bytes) -> bytes:
+    async def run(self, caller: JobSource, payload: bytes) -> bytes:
         """Return the result of a job. Raise JobError if there is none."""
         self.warm()
         job = _Job(caller, payload, asyncio.get_running_loop().create_future())

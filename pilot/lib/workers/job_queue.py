@@ -14,7 +14,7 @@ MAX_IDLE = 1000
 """Number of callers without waiting items whose amounts are remembered."""
 
 
-class Caller(NamedTuple):
+class JobSource(NamedTuple):
     """The source of an item. Addresses have equal shares, as have the namespaces of an address."""
 
     address: str
@@ -44,7 +44,7 @@ class _Shares:
         self._used[key] = self._used.get(key, self._last) + amount
 
 
-class FairQueue(Generic[T]):
+class JobQueue(Generic[T]):
     """Items of callers. The next item is that of the caller that has used the resource least.
 
     Amounts are forgotten when no item waits, and those of an address's namespaces when none of its items waits.
@@ -55,7 +55,7 @@ class FairQueue(Generic[T]):
         self._addresses, self._namespaces = _Shares(), defaultdict[str, _Shares](_Shares)
         self._has_items = asyncio.Event()
 
-    def put(self, caller: Caller, item: T) -> None:
+    def put(self, caller: JobSource, item: T) -> None:
         if caller.address not in self._waiting:
             self._waiting[caller.address] = {}
             self._addresses.add(caller.address)
@@ -81,7 +81,7 @@ class FairQueue(Generic[T]):
             del self._waiting[address]
         return item
 
-    def charge(self, caller: Caller, amount: float) -> None:
+    def charge(self, caller: JobSource, amount: float) -> None:
         """Record that a caller used an amount of the resource, such as seconds."""
         if not self._waiting:
             self._addresses = _Shares()

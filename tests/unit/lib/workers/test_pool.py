@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pilot.lib.workers.fair_queue import Caller
-from pilot.lib.workers.frames import LARGEST_RESULT, Limits
+from pilot.lib.workers.frames import LARGEST_RESULT, JobLimits
+from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import LANES, LimitExceeded, Overload, WorkerCrash, WorkerPool
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-ONE = Caller("192.0.2.1", "shop")
-SHORT = (Limits(0.1, 96 << 20), Limits(0.2, 96 << 20))
+ONE = JobSource("192.0.2.1", "shop")
+SHORT = (JobLimits(0.1, 96 << 20), JobLimits(0.2, 96 << 20))
 
 
 @contextlib.asynccontextmanager
 async def running(
-    monkeypatch: pytest.MonkeyPatch, lanes: tuple[Limits, ...] = SHORT, longest_wait: float = 60.0
+    monkeypatch: pytest.MonkeyPatch, lanes: tuple[JobLimits, ...] = SHORT, longest_wait: float = 60.0
 ) -> AsyncIterator[WorkerPool]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pool = WorkerPool("testing.processes.worker_program", lanes, longest_wait)
@@ -45,14 +45,14 @@ async def test_jobs_run_in_one_other_process(monkeypatch: pytest.MonkeyPatch) ->
 async def test_job_over_the_limit_of_cpu_time_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(monkeypatch) as pool:
         hostile = asyncio.create_task(pool.run(ONE, b"spin"))
-        assert await pool.run(Caller("192.0.2.2"), b"echo a") == b"a"
+        assert await pool.run(JobSource("192.0.2.2"), b"echo a") == b"a"
         with pytest.raises(LimitExceeded, match=r"^it takes more than 0.2 seconds of CPU time$"):
             await hostile
         assert await pool.run(ONE, b"echo b") == b"b"
 
 
 async def test_job_over_the_limit_of_memory_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(monkeypatch, (Limits(5.0, 96 << 20),)) as pool:
+    async with running(monkeypatch, (JobLimits(5.0, 96 << 20),)) as pool:
         with pytest.raises(LimitExceeded, match=r"^it takes more than 96 MiB of memory$"):
             await pool.run(ONE, b"grow")
         with pytest.raises(LimitExceeded, match="MiB of memory"):
@@ -119,7 +119,7 @@ async def test_every_worker_has_the_latest_state(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_job_waits_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(monkeypatch, (Limits(60.0, 96 << 20),), 0.05) as pool:
+    async with running(monkeypatch, (JobLimits(60.0, 96 << 20),), 0.05) as pool:
         with pytest.raises(Overload, match=r"^no worker had time for it within 0.05 seconds$"):
             await pool.run(ONE, b"spin")
 
@@ -146,7 +146,7 @@ async def test_pool_without_jobs_starts_no_process(monkeypatch: pytest.MonkeyPat
 async def test_job_over_the_limits_of_the_first_run_runs_again_with_higher_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with running(monkeypatch, (Limits(1.0, 16 << 20), Limits(1.0, 96 << 20))) as pool:
+    async with running(monkeypatch, (JobLimits(1.0, 16 << 20), JobLimits(1.0, 96 << 20))) as pool:
         assert await pool.run(ONE, b"leak 30000000") == b"kept"
 
 

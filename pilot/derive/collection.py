@@ -156,7 +156,8 @@ class Collection(Generic[K, R]):
         return self._join(db, self.table(db).all_keys(), self._rows(db).every)
 
     def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
-        """Merge both lists of keys. Derived rows that a row of the table hides are omitted."""
+        """Merge the keys of the table with the keys of the derived rows. The key of a derived row is omitted if a row
+        of the table hides the derived row."""
         table = self.table(db)
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]

@@ -45,7 +45,7 @@ class Paused(BaseException):
 
 
 class Derivation(Generic[P, T]):
-    """The function of a set of nodes. There is one node for each tuple of arguments.
+    """A function whose calls are nodes. There is one node for each tuple of arguments.
 
     gathers: Whether `compute` refreshes the node's `gathered` items.
     is_input: Whether `compute` reads no other node and cannot fail.
@@ -319,7 +319,7 @@ class Database:
     def pausing(self, must_pause: Callable[[], bool]) -> Iterator[None]:
         """Interrupt refreshes as soon as `must_pause` returns True: raise Paused after the next item of a gather.
 
-        The items that were refreshed remain up to date. The same refresh continues from there.
+        The items that were refreshed remain up to date. If the same refresh is repeated, it continues from there.
         """
         self.must_pause = must_pause
         try:

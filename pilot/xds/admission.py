@@ -1,4 +1,4 @@
-"""Admission of streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
+"""Limits the rate of new streams and the size of their subscriptions, and controls access to configuration objects."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Admission:
 
 
 class StreamLimits(NamedTuple):
-    """Limits of one stream.
+    """Limits for one stream.
 
-    types: Number of subscriptions.
-    names: Number of requested names in all subscriptions.
-    node_bytes: Size of the node, including labels.
+    types: Maximum number of subscriptions.
+    names: Maximum number of requested names, in all subscriptions together.
+    node_bytes: Maximum size of the node, including its labels.
     """
 
     types: int = 64

@@ -62,7 +62,7 @@ from pilot.xds.workload_registration import NoRegistration, RegistrationError, W
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
 LAST_WRITE_TIMEOUT = 1.0
-"""Maximum number of seconds for which a stream that must end waits for the current write."""
+"""Maximum number of seconds that a stream waits for its current write before it ends."""
 MAX_STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
 _log, _delta_log = scope("ads"), scope("delta")
@@ -306,10 +306,10 @@ class Ads:
             raise _StreamError(*error.args) from error
 
     async def _answer_debug_request(self, connection: Connection, request: Any) -> None:
-        """Answer a debug request, unless it is the acknowledgement of an earlier answer. Return when the answer is
-        written, so that a stream has at most one answer that is not.
+        """Answer a debug request, unless it is the acknowledgement of an earlier answer. Return after the answer has
+        been written, so that a stream never has more than one unwritten answer.
 
-        A nonce alone does not make it an acknowledgement, because istioctl includes one in its first request.
+        A nonce alone does not make the request an acknowledgement, because istioctl includes one in its first request.
         """
         if request.response_nonce in connection.answer_nonces or request.HasField("error_detail"):
             return
@@ -373,7 +373,7 @@ class Ads:
 
 
 class _StreamEnd:
-    """Ends the reading of a stream from outside its task, either on request or because the writer failed."""
+    """Ends a stream by cancelling the task that reads it, either on request or because the writer failed."""
 
     def __init__(self, reader: asyncio.Task[Any], writer: asyncio.Task[None]) -> None:
         self.is_requested, self.is_reading = False, True

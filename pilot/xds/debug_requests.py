@@ -29,15 +29,16 @@ class DebugAnswer(NamedTuple):
 
 
 AnswerDebugRequest = Callable[[str, Sequence[str], str], AbstractAsyncContextManager[DebugAnswer]]
-"""Answers a request, given its type URL, its names, and the client's verified identity or "".
+"""Returns a context manager for the answer to a request. The arguments are the request's type URL, its names, and the
+client's verified identity or "".
 
-The context must last until the answer has been sent. Raises DebugRequestError to deny the request.
+The caller must not leave the context until the answer has been sent. Raises DebugRequestError to deny the request.
 """
 
 
 @contextlib.asynccontextmanager
 async def no_debug_answer(type_url: str, names: Sequence[str], identity: str) -> AsyncIterator[DebugAnswer]:
-    """Yield an empty answer. For a port without debug pages."""
+    """Yield an empty answer. This function is used for ports without debug pages."""
     yield DebugAnswer(())
 
 

@@ -1,4 +1,5 @@
-"""Reviews whether service accounts may read Secrets, for the accounts whose proxies request secrets.
+"""Checks whether service accounts may read Secrets. Only the service accounts of proxies that request secrets are
+checked.
 
 The results are stored in rows that derivations read.
 """
@@ -26,9 +27,10 @@ Review = Callable[[AccountKey], Awaitable[bool]]
 
 
 class SecretAccess:
-    """Maintains the rows of `Mesh.secret_access`. While an account has no row, its proxies wait for their secrets.
+    """Maintains the rows of `Mesh.secret_access`. While a service account has no row, its proxies wait for their
+    secrets.
 
-    If a review fails, the last result stays in force. If there is no result yet, access is denied.
+    If an access review fails, the last result stays in force. If there is no result yet, access is denied.
     """
 
     def __init__(self, discovery: Discovery, review: Review, now: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +46,8 @@ class SecretAccess:
             self._start_review(account)
 
     def sweep(self) -> None:
-        """Repeat expired reviews. Remove the expired results of accounts that have no stream."""
+        """Repeat access reviews whose results have expired. Remove the expired results of service accounts that have no
+        stream."""
         now, db = self._now(), self._discovery.db
         streams = [c for c in self._discovery.connections() if SECRET in c.subscriptions]
         active = {account_of(db, connection.proxy) for connection in streams}
@@ -60,7 +63,7 @@ class SecretAccess:
             self._discovery.commit(deletions, {"secret": len(removed)})
 
     async def stop(self) -> None:
-        """Cancel reviews that are in progress."""
+        """Cancel access reviews that are in progress."""
         for task in tuple(self._reviewing.values()):
             task.cancel()
         await asyncio.gather(*self._reviewing.values(), return_exceptions=True)

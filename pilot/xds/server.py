@@ -13,9 +13,11 @@ from pilot.settings.process import ServeSettings
 from pilot.xds.push.connection import Connection
 
 MAX_PENDING_STREAMS = 10_000
-"""Maximum number of streams of a port that wait for the event loop. gRPC randomly ends additional ones as CANCELLED.
+"""Maximum number of streams of a port that wait for the event loop. gRPC ends additional streams, chosen at random,
+with the status CANCELLED.
 
-It is several times the number of proxies that reconnect at once. A pending stream uses up to 16 KiB for its headers.
+The maximum is several times the number of proxies that reconnect at once. A pending stream uses up to 16 KiB for its
+headers.
 """
 _DRAIN_INTERVAL = 0.02
 """Number of seconds between checks for idle streams while a server is being drained."""

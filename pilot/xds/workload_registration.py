@@ -1,4 +1,4 @@
-"""Registration of workloads outside Kubernetes when their proxies connect."""
+"""Registers workloads that run outside Kubernetes, when their proxies connect."""
 
 from __future__ import annotations
 

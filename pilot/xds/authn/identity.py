@@ -18,7 +18,7 @@ class IdentityError(Exception):
 
 
 class TooManyCallers(IdentityError):
-    """The caller cannot be authenticated now, because too many others are waiting. It may try again later."""
+    """The caller cannot be authenticated now, because too many other callers are waiting. It may try again later."""
 
 
 class Caller(NamedTuple):
@@ -51,9 +51,9 @@ class Caller(NamedTuple):
 
 
 IdentifyPeer = Callable[[Any], Caller]
-"""Identifies the caller of a gRPC call, given its ServicerContext.
+"""Returns the caller of a gRPC call, given its ServicerContext.
 
-Raises IdentityError if the call did not come through the port.
+Raises IdentityError if the call did not come through the secure port.
 """
 Authenticate = Callable[[Caller], Awaitable[Sequence[str]]]
 """Verifies a caller and returns its SPIFFE identities. Raises IdentityError to reject the caller."""
@@ -83,8 +83,8 @@ class Authenticators:
     async def __call__(self, caller: Caller) -> Sequence[str]:
         """Return the identities of a caller.
 
-        If no authenticator accepts the caller, raise IdentityError with the reasons of all of them. The error is
-        TooManyCallers if one of them had no time for the caller.
+        If no authenticator accepts the caller, raise IdentityError with the reasons given by all authenticators. If one
+        of them raised TooManyCallers, the error is a TooManyCallers.
         """
         reasons, kind = [], IdentityError
         for authenticator in self._chain:
@@ -97,7 +97,7 @@ class Authenticators:
 
 
 async def no_authentication(_: Caller) -> Sequence[str]:
-    """Return no identities. For a port without authentication."""
+    """Return no identities. This is the `Authenticate` function for ports without authentication."""
     return ()
 
 

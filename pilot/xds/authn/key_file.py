@@ -66,7 +66,7 @@ class KeyFile:
 
 
 def _pod(claims: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """Return the Pod to which a token is bound, in the form that an API server's review has."""
+    """Return the Pod to which a token is bound, in the form of the `extra` fields in a TokenReview."""
     bound = claims.get("kubernetes.io")
     pod = bound.get("pod") if isinstance(bound, dict) else None
     if not isinstance(pod, dict):

@@ -51,7 +51,8 @@ class ServiceAccountTokens:
         return (service_account_identity((await self.review(caller)).username, self._trust_domain()),)
 
     async def review(self, caller: Caller) -> Review:
-        """Return the review of the caller's token by its cluster. Raise IdentityError if there is no valid token."""
+        """Return the result of the token review in the caller's cluster. Raise IdentityError if there is no valid
+        token."""
         if not caller.token:
             raise IdentityError("the request has no bearer token")
         cluster = caller.header("clusterid")

@@ -1,4 +1,4 @@
-"""HTTP ports: listening, and the readiness endpoint."""
+"""Serves HTTP applications on ports, and adds the readiness endpoint."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ KEEPALIVE_TIMEOUT = 90.0
 BACKLOG = 4096
 """Maximum number of connections that wait to be accepted. Further ones are delayed by at least a second."""
 READ_BUFFER_SIZE = 16 * 1024
-"""Number of bytes of a request's body after which no more are read from the connection until they are used."""
+"""Number of unprocessed bytes of a request body at which reading from the connection pauses."""
 LINGERING_SECONDS = 10.0
-"""Maximum time to discard the rest of a body after the response, so that the client reads the response."""
+"""Maximum number of seconds for which the rest of a request body is discarded after the response has been sent, so that
+the client can read the response."""
 
 
 class _BadRequestFilter(logging.Filter):
@@ -46,8 +47,8 @@ async def listen(
 ) -> web.AppRunner:
     """Serve an application until `cleanup` of the returned runner is called. If `tls` is set, serve it over TLS.
 
-    Unless the application takes bodies, a connection is closed if the body has not arrived when the request is
-    answered. Raise OSError if the address is unavailable.
+    If `takes_bodies` is not set and the body of a request has not arrived when the request is answered, the connection
+    is closed. Raise OSError if the address is unavailable.
     """
     connections = HttpConnections()
     connections.add_to(app)

@@ -1,1 +1,2 @@
-"""Pushes: the connected proxies, the changes that affect them, and the order and rate of writes."""
+"""Pushes responses to connected proxies. This package tracks which proxies a change affects, and limits the order and
+rate of writes."""

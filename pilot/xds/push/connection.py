@@ -34,7 +34,7 @@ def event_fields(connection: Connection) -> dict[str, object] | None:
 
 
 class QueuedMessage(NamedTuple):
-    """A message that waits to be written, and a future that is done when it has been."""
+    """A message that waits to be written, and a future that completes when the message has been written."""
 
     data: bytes
     written: asyncio.Future[None]
@@ -167,7 +167,7 @@ class Connection:
 
     @property
     def has_nacked(self) -> bool:
-        """Return whether the proxy has rejected the last response of any type."""
+        """Return whether the proxy has rejected the last response of at least one type."""
         return any(subscription.last_error for subscription in self.subscriptions.values())
 
     def take_unanswered_events(self) -> tuple[int, ...]:

@@ -40,6 +40,6 @@ async def in_slices(
 
 
 def _is_over(seconds: float) -> Callable[[], bool]:
-    """Return a function that returns whether a number of seconds has passed."""
+    """Return a function that tells whether `seconds` have passed since it was created."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end

@@ -25,8 +25,8 @@ from pilot.xds.session.session import Response
 WriteBytes = Callable[[bytes], Awaitable[None]]
 _log = scope("ads")
 HOLD = 0.05
-"""Minimum number of seconds for which endpoints are held after their clusters were acknowledged. The maximum is twice
-this."""
+"""Minimum number of seconds for which endpoints are held back after their clusters were acknowledged. The maximum is
+twice as long."""
 CHECK_INTERVAL = 0.05
 """Seconds between checks for slow writes."""
 DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_push_triggers
@@ -150,7 +150,7 @@ class Pusher:
             message.written.set_result(None)
 
     def _limited_write(self, connection: Connection, size: int) -> Write:
-        """Return a write for the write limiter."""
+        """Return the object that represents a write on a connection in the write limiter."""
         return Write(
             size,
             connection.peer,

@@ -1,4 +1,4 @@
-"""Limits the time for which the computation of responses delays other work of the event loop."""
+"""Limits how long the computation of responses delays other work on the event loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class TimeSlicer:
         asyncio.get_running_loop().call_soon(self._run_round)
 
     def _run_round(self) -> None:
-        """Resume waiting tasks. As long as a round takes less than a slice, the number of tasks doubles, up to 64."""
+        """Resume waiting tasks. As long as a round takes less time than a slice, the next round resumes twice as many
+        tasks, up to 64."""
         self._batch_size = min(2 * self._batch_size, 64) if self._now() < self._slice_ends_at else 1
         resumed = 0
         while self._waiting and resumed < self._batch_size:

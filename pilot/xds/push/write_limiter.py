@@ -24,8 +24,8 @@ class WriteLimits(NamedTuple):
     stalled: Maximum total size of responses whose write takes longer.
     small: Maximum size of a small response. Small responses never wait.
     patience: Minimum age at which a write is considered stalled.
-    grace: Minimum age at which a stalled write may be aborted in favour of others. It is longer for large responses.
-    slowest: Rate in bytes per second that determines how much longer it is.
+    grace: Minimum age at which a stalled write may be aborted in favour of others.
+    slowest: Rate in bytes per second. No write is aborted in favour of others until it could have finished at this rate.
     timeout: Maximum age of a write.
     """
 

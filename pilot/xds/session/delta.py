@@ -56,8 +56,8 @@ class DeltaSession(Session):
         self._add(DeltaSubscription(xds_type, self._name_sets.of(requested), wildcard, retained))
 
     def _update_names(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
-        """Change the requested names and owe the added names. If `*` is added, owe everything. Return whether anything
-        is owed."""
+        """Change the requested names, and mark the added names as owed. If `*` is added, mark everything as owed.
+        Return whether anything is owed."""
         if not added and not removed:
             return False
         if STAR in removed:

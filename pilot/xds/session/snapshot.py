@@ -91,8 +91,8 @@ def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> Snaps
 
 
 class TypeState:
-    """The resources of a type for one class of proxies. It has a snapshot for each group in their plan, with disjoint
-    names.
+    """The resources of a type for one class of proxies. It has one snapshot for each group in their plan. No two
+    snapshots contain the same name.
 
     `groups` identifies the groups. Two states with equal `groups` are compared group by group.
     """

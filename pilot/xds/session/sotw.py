@@ -1,6 +1,6 @@
 """Sessions of the state-of-the-world variant of xDS.
 
-Each request lists all requested names, and each response to a wildcard has all resources.
+Each request lists all requested names, and each response to a wildcard request contains all resources.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SotwSession(Session):
         return Acknowledgement(acknowledged=True)
 
     def _update_names(self, subscription: Subscription, names: frozenset[str]) -> None:
-        """Replace the requested names with those of an acknowledgement, and owe the new names."""
+        """Replace the requested names with the names in an acknowledgement, and mark the new names as owed."""
         previous = subscription.requested.all - subscription.dropped
         subscription.owes_all = subscription.owes_all or subscription.respond
         subscription.respond, subscription.dropped = False, NO_NAMES

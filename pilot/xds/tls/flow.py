@@ -19,7 +19,8 @@ _VIEW = memoryview(_BUFFER)
 class Flow:
     """One direction of a connection.
 
-    It does not read while the target has not accepted everything. `on_end` is called when either socket is closed.
+    Reading pauses until the target has accepted everything that was read. `on_end` is called when either socket is
+    closed.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ ACCEPTS_PER_ROUND = 32
 SLICE_SECONDS = 0.01
 """Number of seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
 CHECKS_IN_A_SLICE = 50
-"""Number of certificates checked again in one iteration of the event loop. A check takes 0.1 ms."""
+"""Number of certificates that are rechecked in one iteration of the event loop. A check takes 0.1 ms."""
 ACCEPT_RETRY_DELAY = 0.5
 """Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
 _log = scope("tls")
@@ -135,9 +135,10 @@ class TlsFront:
                 return
 
     def _evict_silent_peer(self) -> bool:
-        """Close the oldest handshake that waits for a ClientHello, of the source address with the most handshakes.
+        """Close one of the connections that wait for a ClientHello. It is the oldest of those from the source address
+        with the most unfinished handshakes.
 
-        Return False if there is none besides the newest connection.
+        The newest connection is never closed. Return False if no other connection waits for a ClientHello.
         """
         *older, _ = self._handshakes
         for connection in sorted(older, key=lambda other: self._unfinished[other.host], reverse=True):
@@ -163,7 +164,8 @@ class TlsFront:
         asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
     def _continue_handshake(self, connection: TlsConnection) -> None:
-        """Continue a handshake, unless the time for this round is used up. In that case, the event loop calls again."""
+        """Continue a handshake, unless the time for this round is used up. In that case, the event loop calls this
+        method again."""
         now = self._now()
         if self._slice_ends_at is None:
             self._slice_ends_at = now + SLICE_SECONDS

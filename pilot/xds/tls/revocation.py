@@ -11,10 +11,10 @@ from pilot.xds.authn.identity import IdentityError
 
 
 class RevokedCertificates:
-    """The certificates that revocation lists name by issuer and serial number.
+    """Revoked certificates, which the revocation lists identify by issuer and serial number.
 
-    An entry stays in force when its list is outdated, and an issuer needs no list. A late update of a list therefore
-    does not lock out any other proxy.
+    An entry stays in force when its list is outdated, and an issuer need not have a list. A late update of a list
+    therefore does not lock out any other proxy.
     """
 
     def __init__(self, pem: bytes = b"") -> None:

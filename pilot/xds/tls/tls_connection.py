@@ -23,9 +23,10 @@ _PREFIX = "pyistiod-peer/"
 _log = scope("tls")
 
 ReadNames = Callable[[Sequence[bytes]], tuple[str, ...]]
-"""Returns the names in the first certificate of a verified chain in DER, of which there is at least one.
+"""Returns the names in the first certificate of a verified chain. The chain contains at least one certificate, and its
+certificates are in DER.
 
-Raises IdentityError if the certificate does not belong to the mesh, or if a certificate has been revoked.
+Raises IdentityError if the certificate does not belong to the mesh, or if a certificate in the chain has been revoked.
 """
 
 
@@ -142,7 +143,8 @@ class TlsConnection:
 
 
 def _verified_chain(sock: ssl.SSLSocket) -> Sequence[bytes]:
-    """Return the certificates of a peer in DER, from its own to the root. They are () if it sent none.
+    """Return the verified certificate chain of a peer in DER, from its own certificate to the root, or () if the peer
+    sent no certificate.
 
     `SSLSocket.get_verified_chain` has been public since Python 3.13.
     """

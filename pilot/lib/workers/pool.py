@@ -35,7 +35,7 @@ from pilot.lib.workers.frames import (
 from pilot.lib.workers.job_queue import JobQueue, JobSource
 
 LANES = (JobLimits(0.1, 32 << 20), JobLimits(2.0, 64 << 20))
-"""JobLimits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
+"""Limits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
 largest in etcd, about half a second and 32 MiB."""
 LONGEST_WAIT = 25.0
 """Maximum number of seconds that a job waits for its result. API servers wait for a review for at most 30 seconds."""

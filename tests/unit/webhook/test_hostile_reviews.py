@@ -13,14 +13,14 @@ import pytest_asyncio
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
-from pilot.lib.workers.frames import Limits
+from pilot.lib.workers.frames import JobLimits
 from pilot.lib.workers.pool import WorkerPool
 from testing.kube.webhooks import WebhookClient, make_injector, pod, review, serving
 from webhook.gateway.render import GatewayToRender, RenderError
 from webhook.server.reviewers import PROGRAM, Reviewers
 
 CPU, MEMORY = "it takes more than 0.2 seconds of CPU time", "it takes more than 48 MiB of memory"
-LANES = (Limits(0.1, 48 << 20), Limits(0.2, 48 << 20))
+LANES = (JobLimits(0.1, 48 << 20), JobLimits(0.2, 48 << 20))
 
 
 @pytest_asyncio.fixture

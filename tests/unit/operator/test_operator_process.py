@@ -163,7 +163,7 @@ async def test_leader_election() -> None:
         assert released_lease is not None
         assert not released_lease["spec"].get("holderIdentity")
         await cluster.start(lease=OPERATOR_NAMESPACE)
-        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "tag": "9.9"})
+        await cluster.write(SYSTEM, "mesh", {**MINIMAL, "values": {"pilot": {"tag": "9.9"}}})
         await until(lambda: ":9.9" in str(cluster.installed()[f"Deployment/{SYSTEM}/istiod"]))
 
 

@@ -28,7 +28,7 @@ ENDPOINTS_WAIT = 0.25
 In a large mesh endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
 """
 TURN = 0.001
-"""Pause between two slices in seconds, in which other tasks can run."""
+"""Pause between two slices, in seconds. Other tasks can run during the pause."""
 
 
 class Timer(Protocol):
@@ -63,8 +63,8 @@ class Batch:
     """Collects edits, and commits them once no edit has arrived for `quiet`, but at most `longest` after the first
     edit.
 
-    A batch that contains endpoints is committed at most `ENDPOINTS_WAIT` after the first endpoint, or `quiet` after it
-    if that is longer. If `endpoints_wait` is false, a batch that contains only endpoints is committed immediately.
+    After the first edit of endpoints, a batch waits at most for the longer of `ENDPOINTS_WAIT` and `quiet`. If
+    `endpoints_wait` is false, a batch that contains only endpoints is committed immediately.
 
     Thousands of edits are committed in slices, and other tasks run between two slices. `on_commit` is called once,
     after the last slice, so that no intermediate state is pushed.

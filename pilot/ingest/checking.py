@@ -33,8 +33,8 @@ class _Kind:
 class Checking:
     """Evaluates the checks of every object, and reports the results to the problem store.
 
-    Checks run once there has been no commit for `quiet`, but at most `longest` after the first commit that affects one.
-    Problems that exist only while a mesh is loading are therefore not reported.
+    Checks run once there has been no commit for `quiet`, but at most `longest` after the first commit that affects a
+    check. Problems that exist only while a mesh is loading are therefore not reported.
     """
 
     def __init__(

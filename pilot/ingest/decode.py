@@ -23,9 +23,10 @@ from pilot.lib.regex import one_budget
 
 REVISION_LABEL = "istio.io/rev"
 MAX_PROBLEMS = 200
-"""The number of errors, and of other problems, to list of an object.
+"""Maximum number of errors to report for an object. The same limit applies to its other problems.
 
-An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as it exists.
+An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as the object
+exists.
 """
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -144,7 +145,7 @@ def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[E
 
 
 def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
-    """Decode an object of a given kind. The result is that of `_decode`."""
+    """Decode an object of a given kind. Return the same values as `_decode`."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if (
         origin.revision
@@ -288,7 +289,7 @@ def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
 
 
 def _about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems of an object, at most `MAX_PROBLEMS` errors and as many others."""
+    """Return the problems of an object: at most `MAX_PROBLEMS` errors and at most as many other problems."""
     listed: list[Problem] = []
     counts: Counter[bool] = Counter()
     for problem in problems:

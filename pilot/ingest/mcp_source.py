@@ -98,7 +98,7 @@ class McpSource:
         return [str(replace(problem, file="")) for problem in wrong]
 
     def told(self, reason: str) -> None:
-        """Report that the server is disconnected. `reason` tells why, and is "" once the server is connected."""
+        """Report whether the server is connected. `reason` is "" if it is connected, and otherwise tells why not."""
         problem = Problem(
             code="unreachable-source",
             message=f"{reason}; its last valid objects stay in force",

@@ -1,7 +1,8 @@
-"""Filters objects by namespace, according to `discoverySelectors` of the mesh config.
+"""Filters objects by namespace, according to `discoverySelectors` in the mesh config.
 
 Objects in namespaces that are not selected are kept out of the tables. They are added if the namespace is selected
 later. The selectors apply to the namespaces of every cluster.
+
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 """
 
@@ -38,8 +39,8 @@ class NamespaceFilter:
         self._withheld: dict[ClusterNamespace, dict[tuple[str, Hashable], Any]] = {}
 
     def admit(self, edits: Iterable[Edit]) -> list[Edit]:
-        """Return the edits in selected namespaces, and the edits that add or delete all rows of a namespace whose
-        selection changes."""
+        """Return the edits in selected namespaces. If a namespace becomes selected or stops being selected, the result
+        also contains the edits that add or delete all of its rows."""
         rows_by_key = {(table, key): row for table, key, row in edits}
         before, after = self._selectors, self._selectors_of(rows_by_key)
         if not before and not after:

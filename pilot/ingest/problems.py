@@ -1,4 +1,4 @@
-"""The store of current problems, for the log and the debug pages."""
+"""Stores the current problems for the log and the debug pages."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ProblemStore:
     """All current problems of files, single objects and checks, keyed by place.
 
     `on_new` is called with each problem that no other place has yet, at most `MAX_REPORTED` times per call of
-    `replace`. `on_count` is called with a code, a severity and the number of their problems whenever this number
-    changes. `revision` increases with every change.
+    `replace`. `on_count` is called with a code, a severity and the number of problems that have both, whenever this
+    number changes. `revision` increases with every change.
     """
 
     def __init__(

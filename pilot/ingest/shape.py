@@ -235,7 +235,7 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
 
 
 def _check_value(struct: bool, check: _Check, value: Any) -> Sequence[Problem]:
-    """Check a value of a mapping. If the type of values is a struct, null is treated as an empty struct."""
+    """Check a value of a mapping. If the values are structs, null is treated as an empty struct."""
     return check({} if struct and value is None else value)
 
 
@@ -285,7 +285,8 @@ def _wrong(expected: str, value: Any) -> Sequence[Problem]:
 
 
 def _name(value: Any) -> str:
-    """Return the type of a value for a message. A Boolean or number is included."""
+    """Return the description of a value for a message: its type, and also the value itself if it is a number. A Boolean
+    is described by its value alone."""
     if isinstance(value, bool):
         return _shown(value)
     kind = _NAMES.get(type(value), type(value).__name__)

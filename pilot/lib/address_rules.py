@@ -18,7 +18,7 @@ _AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")  # the host agent of Az
 
 
 class BlockedAddress(OSError):
-    """A connection to an address that is not allowed."""
+    """The address of a connection is not allowed."""
 
 
 class AddressRules:

@@ -1,4 +1,4 @@
-"""Validation of filters in the Common Expression Language (CEL), according to what Envoy accepts.
+"""Validates filters in the Common Expression Language (CEL) by the rules that Envoy applies.
 
 Envoy rejects a whole listener if one of its expressions has a syntax error, calls an unknown function, or loops.
 
@@ -16,7 +16,7 @@ from pilot.lib.text import cut
 
 _MAX_DEPTH = 31  # the limit of Envoy's parser
 MAX_LENGTH = 16_384
-"""The maximum number of characters of an expression. Envoy accepts 100,000, which take half a second to parse."""
+"""The maximum number of characters in an expression. Envoy accepts 100,000, which take half a second to parse."""
 
 _QUOTED = r'"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''|" + r'"(?:[^"\\\n\r]|\\.)*"|' + r"'(?:[^'\\\n\r]|\\.)*'"
 _RAW = r'"""(?s:.)*?"""|' + r"'''(?s:.)*?'''|" + r'"[^"\n\r]*"|' + r"'[^'\n\r]*'"
@@ -87,7 +87,8 @@ class _Token(NamedTuple):
 
 
 class _Argument(NamedTuple):
-    """An argument of a call: its first token, the token before its last one, their number, and its height."""
+    """An argument of a call: its first token, its second-to-last token, the number of its tokens, and the height of its
+    syntax tree."""
 
     first: _Token
     last_but_one: _Token

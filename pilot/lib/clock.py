@@ -1,4 +1,4 @@
-"""Formatting of times."""
+"""Formats times."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(rf"([-+]?)((?:{_PART.pattern})+|0)", re.ASCII)
 _LIMIT = 2**63
 _MAX_LENGTH = 128
-"""The maximum number of characters of a duration, twice as many as one with all units and nine decimals has."""
+"""The maximum number of characters in a duration. It is twice the length of a duration that has all units and nine
+decimals."""
 
 
 class Duration(int):

@@ -1,4 +1,4 @@
-"""The Host header of HTTP requests to ports that trust callers on this machine."""
+"""Checks the Host header of HTTP requests to ports that trust callers on this machine."""
 
 from __future__ import annotations
 

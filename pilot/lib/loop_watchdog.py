@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 INTERVAL = 0.05
-"""Seconds between two checks. Stalls are measured up to this much too short."""
+"""Seconds between two checks. The measured duration of a stall is too short by at most this interval."""
 STALL = 0.05
 """Seconds after which a blocked event loop counts as stalled. Other tasks do not notice shorter delays."""
 MAX_SAMPLES = 20
@@ -25,7 +25,7 @@ _LOOP_MODULES = ("asyncio.", "uvloop")
 class Cause(NamedTuple):
     """The cause of a stall.
 
-    `work` is the name of a function or derivation, and `subject` what it was working on, or "" if that is unknown.
+    `work` is the name of a function or derivation. `subject` names what it was working on, or is "" if that is unknown.
     """
 
     work: str
@@ -54,7 +54,7 @@ def function_name(frame: FrameType) -> str:
 
 
 def find_function(frames: list[FrameType]) -> Cause:
-    """Return the outermost function as the cause, and the innermost one as its subject."""
+    """Return the cause that has the outermost function as `work` and the innermost function as `subject`."""
     return Cause(function_name(frames[-1]), function_name(frames[0])) if frames else Cause("the event loop")
 
 

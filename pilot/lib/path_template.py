@@ -1,4 +1,4 @@
-"""Path templates of AuthorizationPolicies.
+"""Path templates in AuthorizationPolicies.
 
 `{*}` matches one segment of a path, and `{**}` matches all remaining segments.
 """

@@ -1,10 +1,10 @@
-"""Validation of regular expressions with RE2, the engine that Envoy uses.
+"""Validates regular expressions with RE2, the engine that Envoy uses.
 
 https://github.com/google/re2/wiki/Syntax
 
 RE2 matches in linear time, but an expression of a few characters can compile to a large program: `[\\pL]{300}` has
-360,000 instructions, which take 130 ms and 8 MB. So the size of a program is limited, and so is the total cost of the
-expressions of an object (see `one_budget`).
+360,000 instructions, which take 130 ms and 8 MB. Therefore, the size of a program is limited, and so is the total cost
+of all expressions in an object (see `one_budget`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import re2
 
 MAX_LENGTH = 1024
 MAX_COST = 250_000
-"""The maximum total cost of the distinct expressions of an object.
+"""The maximum total cost of the distinct expressions in an object.
 
-The unit is an instruction of a program, which takes about 0.5 µs. 2,000 expressions of 60 characters remain below it.
+The unit is an instruction of a program, which takes about 0.5 µs. 2,000 expressions of 60 characters stay below the
+maximum.
 """
 _PER_EXPRESSION, _PER_PROPERTY, _PER_FAULT = 16, 256, 16_384
 """The costs of each expression, of each Unicode property such as `\\pL`, and of an expression that is invalid."""
 _LARGE_PROGRAM = 1024
-"""The number of instructions from which a program is not kept in RE2's cache, which has 128 entries."""
+"""The maximum number of instructions of a program that is kept in RE2's cache. The cache has 128 entries."""
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -39,7 +40,7 @@ class _Checked(NamedTuple):
 
 
 class _Budget:
-    """The rest of the budget, and the expressions that are paid for."""
+    """The remaining budget, and the expressions whose cost has already been deducted."""
 
     def __init__(self) -> None:
         self.rest = MAX_COST

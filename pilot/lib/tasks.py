@@ -1,4 +1,4 @@
-"""Cancellation of tasks."""
+"""Cancels tasks."""
 
 from __future__ import annotations
 

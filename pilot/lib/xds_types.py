@@ -93,12 +93,14 @@ def find_type(url: str) -> XdsType:
 
 
 def is_debug_request(url: str) -> bool:
-    """Return whether a type is that of a debug page, whose requests are answered once, without a subscription."""
+    """Return whether a type URL identifies a debug page. Requests for debug pages are answered once, and create no
+    subscription."""
     return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 
 def is_object(url: str) -> bool:
-    """Return whether a type URL is that of configuration objects, which is group/version/Kind."""
+    """Return whether a type URL identifies a kind of configuration object. Such URLs have the format
+    group/version/Kind."""
     return url.count("/") == 2 and not is_debug_request(url)
 
 

@@ -1,1 +1,1 @@
-"""Objects that are read from the API servers of clusters."""
+"""Reads objects from the API servers of clusters."""

@@ -1,4 +1,4 @@
-"""Watches mesh config and mesh networks in ConfigMaps of the control plane's namespace.
+"""Watches mesh config and mesh networks in the ConfigMaps of the control plane's namespace.
 
 If there are two ConfigMaps, the shared one is the lower layer. If there are none, the defaults apply. An invalid layer
 is ignored. If all layers are invalid, the last valid configuration stays in force.

@@ -1,4 +1,4 @@
-"""Reads and watches the configuration and workloads of a cluster at its API server."""
+"""Reads and watches the configuration and workloads of a cluster through its API server."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _log = scope("kube")
 class KubeSource:
     """Watches one cluster.
 
-    Of a remote cluster, only the kinds with `per_cluster` are read. A kind that has a CustomResourceDefinition is
+    If the cluster is remote, only the kinds with `per_cluster` are read. A kind that has a CustomResourceDefinition is
     watched while the definition exists. `watches` contains the watched kinds. The callbacks in `on_watch` are called
-    with each new one. If `namespace` is set, namespaced objects are read from this namespace only.
+    with each kind that is newly watched. If `namespace` is set, namespaced objects are read from this namespace only.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ Join = Callable[[str, Credentials], RemoteCluster]
 
 
 class ClusterCounts(Protocol):
-    """Metrics that count the events of Secrets (add, update, delete) and the clusters."""
+    """Metrics that count clusters, and the events of Secrets (add, update, delete)."""
 
     def cluster_secret(self, event: str) -> None: ...
     def clusters(self, local: int, remote: int) -> None: ...
@@ -142,7 +142,7 @@ class RemoteClusters:
         self._reported = {secret for secret, problems in problems_by_secret.items() if problems}
 
     async def _use(self, name: str, data: bytes) -> None:
-        """Read a cluster with a kubeconfig. Raise ConfigurationError if the kubeconfig is invalid."""
+        """Use a kubeconfig to read a cluster. Raise ConfigurationError if the kubeconfig is invalid."""
         cluster = self.clusters.get(name)
         if cluster is not None and cluster.kubeconfig == data:
             return

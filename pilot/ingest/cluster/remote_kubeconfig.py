@@ -1,4 +1,4 @@
-"""Parsing of untrusted kubeconfigs.
+"""Parses untrusted kubeconfigs.
 
 Users who may write Secrets must not be able to run programs or read files in the control plane.
 """

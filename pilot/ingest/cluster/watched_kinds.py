@@ -1,4 +1,4 @@
-"""Selection of the kinds and objects to read from an API server."""
+"""Selects the kinds and objects to read from an API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FIELDS = {
         "", "ConfigMap"
     ): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
-"""Field selectors that exclude objects no proxy can use, if they are large or exist in every namespace."""
+"""Field selectors, keyed by kind. They exclude objects that no proxy can use, if these are large or exist in every
+namespace."""
 DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_only=True)
 
 
@@ -26,7 +27,8 @@ def definition_of(kind: AnyKind) -> str:
 
 
 def collection_of(kind: AnyKind, version: str, namespace: str = "") -> WatchedCollection:
-    """Return the collection to watch for a version of a kind. It is limited to `namespace` for a namespaced kind."""
+    """Return the collection to watch for a version of a kind. If the kind is namespaced, the collection is limited to
+    `namespace`."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
     within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
     return WatchedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))

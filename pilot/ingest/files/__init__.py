@@ -1,1 +1,1 @@
-"""Configuration files: reading, decoding and watching."""
+"""Reads, decodes and watches configuration files."""

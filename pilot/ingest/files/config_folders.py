@@ -1,4 +1,4 @@
-"""Parsing of `--configDir` into configuration folders and their clusters."""
+"""Parses the flag `--configDir` into configuration folders and their clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLUSTER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 
 
 class ConfigFolder(NamedTuple):
-    """A configuration folder, and the cluster that its objects belong to. `path` is as in the flag."""
+    """A configuration folder, and the cluster that its objects belong to. `path` is spelled as in the flag."""
 
     path: str
     cluster: str

@@ -1,4 +1,4 @@
-"""Parsing of configuration files into documents of plain data with line numbers.
+"""Parses configuration files into documents of plain data with line numbers.
 
 YAML is parsed as in Kubernetes: YAML 1.1, except that timestamps and numbers with colons stay strings. Keys become
 strings as in JSON. Documents are built from libyaml's events. This takes half the time of `yaml.CSafeLoader`, and the
@@ -128,7 +128,7 @@ def _resolve_plain(text: str) -> Any:
 
 
 class _Size(NamedTuple):
-    """The number of values, and of characters in scalars."""
+    """The size of a value: the number of values in it, and the number of characters in its scalars."""
 
     values: int = 0
     characters: int = 0

@@ -1,4 +1,4 @@
-"""Decoding of files. When a file changes, only the changed documents are decoded again."""
+"""Decodes files. When a file changes, only the changed documents are decoded again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilot.lib.text import printable_path
 
 
 class DecodedFile:
-    """The decoded chunks of a file, keyed by digest. Each has the number of lines before it."""
+    """The decoded chunks of a file, keyed by digest. Each chunk is stored with the number of lines before it."""
 
     def __init__(self) -> None:
         self.chunks: dict[bytes, tuple[int, list[Decoded]]] = {}

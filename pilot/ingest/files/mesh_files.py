@@ -147,7 +147,7 @@ class _MeshFile:
     def _open(self) -> bytes | None:
         """Return the content of the file, or None if there is no such file.
 
-        Raise OSError if the file is unreadable, or TooLarge.
+        Raise OSError if the file is unreadable, or TooLarge if it exceeds the size limit.
         """
         try:
             return read_file(self._path, LARGEST)[0]

@@ -1,4 +1,4 @@
-"""Values of plain YAML scalars.
+"""Determines the values of plain YAML scalars.
 
 As in Kubernetes, this is YAML 1.1, but timestamps and numbers with colons stay strings.
 """

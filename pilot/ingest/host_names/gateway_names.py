@@ -20,7 +20,7 @@ from pilot.mesh.registry.networks import gateway_hosts
 from pilot.mesh.tables.database import RESOLVED_HOSTS, Mesh
 
 SHORTEST, LONGEST = 30.0, 3600.0
-"""Bounds for the seconds between two lookups of a name. Every change of an address causes a push."""
+"""Minimum and maximum number of seconds between two lookups of a name. Every change of an address causes a push."""
 FIRST_SECONDS = 5.0
 """Maximum wait for the first lookups at startup."""
 _NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"))

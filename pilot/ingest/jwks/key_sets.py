@@ -2,9 +2,9 @@
 
 If a fetch fails, the last keys stay in use for at most a week. If an issuer has no keys, its tokens are rejected.
 
-Servers are chosen by those who may write RequestAuthentications in a namespace. Each namespace therefore has a share of
-the concurrent fetches, of the key sets and of their size. A key set that several namespaces refer to counts towards the
-one with the fewest key sets.
+Users who may write RequestAuthentications in a namespace choose the servers from which keys are fetched. Each namespace
+therefore has its own limits for the number of concurrent fetches, the number of key sets and their total size. A key
+set that several namespaces refer to counts towards the namespace with the fewest key sets.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class KeySets:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._refresh_forever(key, self._tried[key]))
 
     def _assign(self, sources: Iterable[JwksSource]) -> None:
-        """Assign each key set to the namespace with the fewest key sets that refers to it, and drop key sets beyond the
-        limit of a namespace.
+        """Assign each key set to one of the namespaces that refer to it, namely the one that refers to the fewest key
+        sets. Drop key sets beyond the limit of a namespace.
 
         Key sets that are already fetched are dropped last.
         """
@@ -227,7 +227,7 @@ class KeySets:
         return {name for source in self._sources_of.get(key, ()) for name in table.peek_keys("jwks", source)}
 
     def _problems_at(self, names: Iterable[ObjectKey], message: str) -> Iterable[Problem]:
-        """Yield a problem for each of some RequestAuthentications."""
+        """Yield a problem for each of the RequestAuthentications in `names`."""
         table = REQUEST_AUTHENTICATION.table(self._db)
         for name in sorted(names):
             if (row := table.peek(name)) is not None:

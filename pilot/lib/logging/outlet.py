@@ -81,7 +81,7 @@ class Outlet(logging.Handler):
             self.on_drop(1)
 
     def _start_writing(self) -> None:
-        """Start the thread unless it is running. If it cannot be started, the next line tries again."""
+        """Start the thread unless it is running. If it cannot be started, the next line tries again to start it."""
         if self._thread is None:
             thread = threading.Thread(target=self._write, name="log", daemon=True)
             with contextlib.suppress(RuntimeError):

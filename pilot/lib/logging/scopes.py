@@ -54,7 +54,7 @@ class ScopeState(NamedTuple):
 class _Details(logging.Filter):
     """Filter that passes every record.
 
-    It adds the stack and the source location to a record if the scope is so configured.
+    It adds the stack and the source location to a record if the scope is configured to do so.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pilot.lib.metrics.series import Series
 from pilot.lib.xds_types import short_name
 
 CHANGES, PUSHES = "changes", "pushes"
-"""Names of the queues of changes that wait for a commit, and of proxies that wait for a push."""
+"""Names of two queues. In the first, changes wait for a commit. In the second, proxies wait for a push."""
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
 
@@ -48,7 +48,8 @@ class Metrics:
     def count_queues(self, depths: Mapping[str, Callable[[], int]]) -> None:
         """Report the depth of each queue.
 
-        `depths` maps each queue to a function that returns its depth. It is called whenever the metrics are read.
+        `depths` maps each queue to a function that returns its depth. The functions are called whenever the metrics are
+        read.
         """
         self._queues = True
         for queue, depth in depths.items():
@@ -75,7 +76,7 @@ class Metrics:
         self._series.before_reading(update)
 
     def cache_evicted(self, cause: Literal["clear", "size"]) -> None:
-        """Count an eviction of cached resources. It was requested, or the cache was full."""
+        """Count an eviction of cached resources. `cause` tells whether it was requested or the cache was full."""
         self._at("xds_cache_evictions", cause).inc()
 
     def loop_stalled(self, seconds: float, work: str) -> None:
@@ -158,7 +159,7 @@ class Metrics:
     def sent(self, type_url: str, size: int, took: float, writing: float) -> None:
         """Record a sent response.
 
-        `took` is the time to build and send it, and `writing` is the time of only the write.
+        `took` is the time to build and send it, and `writing` is the part of this time that the write took.
         """
         name = short_name(type_url)
         self._at("pilot_xds_pushes", name).inc()
@@ -180,7 +181,7 @@ class Metrics:
         self._at("pilot_xds_write_timeout").inc()
 
     def converged(self, took: float) -> None:
-        """Record that a proxy has received all of a push. `took` is the time since the push was queued."""
+        """Record that a proxy has received the complete push. `took` is the time since the push was queued."""
         self._at("pilot_proxy_convergence_time").observe(took)
         if self._queues:
             self._at("pilot_worker_queue_duration", PUSHES).observe(took)

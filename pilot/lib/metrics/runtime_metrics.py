@@ -10,7 +10,7 @@ from pilot.lib.metrics.series import Series
 from pilot.lib.process_status import process_status
 
 TASKS_SECONDS = 30.0
-"""Interval between counts of the tasks in seconds. With thousands of streams, counting them is slow."""
+"""Number of seconds between two counts of the tasks. With thousands of streams, counting them is slow."""
 
 
 class RuntimeMetrics:

@@ -41,7 +41,7 @@ class Series:
             collector(registry=self._registry)
 
     def before_reading(self, update: Callable[[], None]) -> None:
-        """Call `update` before every read of the metrics. It is for values that are maintained elsewhere."""
+        """Call `update` before every read of the metrics. Use this for values that are maintained elsewhere."""
         self._before.append(update)
 
     def exposition(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Merging of messages. It differs from protobuf's in that durations are replaced and lists can be replaced."""
+"""Merges messages. Unlike protobuf's own merge, it replaces durations and can replace lists."""
 
 from __future__ import annotations
 

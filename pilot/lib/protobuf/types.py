@@ -1,4 +1,4 @@
-"""Lookup of message types by name in all installed packages.
+"""Finds message types by name in all installed packages.
 
 A module is imported when one of its types is first used.
 """

@@ -1,4 +1,4 @@
-"""Verification of signed tokens (JWT, RFC 7519) in compact form.
+"""Verifies signed tokens (JWT, RFC 7519) in compact form.
 
 A token is verified only with the keys of a given key set, never with a key in the token's header. Only public-key
 algorithms are accepted. If a token has a `kid`, it must be the ID of a key in the set.

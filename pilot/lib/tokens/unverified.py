@@ -25,8 +25,8 @@ _DISTANT_FUTURE = 1e12
 def check_unverified(token: str, audiences: Collection[str], now: float) -> float:
     """Return the Unix time at which a token expires. It is in the distant future if the token does not expire.
 
-    Raise TokenError if the token is not a JWT, has expired at `now`, a Unix time, or is only for other audiences than
-    `audiences`. An API server accepts tokens without the claims `exp` and `aud`, which old Secrets contain.
+    Raise TokenError if the token is not a JWT, if it has expired at `now`, a Unix time, or if it names audiences but
+    none of `audiences`. Tokens in old Secrets may have no `exp` and no `aud` claim. API servers accept them.
     """
     claims = unverified_claims(token)
     expiry = claims.get("exp", _DISTANT_FUTURE)

@@ -11,11 +11,11 @@ STATE, JOB = b"S", b"J"
 RESULT, CPU_EXCEEDED, MEMORY_EXCEEDED, CRASHED = b"R", b"C", b"M", b"X"
 """Kinds of frames from a worker. The payload is the result, or for CRASHED the cause."""
 LARGEST_RESULT = 32 << 20
-"""Maximum size of a result in bytes. A larger result exceeds the limit of memory."""
+"""Maximum size of a result in bytes. A job with a larger result is treated as exceeding its memory limit."""
 
 
 class JobLimits(NamedTuple):
-    """JobLimits of a job: seconds of CPU time, and bytes of memory that it adds to the worker."""
+    """Limits of a job: seconds of CPU time, and bytes of memory that it adds to the worker."""
 
     cpu: float
     memory: int

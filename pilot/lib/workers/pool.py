@@ -35,10 +35,11 @@ from pilot.lib.workers.frames import (
 from pilot.lib.workers.job_queue import JobQueue, JobSource
 
 LANES = (JobLimits(0.1, 32 << 20), JobLimits(2.0, 64 << 20))
-"""Limits of a job's first and second run. An ordinary review takes milliseconds, and that of an object of 1.5 MiB, the
-largest in etcd, about half a second and 32 MiB."""
+"""Limits of a job's first and second run. An ordinary admission review takes milliseconds. The review of an object of
+1.5 MiB, the largest that etcd stores, takes about half a second and 32 MiB."""
 LONGEST_WAIT = 25.0
-"""Maximum number of seconds that a job waits for its result. API servers wait for a review for at most 30 seconds."""
+"""Maximum number of seconds that a job waits for its result. API servers wait at most 30 seconds for an admission
+review."""
 MIN_LIFETIME = 1.0
 """Minimum number of seconds between two starts of the processes."""
 _log = scope("default")
@@ -100,7 +101,8 @@ class _Connection:
 
 
 class _Processes(NamedTuple):
-    """Running workers, and the process from which they are forked. All are in the origin's process group."""
+    """The running workers, and the origin, which is the process from which they are forked. All are in the origin's
+    process group."""
 
     origin: subprocess.Popen[bytes]
     connections: tuple[_Connection, ...]

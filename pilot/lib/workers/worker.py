@@ -42,7 +42,7 @@ NICENESS = 10
 KEPT_MEMORY = 20 << 20
 """Bytes by which a worker may have grown after a job. A larger worker is replaced, which frees its memory."""
 COLLECTION_THRESHOLD = 100_000
-"""Number of new objects that make workers collect garbage. A job creates few reference cycles, and many objects."""
+"""Number of new objects after which a worker collects garbage. A job creates few reference cycles, and many objects."""
 _PAGE = resource.getpagesize()
 _LONGEST_NUMBER = 20
 _CLOSED, _STATE_WAITS, _REPLACE, _OUT_OF_MEMORY = 0, 100, 101, 102  # exit codes of workers
@@ -84,7 +84,7 @@ def _keep_only(connection: socket.socket, connections: list[socket.socket]) -> N
 
 
 def supervise(connection: socket.socket, program: WorkerProgram) -> None:
-    """Fork workers, one at a time, until the connection is closed, or a worker ends within a frame."""
+    """Fork workers, one at a time, until the connection is closed, or until a worker ends during the transfer of a frame."""
     phase = mmap.mmap(-1, 1)  # shared with the worker
     code = _REPLACE
     while code != _CLOSED:
@@ -126,7 +126,8 @@ def _ending(code: int) -> tuple[bytes, bytes]:
 
 
 def work(connection: socket.socket, program: WorkerProgram, phase: mmap.mmap) -> int:
-    """Run jobs until one makes it necessary to replace this process, or a state has arrived. Return the exit code."""
+    """Run jobs until a new state arrives, or until a job makes it necessary to replace this process. Return the exit
+    code."""
     gc.set_threshold(COLLECTION_THRESHOLD)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     initial_size = _virtual_size(sizes)

@@ -200,7 +200,8 @@ class Discovery:
         self.commit([(self.db.proxies, key, proxy) for key, proxy in rows], {"proxy": 1})
 
     def commit(self, rows: Sequence[tuple[Table[Any, Any], Any, Any]], reasons: Mapping[str, int]) -> None:
-        """Commit rows that streams have produced, and wake the affected connections. If a row is None, it is deleted."""
+        """Commit rows that streams have produced, and wake the affected connections. A row is deleted if its new value
+        is None."""
         nodes = self.db.commit(rows)
         for listener in self._commit_listeners:
             listener(nodes)

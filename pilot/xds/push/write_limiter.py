@@ -25,7 +25,7 @@ class WriteLimits(NamedTuple):
     small: Maximum size of a small response. Small responses never wait.
     patience: Minimum age at which a write is considered stalled.
     grace: Minimum age at which a stalled write may be aborted in favour of others.
-    slowest: Rate in bytes per second. No write is aborted in favour of others until it could have finished at this rate.
+    slowest: Rate in bytes per second. A write that could not have finished at this rate yet is not aborted for others.
     timeout: Maximum age of a write.
     """
 

@@ -1,4 +1,5 @@
-"""Injection of workloads in files. Workloads are Pods, and Deployments and similar kinds with Pod templates."""
+"""Injects the proxy into workloads in files. A workload is a Pod, or an object with a Pod template such as a
+Deployment."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class FileInjector(NamedTuple):
 def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
     """Return a document with its workloads injected, including those in a List. Other objects are unchanged.
 
-    If a workload is skipped, `warn` is called with the reason. Raises InjectionError if a workload cannot be injected.
+    If a workload is skipped, `warn` is called with the reason. Raise InjectionError if a workload cannot be injected.
     """
     if not isinstance(document, dict):
         return document
@@ -54,7 +55,8 @@ def inject_document(document: Any, injector: FileInjector, warn: Warn) -> Any:
 
 
 def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
-    """Return a CronJob with its Pod template injected. The metadata of the Pod is that of the Job template."""
+    """Return a CronJob with its Pod template injected. The metadata of the Job template serves as the metadata of the
+    Pod."""
     job = _at(document, ("spec", "jobTemplate"))
     pod = _at(job, ("spec", "template"))
     injected = _template(

@@ -1,4 +1,4 @@
-"""Workload kinds: the path to the Pod template of each, and the zero values that Kubernetes serializes."""
+"""Workload kinds: the path to the Pod template in each kind, and the zero values that Kubernetes serializes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         ("spec", "template"),
     ),
 }
-"""Mapping from workload kinds to the path of their Pod or Pod template."""
+"""Mapping from workload kinds to the path of the Pod or Pod template."""
 _STATUS: dict[str, tuple[str, ...]] = {
     "DaemonSet": ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
     "ReplicaSet": ("replicas",),
@@ -35,7 +35,7 @@ _UNWRITTEN: dict[str, tuple[str, ...]] = {
 
 
 def with_zeros(workload: Plain) -> Plain:
-    """Return a workload with the zero values that Kubernetes serializes, and without those that it omits."""
+    """Return a workload with the zero values that Kubernetes serializes, and without the zero values that it omits."""
     kind = workload.get("kind") or ""
     result = dict(workload)
     if status := _STATUS.get(kind):

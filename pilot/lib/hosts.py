@@ -66,7 +66,7 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
 
 
 class HostMatcher:
-    """A set of hosts that finds those that match a name. The cost depends on the length of the name only."""
+    """A set of hosts that finds those that match a name. The cost depends only on the length of the name."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = frozenset(hosts)

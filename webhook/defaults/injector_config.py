@@ -33,7 +33,8 @@ def _merged(lower: Plain, upper: Plain) -> Plain:
 
 
 def written_of(values: Plain) -> WrittenConfig:
-    """Return the ConfigMap key `config` for `values`. Raises ConfigError if sidecarInjectorWebhook is invalid."""
+    """Return the content of the ConfigMap key `config` that results from `values`. Raise ConfigError if
+    `sidecarInjectorWebhook` in `values` is invalid."""
     webhook = values.get("sidecarInjectorWebhook") or {}
     plain = {
         "policy": (values.get("global") or {}).get("proxy", {}).get("autoInject") or "enabled",
@@ -51,6 +52,7 @@ def written_of(values: Plain) -> WrittenConfig:
 
 
 def default_config(over: Plain | None = None) -> InjectorConfig:
-    """Return the default configuration, with `over` merged over its values. Raises ConfigError if they are invalid."""
+    """Return the default configuration, with `over` merged over its values. Raise ConfigError if the merged values are
+    invalid."""
     values = default_values(over)
     return make_config(written_of(values), values)

@@ -8,7 +8,7 @@ Plain = dict[str, Any]
 
 
 def values_of(operator: Plain) -> Plain:
-    """Return the values of an IstioOperator. The hub, tag, revision and components in its spec are the defaults."""
+    """Return the values of an IstioOperator. The hub, tag, revision and components in its spec are used as defaults."""
     spec = operator.get("spec") or {}
     values: Plain = {**(spec.get("values") or {})}
     hub_and_tag = {key: spec[key] for key in ("hub", "tag") if spec.get(key) is not None}

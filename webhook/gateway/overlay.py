@@ -44,8 +44,8 @@ class OverlayError(ValueError):
 def lay_over(rendered: Plain, overlays: Iterable[Mapping[str, str]]) -> Plain | None:
     """Return an object with the overlays for its kind merged into it.
 
-    Returns None if the kind is deployed only with an overlay and there is none. Raises OverlayError if an overlay has
-    an unsupported key, cannot be parsed, or changes the object's identity.
+    Return None if the kind is deployed only with an overlay and there is none. Raise OverlayError if an overlay has an
+    unsupported key, cannot be parsed, or changes the object's identity.
     """
     kind, merged, is_overlaid = rendered["kind"], rendered, False
     for data in overlays:

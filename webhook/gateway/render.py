@@ -72,7 +72,7 @@ class GatewayToRender(NamedTuple):
 
 
 def render_gateway(gateway: GatewayToRender, config: InjectorConfig) -> list[Plain]:
-    """Render the objects of a Gateway. Raises RenderError if the Gateway cannot be deployed."""
+    """Render the objects of a Gateway. Raise RenderError if the Gateway cannot be deployed."""
     template = config.templates.get(gateway.template)
     if template is None:
         raise RenderError(f"no {gateway.template!r} template defined")
@@ -135,7 +135,7 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
 
 
 def _check(gateway: GatewayToRender, document: Any) -> Plain:
-    """Return the object. Raises RenderError if templates may not render it."""
+    """Return a rendered object unchanged. Raise RenderError if templates are not allowed to render it."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(metadata, dict):
         raise RenderError("the output of the template is not an object")

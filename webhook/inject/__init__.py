@@ -1,1 +1,1 @@
-"""Injection of the proxy into Pods."""
+"""Injects the proxy into Pods."""

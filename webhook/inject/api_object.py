@@ -20,7 +20,8 @@ class ApiObject(GoStruct):
         self._made: dict[str, Any] = {}
 
     def member(self, name: str) -> Any:
-        """Return the value of a field, or its zero value if absent. Raises ActionError if there is no such field."""
+        """Return the value of a field, or its zero value if the field is absent. Raise ActionError if there is no such
+        field."""
         if name in self._made:
             return self._made[name]
         field = self._kind.by_go_name.get(name)

@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 class WrittenConfig(Lenient, frozen=True):
-    """The content of the key `config`."""
+    """The content of the ConfigMap key `config`."""
 
     policy: str = ""
     default_templates: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class InjectorConfig(NamedTuple):
 
     @property
     def default_templates(self) -> tuple[str, ...]:
-        """Return the names of the templates for Pods that select none."""
+        """Return the names of the templates for Pods that do not select a template."""
         return self.written.default_templates or (SIDECAR,)
 
     def value(self, *path: str) -> Any:
@@ -55,12 +55,13 @@ class InjectorConfig(NamedTuple):
 
 
 def decode_config(config: str, values: str) -> InjectorConfig:
-    """Decode a configuration from YAML or JSON. Raises ConfigError if it or one of its templates is invalid."""
+    """Decode a configuration from YAML or JSON. Raise ConfigError if the configuration or one of its templates is
+    invalid."""
     return make_config(decode_written(config), decode_values(values))
 
 
 def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorConfig:
-    """Compile the templates of a configuration. Raises ConfigError if a template is invalid."""
+    """Compile the templates of a configuration. Raise ConfigError if a template is invalid."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: no pods will be injected")
     try:
@@ -71,7 +72,7 @@ def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorCo
 
 
 def decode_written(text: str) -> WrittenConfig:
-    """Decode the key `config`. Raises ConfigError if it is invalid."""
+    """Decode the content of the ConfigMap key `config`. Raise ConfigError if it is invalid."""
     plain = _mapping(text, "injection template")
     written, problems = shape.decode(plain, WrittenConfig)
     if problems:
@@ -81,7 +82,7 @@ def decode_written(text: str) -> WrittenConfig:
 
 
 def decode_values(text: str) -> dict[str, Any]:
-    """Decode the key `values`. Raises ConfigError if it is not a mapping."""
+    """Decode the content of the ConfigMap key `values`. Raise ConfigError if it is not a mapping."""
     return _mapping(text, "configuration values")
 
 

@@ -21,7 +21,7 @@ class StructData(GoStruct):
         self.type_name, self._members = type_name, members
 
     def member(self, name: str) -> Any:
-        """Return the value of a field. Raises ActionError if there is no such field."""
+        """Return the value of a field. Raise ActionError if there is no such field."""
         if name in self._members:
             return self._members[name]
         raise self.no_member(name)

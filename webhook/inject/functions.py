@@ -51,7 +51,7 @@ def json_of_texts(texts: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Parse JSON. Returns the string "{}" if the JSON is invalid."""
+    """Parse JSON. Return the string "{}" if the JSON is invalid."""
     try:
         return go_json.loads(text)
     except ValueError:

@@ -27,7 +27,7 @@ _log = scope("webhook")
 def inject(request: InjectionRequest) -> Plain:
     """Return the injected Pod. The request's Pod is not modified. Its annotations must be valid.
 
-    Raises InjectionError if the Pod cannot be injected.
+    Raise InjectionError if the Pod cannot be injected.
     """
     _warn(request.pod)
     try:
@@ -68,8 +68,8 @@ def _warn(pod: Plain) -> None:
 def _environment(request: InjectionRequest) -> dict[str, str]:
     """Return the proxy's environment variables, including its cluster and network.
 
-    Variables in the webhook's path take precedence over the values. For the network, the Pod's label takes precedence
-    over both.
+    Variables in the webhook's path take precedence over the injector's values. For the network, the Pod's label takes
+    precedence over both.
     """
     environment = dict(request.environment)
     cluster = environment.get(CLUSTER_VARIABLE) or request.config.value("global", "multiCluster", "clusterName")
@@ -127,7 +127,7 @@ def _with_metadata(pod: Plain, template: Plain, request: InjectionRequest) -> Pl
 def _holds(request: InjectionRequest) -> bool:
     """Return whether applications wait for the proxy.
 
-    This is enabled in the values, or in the mesh config, which the Pod's annotation overrides.
+    This is enabled in the injector's values or in the mesh config. The Pod's annotation overrides the mesh config.
     """
     config = request.mesh.default_config
     if (text := request.annotations.get(PROXY_CONFIG)) is not None:

@@ -35,8 +35,8 @@ class TemplateMessage(GoStruct):
         self.type_name = f"*v1alpha1.{kind.__name__}"
 
     def member(self, name: str) -> Any:
-        """Return the value of a field or the result of a getter. Raises ActionError if there is no field or getter with
-        the name."""
+        """Return the value of a field or the result of a getter. Raise ActionError if there is no field or getter with
+        this name."""
         getter = name.startswith("Get")
         entry = _shape(self._kind).get(name.removeprefix("Get") if getter else name)
         if entry is None:
@@ -73,8 +73,8 @@ class Wrapped(GoStruct):
         self._value, self._zero = value, zero
 
     def member(self, name: str) -> Any:
-        """Return the value. Raises ActionError if the name is another one, or if the field Value of a nil wrapper is
-        read."""
+        """Return the value of the field or the result of the getter. Raise ActionError if the name is neither of the
+        two, or if the field of a nil wrapper is read."""
         if name == "GetValue":
             return self._zero if self._value is None else self._value
         if name == "Value" and self._value is not None:

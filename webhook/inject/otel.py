@@ -39,7 +39,7 @@ def resource_attributes(
 
 
 def _version(containers: Sequence[tuple[str, str]]) -> str:
-    """Return the tag and digest of the image, or "" unless the workload has exactly one container."""
+    """Return the tag and digest of the container's image, or "" if the workload does not have exactly one container."""
     if len(containers) != 1:
         return ""
     name, _, digest = containers[0][1].partition("@")
@@ -48,5 +48,6 @@ def _version(containers: Sequence[tuple[str, str]]) -> str:
 
 
 def _instance(namespace: str, containers: Sequence[tuple[str, str]]) -> str:
-    """Return the instance ID. It contains $(POD_NAME), which Kubernetes expands, because the name may not exist yet."""
+    """Return the instance ID. It contains $(POD_NAME), which Kubernetes expands, because the Pod may not have a name
+    yet."""
     return f"{namespace}.$(POD_NAME).{containers[0][0]}" if containers else ""

@@ -25,7 +25,7 @@ _FIELDS = ("containers", "initContainers")
 
 
 def saved(pod: Plain) -> dict[str, list[Plain]]:
-    """Return the overrides that an earlier injection recorded. Raises InjectionError if the annotation is invalid."""
+    """Return the overrides that an earlier injection recorded. Raise InjectionError if the annotation is invalid."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES)
     if text is None:
         return {}
@@ -48,10 +48,10 @@ def reinserted(pod: Plain) -> Plain:
 
 
 def reapplied(final: Plain, request: InjectionRequest, template: Plain) -> Plain:
-    """Return the Pod with the user's containers merged over the template's.
+    """Return the Pod with the user's containers merged over the template's containers.
 
-    The user's containers are the recorded overrides, or else those of the Pod. Containers that an earlier injection
-    added are not the user's.
+    If the override of a container was recorded, it is the user's container. Otherwise, it is the container in the Pod,
+    unless an earlier injection added it.
     """
     original, recorded, before = request.pod, saved(request.pod), injected_before(request.pod)
     overlays: dict[str, list[Plain]] = {}

@@ -51,7 +51,8 @@ def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
 
 
 def _with_probers(environment: list[Plain], probers: Plain, again: bool) -> list[Plain]:
-    """Return the proxy's environment variables with the probers added. On reinjection, keep the recorded probers."""
+    """Return the proxy's environment variables with ISTIO_KUBE_APP_PROBERS added. On reinjection, the probers that are
+    already recorded take precedence."""
     present = next((e for e in environment if e.get("name") == PROBERS), None) if again else None
     if present is None:
         return [*environment, {"name": PROBERS, "value": msgspec.json.encode(probers, order="sorted").decode()}]
@@ -80,7 +81,8 @@ def _probers(pod: Plain, agent: int) -> Plain:
 
 
 def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
-    """Return the agent's path, the probe or hook, and whether it is a hook, for each probe and hook of a container."""
+    """Return a tuple for each probe and hook of a container: the agent's path, the probe or hook, and whether it is a
+    hook."""
     name, lifecycle = container.get("name"), container.get("lifecycle") or {}
     probes = [
         (f"/app-health/{name}/{path}", container[field], False)

@@ -66,7 +66,7 @@ def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
     """Return the Pod with annotations that direct Prometheus to the agent.
 
-    Raises InjectionError if the application's port is invalid or reserved.
+    Raise InjectionError if the application's port is invalid or reserved.
     """
     annotations = pod["metadata"]["annotations"]
     port = request.mesh.default_config.status_port

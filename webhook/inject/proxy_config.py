@@ -36,8 +36,8 @@ def effective(
     """Return the effective ProxyConfig of a Pod.
 
     The sources in ascending precedence are the mesh config, the object in the root namespace, the object in the Pod's
-    namespace, the Pod's annotation `override`, and the object that selects the Pod. Raises ValueError if the override
-    is invalid.
+    namespace, the Pod's annotation `override`, and the object that selects the Pod. Raise ValueError if the override is
+    invalid.
     """
     ordered = sorted(objects, key=lambda o: o.created)
     config = mesh
@@ -62,9 +62,10 @@ def _over(config: ProxyConfig, override: ProxyConfigObject | None) -> ProxyConfi
 
 
 def apply_override(config: ProxyConfig, text: str) -> ProxyConfig:
-    """Return a ProxyConfig with the fields in a YAML text replaced. `proxyMetadata` and `proxyHeaders` are merged.
+    """Return a ProxyConfig in which the fields of a YAML text are replaced. `proxyMetadata` and `proxyHeaders` are
+    merged.
 
-    Raises ValueError if the YAML is invalid.
+    Raise ValueError if the YAML is invalid.
     """
     plain = _read(text)
     names = {field.encode_name: field.name for field in msgspec.structs.fields(ProxyConfig)}

@@ -23,15 +23,15 @@ _KEPT_OVERLAYS = 256
 
 
 class Rendered(NamedTuple):
-    """The Pod with the output of the templates merged into it, and the merged output alone."""
+    """The Pod with the output of the templates merged into it, and the merged output without the Pod."""
 
     pod: Plain
     template: Plain
 
 
 def render(request: InjectionRequest, visible: Plain) -> Rendered:
-    """Render the templates of a Pod. They see the Pod `visible`. Raises InjectionError if a template is missing or
-    fails."""
+    """Render the templates of a Pod. `visible` is the Pod that the templates see. Raise InjectionError if a template is
+    missing or fails."""
     configured_type = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
     image_type = ((visible.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
     data = template_data(
@@ -78,9 +78,9 @@ def _execute(request: InjectionRequest, name: str, data: Any) -> str:
 
 @lru_cache(_KEPT_OVERLAYS)
 def _overlay(text: str) -> tuple[Plain, Plain]:
-    """Return the parsed output of a template, and the same merged into an empty Pod.
+    """Return the parsed output of a template, and the result of merging the output into an empty Pod.
 
-    The result is cached for other replicas and must not be modified.
+    Both are cached for other replicas of the Pod and must not be modified.
     """
     try:
         documents = read_documents(text.encode(), "")
@@ -99,7 +99,7 @@ def _overlay(text: str) -> tuple[Plain, Plain]:
 
 
 def _moved(pod: Plain, template: Plain) -> Plain:
-    """Return the Pod with its proxy container moved to the init containers if the template has the proxy there."""
+    """Return the Pod. If the template has the proxy in the init containers, the proxy container is moved there."""
     proxy = find(PROXY, containers(pod))
     if proxy is None or find(PROXY, containers(template, "initContainers")) is None:
         return pod

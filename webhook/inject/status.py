@@ -1,4 +1,4 @@
-"""The annotation that records what was injected, and the removal of an earlier injection."""
+"""Records in an annotation what was injected, and removes an earlier injection."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LISTS = ("initContainers", "containers", "volumes", "imagePullSecrets")
 
 
 def status_of(template: Plain, revision: str) -> str:
-    """Return the value of the annotation. It contains the revision, and for each list the names that the templates add
-    or null."""
+    """Return the value of the annotation. It contains the revision. For each list of the Pod, it also contains the
+    names that the templates add, or null if they add none."""
     names = {field: [item.get("name", "") for item in containers(template, field)] or None for field in _LISTS}
     return msgspec.json.encode({**names, "revision": revision or "default"}).decode()
 

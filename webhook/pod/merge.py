@@ -25,9 +25,10 @@ class MergeError(ValueError):
 
 
 def merge(original: Plain, patch: Plain, kind: Type | None) -> Plain:
-    """Return the original with a strategic merge patch applied. Neither argument is modified. A null removes a field.
+    """Return the original with a strategic merge patch applied. Neither argument is modified. A null in the patch
+    removes a field.
 
-    Raises MergeError if a directive is invalid.
+    Raise MergeError if a directive is invalid.
     """
     directive = patch.get("$patch")
     if directive is not None:

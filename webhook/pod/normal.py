@@ -22,9 +22,10 @@ class ShapeError(ValueError):
 
 
 def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, Any]:
-    """Return normalized data of a type. Zero values that equal absence become null. Unknown fields are unchanged.
+    """Return the data of a type in normal form. Zero values that mean absence become null. Unknown fields are
+    unchanged.
 
-    Raises ShapeError if a field has the wrong type.
+    Raise ShapeError if a field has the wrong type.
     """
     result: dict[str, Any] = {}
     for name, item in value.items():

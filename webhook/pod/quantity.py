@@ -16,8 +16,8 @@ _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 @functools.lru_cache(4096)
 def canonical(text: str) -> str:
-    """Return the canonical form of a quantity, such as 2 for 2000m and 1Gi for 1024Mi. Raises ValueError if it is
-    malformed."""
+    """Return the canonical form of a quantity, such as 2 for 2000m and 1Gi for 1024Mi. Raise ValueError if the quantity
+    is malformed."""
     text = text.strip()
     if len(text) > _LONGEST:
         raise ValueError(f"the quantity is longer than {_LONGEST} characters")

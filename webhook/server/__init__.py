@@ -1,1 +1,1 @@
-"""The admission webhooks: /inject for Pods, /validate for Istio configuration."""
+"""The admission webhooks: /inject for Pods, and /validate for Istio configuration."""

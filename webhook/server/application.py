@@ -14,7 +14,7 @@ from webhook.server.reviewers import Reviewers
 
 
 class Webhooks:
-    """Serves /inject and /validate. Reviews are answered by worker processes."""
+    """Serves /inject and /validate. Admission reviews are answered by worker processes."""
 
     def __init__(self, injector: Injector | None, reviewers: Reviewers, metrics: Metrics) -> None:
         self._injector, self._reviewers, self._metrics = injector, reviewers, metrics

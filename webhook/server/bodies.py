@@ -1,4 +1,4 @@
-"""Reads request bodies within a budget of memory, of which each address gets a share."""
+"""Reads request bodies within a memory budget. Each address gets a share of the budget."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from collections.abc import Iterator
 from aiohttp import web
 
 LARGEST_POD_REVIEW = 3 << 20
-"""Maximum size of the review of a Pod in bytes, the size that API servers accept for a request."""
+"""Maximum size in bytes of the admission review of a Pod. This is the maximum size of a request to an API server."""
 LARGEST_CONFIG_REVIEW = 6 << 20
-"""Maximum size of the review of a configuration object in bytes. It contains the old and the new object."""
+"""Maximum size in bytes of the admission review of a configuration object. It contains the old and the new object."""
 BODY_BUDGET = 32 << 20
-"""Bytes of all bodies that are read or reviewed. One address may use half of this, which suffices for 500 ordinary
-reviews at a time. API servers send at most 200 by default."""
+"""Maximum total size in bytes of all request bodies that are being read or reviewed. One address may use half of this,
+which suffices for 500 ordinary admission reviews at a time. API servers send at most 200 by default."""
 OVERHEAD = 16 << 10
-"""Bytes that each request counts in addition to its body."""
+"""Number of bytes that each request takes from the budget in addition to the size of its body."""
 READ_TIMEOUT = 10.0
-"""Maximum number of seconds until a body has arrived, the default timeout of API servers for a review."""
+"""Maximum number of seconds until a request body has arrived. This is also how long API servers wait for an admission
+review by default."""
 
 
 class BodyBudget:
-    """Bytes that requests occupy, in total and by address.
+    """The bytes that requests occupy, in total and for each address.
 
-    An address may use as much as is left for all others. Therefore, no address can use everything.
+    An address may use at most as many bytes as remain free. Therefore, no address can use everything.
     """
 
     def __init__(self, total: int = BODY_BUDGET) -> None:
@@ -34,7 +35,7 @@ class BodyBudget:
 
     @contextlib.contextmanager
     def reserve(self, address: str) -> Iterator[Reservation]:
-        """Reserve the overhead of a request. The status is 429 if the address has used its share."""
+        """Reserve the overhead of a request. Raise HTTPTooManyRequests if the address has used up its share."""
         reservation = Reservation(self, address)
         try:
             reservation.grow(OVERHEAD)
@@ -62,7 +63,7 @@ class Reservation:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Reserve more bytes. The status is 429 if the address has used its share."""
+        """Reserve more bytes. Raise HTTPTooManyRequests if the address has used up its share."""
         self._budget._change(self._address, size)
         self.size += size
 
@@ -70,8 +71,8 @@ class Reservation:
 async def read_body(request: web.Request, largest: int, reservation: Reservation) -> bytes:
     """Return the request body.
 
-    The status is 400 if the body is empty or too large, 408 if it does not arrive in time, 415 if its type is not JSON,
-    and 429 if the budget is used.
+    Raise an HTTP error with status 400 if the body is empty or too large, 408 if it does not arrive in time, 415 if its
+    type is not JSON, and 429 if the budget is used up.
     """
     body = bytearray()
     try:

@@ -26,7 +26,8 @@ class InjectorConfigFolder:
 
     @property
     def exists(self) -> bool:
-        """Return whether the folder contains a configuration. It takes precedence over a ConfigMap."""
+        """Return whether the folder contains a configuration. If so, it takes precedence over the configuration in a
+        ConfigMap."""
         return os.path.isfile(os.path.join(self._folder, "config"))
 
     async def start(self) -> None:

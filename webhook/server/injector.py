@@ -23,10 +23,10 @@ async def _no_proxy_configs(namespace: str, labels: Labels) -> tuple[ProxyConfig
 class InjectionContext(NamedTuple):
     """The control plane's state that injection depends on.
 
-    The arguments of `native` are a Pod's cluster and node. The node is "" if the Pod is not scheduled yet. It returns
-    whether the proxy runs as a native sidecar. `proxy_configs` returns the ProxyConfig objects that may apply to a Pod
-    with a namespace and labels, and `proxy_ids` the proxy's user and group ID in a namespace. With `resets_users`, a
-    user that the platform has set in all containers is ignored.
+    `native` takes a Pod's cluster and node, and returns whether the proxy runs as a native sidecar. The node is "" if
+    the Pod is not scheduled yet. `proxy_configs` takes a Pod's namespace and labels, and returns the ProxyConfig
+    objects that may apply to the Pod. `proxy_ids` takes a namespace, and returns the proxy's user and group ID. If
+    `resets_users` is set, a user that the platform has set in all containers is ignored.
     """
 
     mesh: Callable[[], MeshConfig]

@@ -1,4 +1,4 @@
-"""Results of worker processes: outcomes of reviews and of the rendering of Gateways."""
+"""Results of worker processes: the outcomes of admission reviews and of rendering Gateways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.lib.logging.log import message, trace
 from webhook.server.review import GroupVersionResource
 
 MAX_LINES = 20
-"""Maximum number of log lines that one review may write."""
+"""Maximum number of log lines for one admission review."""
 
 
 class LogLine(msgspec.Struct, array_like=True, frozen=True):
@@ -23,7 +23,7 @@ class LogLine(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Validation(msgspec.Struct, array_like=True, frozen=True):
-    """The result of a validation for the metrics. `reason` is "" if the object is valid."""
+    """The result of a validation, as counted in the metrics. `reason` is "" if the object is valid."""
 
     resource: GroupVersionResource
     reason: str = ""
@@ -32,8 +32,8 @@ class Validation(msgspec.Struct, array_like=True, frozen=True):
 class Outcome(msgspec.Struct, array_like=True, frozen=True):
     """The outcome of a job.
 
-    `body` is the response to a review, or the objects of a Gateway as a JSON list. `error` is the reason why a Gateway
-    cannot be deployed.
+    `body` is the response to an admission review, or the objects of a Gateway as a JSON list. `error` is the reason why
+    a Gateway cannot be deployed.
     """
 
     body: bytes

@@ -1,4 +1,5 @@
-"""Environment variables of the proxy in the webhook's path: /inject/cluster/NAME/net/NETWORK/KEY/value."""
+"""Parses the webhook's path, which contains environment variables of the proxy:
+/inject/cluster/NAME/net/NETWORK/KEY/value."""
 
 from __future__ import annotations
 

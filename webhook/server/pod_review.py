@@ -1,4 +1,4 @@
-"""/inject: the answer to the review of a Pod, a patch that adds the proxy."""
+"""Answers requests to /inject, which are admission reviews of Pods. The answer contains a patch that adds the proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSALS = (InjectionError, ReviewError, ShapeError)
 class InjectionSettings(NamedTuple):
     """The settings that apply to all Pods.
 
-    With `resets_users`, a user that the platform has set in all containers is ignored.
+    If `resets_users` is set, a user that the platform has set in all containers is ignored.
     """
 
     config: InjectorConfig
@@ -41,8 +41,9 @@ class InjectionSettings(NamedTuple):
 class PodFacts(NamedTuple):
     """The control plane's state that the injection of one Pod depends on.
 
-    native: Whether the proxy runs as a native sidecar. proxy_configs: The ProxyConfig objects that may apply to the
-    Pod. uid, gid: The proxy's user and group ID.
+    native: Whether the proxy runs as a native sidecar.
+    proxy_configs: The ProxyConfig objects that may apply to the Pod.
+    uid, gid: The proxy's user and group ID.
     """
 
     native: bool = False
@@ -54,7 +55,7 @@ class PodFacts(NamedTuple):
 def answer_pod(
     review: AdmissionReview, path: str, settings: InjectionSettings, facts: PodFacts
 ) -> AdmissionResponse | None:
-    """Return the response to a review, or None if the Pod is not injected.
+    """Return the response to an admission review, or None if the Pod is not injected.
 
     Raise InjectionError, ReviewError or ShapeError if the Pod is rejected.
     """
@@ -105,7 +106,8 @@ def _request(pod: Plain, environment: dict[str, str], settings: InjectionSetting
 
 
 def without_platform_users(pod: Plain) -> Plain:
-    """Return the Pod without the user of the proxy container if an application has the same user.
+    """Return the Pod. If the proxy container has the same user as an application container, the proxy's user and group
+    are removed.
 
     In that case, the platform set the user.
     """

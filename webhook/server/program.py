@@ -1,4 +1,4 @@
-"""The program of the worker processes that answer reviews and render Gateways."""
+"""The program that worker processes run to answer admission reviews and render Gateways."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewErro
 from webhook.server.validator import Verdict, validate
 
 LARGEST_RENDERING = 1 << 20
-"""Maximum size of the objects of a Gateway as JSON in bytes. API servers accept little more for one object."""
+"""Maximum size in bytes of the objects of a Gateway, encoded as JSON. API servers accept little more for one object."""
 _log = scope("webhook")
 
 
 class State(NamedTuple):
-    """The state of a worker. `texts` are the keys `config` and `values` of the injector's configuration."""
+    """The state of a worker. `texts` contains the values of the ConfigMap keys `config` and `values`."""
 
     texts: tuple[str, str]
     mesh: MeshConfig
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class PodReview(NamedTuple):
-    """The review of a Pod. `path` is that of the HTTP request."""
+    """A job that answers the admission review of a Pod. `path` is the path of the HTTP request."""
 
     body: bytes
     path: str
@@ -42,7 +42,7 @@ class PodReview(NamedTuple):
 
 
 class ConfigReview(NamedTuple):
-    """The review of a configuration object."""
+    """A job that answers the admission review of a configuration object."""
 
     body: bytes
 
@@ -51,7 +51,7 @@ Job = PodReview | ConfigReview | GatewayToRender
 
 
 class ReviewProgram:
-    """Runs jobs. With `collects_logs`, log lines are not written, but are part of the outcome."""
+    """Runs jobs. If `collects_logs` is set, log lines are not written, but are part of the outcome."""
 
     def __init__(self, collects_logs: bool = True) -> None:
         self._settings: InjectionSettings | None = None
@@ -62,7 +62,7 @@ class ReviewProgram:
             root.propagate, root.handlers[:] = False, [self._lines]
 
     def load(self, state: bytes) -> None:
-        """Replace the settings of injection with those in a pickled State."""
+        """Replace the injection settings with the settings in a pickled State."""
         loaded: State = pickle.loads(state)  # noqa: S301 -- written by the parent process
         config = decode_config(*loaded.texts)
         self._settings = InjectionSettings(
@@ -95,7 +95,7 @@ def run(job: Job, settings: InjectionSettings | None) -> Outcome:
 
 
 def review_pod(job: PodReview, settings: InjectionSettings) -> Outcome:
-    """Answer the review of a Pod."""
+    """Answer the admission review of a Pod."""
     review: AdmissionReview | None = None
     try:
         review = decode_review(job.body)
@@ -120,7 +120,7 @@ def _failed(review: AdmissionReview | None, message: str) -> Outcome:
 
 
 def review_config(body: bytes) -> Outcome:
-    """Answer the review of a configuration object."""
+    """Answer the admission review of a configuration object."""
     review: AdmissionReview | None = None
     try:
         review = decode_review(body)
@@ -139,7 +139,7 @@ def review_config(body: bytes) -> Outcome:
 
 
 def validation_of(review: AdmissionReview | None, reason: str) -> Validation | None:
-    """Return the result of a validation for the metrics, or None if it is not counted."""
+    """Return the result of a validation as it is counted in the metrics, or None if it is not counted."""
     if review is None or review.request is None or (reason and review.request.dry_run):
         return None
     return Validation(review.request.resource, reason)

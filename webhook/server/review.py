@@ -74,7 +74,7 @@ class _Pod(msgspec.Struct):
 
 
 class PodHead(NamedTuple):
-    """The fields of a Pod on which the control plane's part of a review depends. Absent fields are empty."""
+    """The fields of a Pod that are needed to determine its `PodFacts`. Absent fields are empty."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -86,7 +86,7 @@ _POD_DECODER = msgspec.json.Decoder(_Pod)
 
 
 def decode_review(body: bytes) -> AdmissionReview:
-    """Decode a review. Raises ReviewError if it is invalid or contains no request."""
+    """Decode an AdmissionReview. Raise ReviewError if it is invalid or contains no request."""
     try:
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -101,7 +101,7 @@ def decode_review(body: bytes) -> AdmissionReview:
 
 
 def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
-    """Decode the object in a request. Raises ReviewError if it is invalid."""
+    """Decode the object in a request. Raise ReviewError if it is invalid."""
     try:
         plain = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -114,7 +114,7 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def decode_pod_head(raw: msgspec.Raw) -> PodHead:
-    """Decode the head of the Pod in a request, without building any other values. Raises ReviewError if it is
+    """Decode the head of the Pod in a request, without decoding the other fields. Raise ReviewError if the Pod is
     invalid."""
     try:
         pod = _POD_DECODER.decode(raw)
@@ -126,7 +126,8 @@ def decode_pod_head(raw: msgspec.Raw) -> PodHead:
 
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:
-    """Encode a response in the API version of the review. If the review is invalid, the version is v1."""
+    """Encode a response in the API version of the AdmissionReview. If the AdmissionReview is invalid, the version is
+    v1."""
     response: dict[str, Any] = {
         "uid": review.request.uid if review is not None and review.request is not None else "",
         "allowed": answer.allowed,

@@ -1,4 +1,4 @@
-"""Reviews and renderings in worker processes."""
+"""Answers admission reviews and renders Gateways in worker processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _decoder = msgspec.msgpack.Decoder(Outcome)
 
 
 class Jobs(Protocol):
-    """Runs jobs with a state, such as a WorkerPool."""
+    """Runs jobs that share a state. A WorkerPool implements this protocol."""
 
     def load(self, state: bytes) -> None:
         """Replace the state for all later jobs."""
@@ -46,7 +46,7 @@ class Jobs(Protocol):
 
 
 class Reviewers:
-    """Has reviews answered and Gateways rendered by worker processes with the current configuration."""
+    """Answers admission reviews and renders Gateways in worker processes, with the current configuration."""
 
     def __init__(self, injector: Injector | None, jobs: Jobs) -> None:
         self._injector, self._jobs = injector, jobs
@@ -54,7 +54,7 @@ class Reviewers:
         self._mesh: MeshConfig | None = None
 
     async def review_pod(self, body: bytes, path: str, address: str) -> Outcome:
-        """Return the outcome of the review of a Pod. The injector must have a configuration."""
+        """Return the outcome of the admission review of a Pod. The injector must have a configuration."""
         assert self._injector is not None
         review = _head(body)
         facts = await pod_facts(self._injector, review, path) if review is not None else PodFacts()
@@ -65,7 +65,7 @@ class Reviewers:
             return Outcome(_denial(review, error), injection="failed")
 
     async def review_config(self, body: bytes, address: str) -> Outcome:
-        """Return the outcome of the review of a configuration object."""
+        """Return the outcome of the admission review of a configuration object."""
         review = _head(body)
         try:
             return await self._run(JobSource(address, _namespace(review)), ConfigReview(body))
@@ -105,7 +105,8 @@ class Reviewers:
 
 
 async def pod_facts(injector: Injector, review: AdmissionReview, path: str) -> PodFacts:
-    """Return the facts for a Pod. If its review is invalid, return the defaults, because the Pod is rejected."""
+    """Return the facts for the Pod in an admission review. If the Pod is invalid, return the defaults, because it is
+    rejected."""
     context = injector.context
     assert review.request is not None
     try:
@@ -123,7 +124,7 @@ async def pod_facts(injector: Injector, review: AdmissionReview, path: str) -> P
 
 
 def _head(body: bytes) -> AdmissionReview | None:
-    """Return a review with its object undecoded, or None if it is invalid."""
+    """Decode an AdmissionReview without decoding the object in it. Return None if the AdmissionReview is invalid."""
     try:
         return decode_review(body)
     except ReviewError:

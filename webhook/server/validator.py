@@ -1,4 +1,5 @@
-"""/validate: rejects configuration that the control plane would find invalid, and returns its warnings."""
+"""Answers requests to /validate. Configuration that the control plane would find invalid is rejected. For other
+configuration, warnings are returned."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _UNDECODABLE = frozenset(
 
 
 class Verdict(NamedTuple):
-    """A response, and the reason for the rejection, or "" if the object is allowed."""
+    """A response, and the reason for the rejection. The reason is "" if the object is allowed."""
 
     answer: AdmissionResponse
     reason: Reason | Literal[""] = ""
@@ -63,7 +64,7 @@ def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdi
 
 
 def _named(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the object. If its name is to be generated, it gets a placeholder as its name."""
+    """Return the object. If its name is to be generated, a placeholder is set as its name."""
     metadata = plain.get("metadata")
     if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
         return {**plain, "metadata": {**metadata, "name": f"{str(metadata['generateName']).rstrip('-')}-generated"}}

@@ -11,19 +11,19 @@ T = TypeVar("T")
 
 
 MAX_IDLE = 1000
-"""Number of callers without waiting items whose amounts are remembered."""
+"""Maximum number of additional keys whose amounts are remembered although they have no waiting items."""
 
 
 class JobSource(NamedTuple):
-    """The source of an item. Addresses have equal shares, as have the namespaces of an address."""
+    """The source of an item. All addresses have equal shares, and so have all namespaces of an address."""
 
     address: str
     namespace: str = ""
 
 
 class _Shares:
-    """The amounts that keys have used. A key that arrives is treated as if it had used what the last one in turn had,
-    so that it has no claim for the time before."""
+    """The amount of the resource that each key has used. An arriving key starts with at least the amount of the key
+    that was served last, so that it gains no advantage from its absence."""
 
     def __init__(self) -> None:
         self._used: dict[str, float] = {}
@@ -45,9 +45,10 @@ class _Shares:
 
 
 class JobQueue(Generic[T]):
-    """Items of callers. The next item is that of the caller that has used the resource least.
+    """Waiting items, grouped by caller. The next item belongs to the caller that has used the least of the resource.
 
-    Amounts are forgotten when no item waits, and those of an address's namespaces when none of its items waits.
+    When no items wait, all amounts are forgotten. When no items of an address wait, the amounts of its namespaces are
+    forgotten.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def _keep_only(connection: socket.socket, connections: list[socket.socket]) -> N
 
 
 def supervise(connection: socket.socket, program: WorkerProgram) -> None:
-    """Fork workers, one at a time, until the connection is closed, or until a worker ends during the transfer of a frame."""
+    """Fork workers, one at a time, until the connection is closed or a worker ends during the transfer of a frame."""
     phase = mmap.mmap(-1, 1)  # shared with the worker
     code = _REPLACE
     while code != _CLOSED:

@@ -224,7 +224,8 @@ class Collection(Generic[K, R]):
 
 
 class _DerivedRows(Derived[[], Rows]):
-    """The derivation of the derived rows. A change affects only the readers of changed rows and buckets."""
+    """The derivation that computes the derived rows of a collection. A change affects only the readers of changed rows
+    and buckets."""
 
     def __init__(self, collection: Collection[Any, Any]) -> None:
         super().__init__(collection.derive_rows, hub=True)

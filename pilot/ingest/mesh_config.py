@@ -24,9 +24,11 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     """Return the mesh config that results from merging layers, and the problems in it.
 
     The result is None if there is an error. Layers are ordered from the lowest to the highest, above the built-in
-    defaults. A field replaces that of a lower layer, with these exceptions. `defaultConfig`, its `proxyMetadata` and
-    `proxyHeaders`, and `defaultProviders` are merged field by field. `extensionProviders` are merged by name, and
-    `trustDomainAliases` are the union of all layers. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
+    defaults. A field replaces the same field of a lower layer, with these exceptions. `defaultConfig`, its
+    `proxyMetadata` and `proxyHeaders`, and `defaultProviders` are merged field by field. `extensionProviders` are
+    merged by name, and `trustDomainAliases` are the union of all layers.
+
+    https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
     """
     merged: dict[str, Any] = {}
     for layer in layers:

@@ -18,7 +18,7 @@ from pilot.config.problem import Problem, below, error
 from pilot.lib.duration import Duration, parse_duration
 
 _ONE_AT_A_TIME = threading.RLock()
-"""Serialises msgspec's lazy inspection of types. Concurrent inspection has crashed the process."""
+"""Lock for msgspec's lazy inspection of types. Concurrent inspection has crashed the process."""
 _NAMES = {
     str: "a string",
     bool: "true or false",

@@ -17,7 +17,7 @@ import msgspec
 from pilot.lib.text import cut
 
 LONGEST_DELAY = 300.0
-"""Maximum delay in seconds that a server may ask for. A longer one, such as infinity, is shortened."""
+"""Maximum delay in seconds that a server may ask for. If it asks for more, such as infinity, this maximum is used."""
 
 
 class KubeError(Exception):

@@ -38,7 +38,8 @@ DELETED_CAPACITY = 1_000
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 """Template of the Accept header. The placeholder is "" for watches and "List" for lists.
 
-A server that is offered both formats sends streaming lists without the bookmark that ends them.
+Only this format is offered. A server that is also offered complete objects sends streaming lists without the bookmark
+that ends them.
 """
 Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 

@@ -136,14 +136,14 @@ class LeaderElection:
         return await self._write(lock.record, lock)
 
     def _has_expired(self, record: LeaderRecord) -> bool:
-        """Return whether this replica has not seen a record change for the record's duration."""
+        """Return whether this replica has seen no change of a record for the duration that the record specifies."""
         now = asyncio.get_running_loop().time()
         if record != self._last_record:
             self._last_record, self._last_change = record, now
         return now - self._last_change > (record.lease_duration_seconds or self._durations.lease)
 
     async def _write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
-        """Write this replica into the lock, and return the lock. Return None if another replica was faster."""
+        """Write this replica into the lock, and return the lock. Return None if another replica changed it first."""
         now = _micro_time()
         is_new = record.holder_identity != self._identity
         return await self._lock.write(

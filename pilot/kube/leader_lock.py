@@ -54,7 +54,8 @@ class LockKind(NamedTuple):
 class Lock:
     """An object that names the leader.
 
-    Its requests do not wait for those of other components, because a delay would cost the leader its lock.
+    The requests of this lock do not wait for the requests of other components, because a delay would cost the leader
+    its lock.
     """
 
     def __init__(self, client: ApiClient, kind: LockKind, namespace: str, name: str) -> None:
@@ -72,7 +73,7 @@ class Lock:
     async def write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
         """Replace `previous`, or create the object if `previous` is None.
 
-        Return the new lock, or None if another replica was faster.
+        Return the new lock, or None if another replica changed the lock first.
         """
         if previous is None:
             plain: Plain = {

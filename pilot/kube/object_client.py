@@ -63,7 +63,7 @@ class UnknownKind(KubeError):
 
 
 class RetryPolicy(NamedTuple):
-    """The number of attempts for requests that fail transiently, and the delays between attempts."""
+    """The number of attempts for requests that fail with a transient error, and the delays between attempts."""
 
     attempts: int = 5
     backoff: Backoff = Backoff(0.2, 5.0)

@@ -19,7 +19,7 @@ SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class TokenRejected(KubeError):
-    """The server does not accept a token."""
+    """The server does not accept the token under review."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""JSON encoding identical to that of Go's standard library, because some programs compare configuration as text."""
+"""Encodes JSON exactly as Go's standard library does, because some programs compare configuration as text."""
 
 from __future__ import annotations
 

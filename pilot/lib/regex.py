@@ -65,7 +65,7 @@ def find_fault(pattern: str) -> str:
     """Return why a pattern is invalid, or "" if it is valid.
 
     The result depends neither on the cache nor on the machine: costs are counted, not measured. The expression that
-    exceeds the budget is valid, and those after it are not compiled.
+    exhausts the budget is still accepted. Later new expressions are rejected without being compiled.
     """
     if len(pattern) > MAX_LENGTH:
         return f"must be at most {MAX_LENGTH} characters"

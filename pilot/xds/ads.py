@@ -77,7 +77,7 @@ class _StreamError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class AdsOptions:
-    """Options of the ADS service of a port.
+    """Options for the ADS service on one port.
 
     admission: Limits the rate of new streams.
     aliases: Cluster names, keyed by alias.

@@ -1,4 +1,4 @@
-"""Overlays from ConfigMaps, which are merged into the objects of a Gateway. They cannot change an object's identity."""
+"""Merges overlays from ConfigMaps into the objects of a Gateway. An overlay cannot change an object's identity."""
 
 from __future__ import annotations
 

@@ -47,11 +47,11 @@ def last(items: list[Plain], *names: str) -> list[Plain]:
 
 
 def in_order(pod: Plain, hold: bool) -> Plain:
-    """Return the Pod with its containers in order.
+    """Return the Pod with its containers in the required order.
 
     The proxy is the last container, or the first if applications wait for it. If it is a native sidecar, it follows
     istio-init and istio-validation. Otherwise, istio-validation is the first init container, and istio-init is the
-    last, so that it does not block the traffic of the others.
+    last, so that it does not block the traffic of the other init containers.
     """
     spec = {**pod.get("spec", {})}
     main, init = containers(pod), containers(pod, "initContainers")

@@ -17,8 +17,8 @@ _RANGE = re.compile(r"(\d+)([/-])(\d+)")
 def proxy_ids(annotations: Mapping[str, str]) -> tuple[int, int]:
     """Return the proxy's user and group ID for a namespace with these annotations.
 
-    They are the last ID of the user range and of the first group range. If a range is missing or invalid, the ID is
-    1337.
+    The user ID is the last ID of the user range, and the group ID is the last ID of the first group range. If a range
+    is missing or invalid, the ID is 1337.
     """
     users = annotations.get(_USERS, "")
     groups = annotations.get(_GROUPS, users).partition(",")[0]

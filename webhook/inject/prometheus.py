@@ -45,7 +45,7 @@ _RESERVED = {
 
 
 def _spelt(name: str) -> str:
-    """Return the normalized name of an annotation. Prometheus normalizes names in the same way."""
+    """Return an annotation's name in normal form. Prometheus normalizes names in the same way."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 

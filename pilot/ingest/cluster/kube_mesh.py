@@ -53,7 +53,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 class MeshConfigMaps:
-    """Reads `rows` from the ConfigMaps `names`, which are ordered from the lowest layer to the highest."""
+    """Reads `rows` from the ConfigMaps called `names`, which are ordered from the lowest layer to the highest."""
 
     def __init__(
         self,

@@ -73,8 +73,9 @@ def read_kubeconfigs(folder: str) -> dict[str, dict[str, bytes]]:
 def cluster_of(plain: Any) -> str:
     """Return the name of the cluster in a kubeconfig. Raise ValueError if the kubeconfig contains no cluster.
 
-    The result is the cluster of the current context. If that has none, it is the cluster of the first context that has
-    one, otherwise the first cluster. Contexts and clusters are ordered by name.
+    The result is the cluster of the current context. If that context has no cluster, the cluster of the first context
+    with a cluster is returned. If there is no such context, the first cluster is returned. Contexts and clusters are
+    ordered by name.
     """
     if not isinstance(plain, dict):
         raise ValueError("it is not a mapping")

@@ -38,7 +38,7 @@ _resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, 
 class Document(NamedTuple):
     """One document of a file.
 
-    `line` is the line of its first content, from 1. `repeated` contains the keys that occur more than once in a
+    `line` is the line of its first content, counted from 1. `repeated` contains the keys that occur more than once in a
     mapping, and their lines. The last occurrence wins.
     """
 
@@ -48,12 +48,12 @@ class Document(NamedTuple):
     outline: Outline = Outline()
 
     def line_of(self, path: str) -> int:
-        """Return the line of a field path in the file, from 1."""
+        """Return the line of a field path in the file, counted from 1."""
         return self.outline.line(self.line, path)
 
 
 class SyntaxFault(ValueError):
-    """Invalid YAML or JSON in a file. `line` is from 1, or 0 if unknown."""
+    """Invalid YAML or JSON in a file. `line` is counted from 1, and is 0 if it is unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -154,7 +154,7 @@ class _Builder:
                 yield Document(plain, self._line(first), tuple(self._repeated), Outline(inside))
 
     def _line(self, event: Any) -> int:
-        """Return the line of an event in the file, from 1."""
+        """Return the line of an event in the file, counted from 1."""
         line: int = event.start_mark.line
         return self._lines + line + 1
 

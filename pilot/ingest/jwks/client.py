@@ -37,7 +37,7 @@ class KeySetError(Exception):
 
 
 class JwksClient:
-    """HTTP client for key sets. `largest` is the limit for the size of responses in bytes. `tls` verifies servers."""
+    """HTTP client for key sets. `largest` is the maximum size of a response in bytes. `tls` verifies servers."""
 
     def __init__(self, rules: AddressRules, tls: ssl.SSLContext, largest: int) -> None:
         self._rules, self._tls, self._largest = rules, tls, largest

@@ -43,7 +43,7 @@ _AT_ONCE, _AT_ONCE_IN_NAMESPACE = 32, 8
 MOST_IN_NAMESPACE = 1000
 """Maximum number of key sets that are fetched for a namespace."""
 SIZE_IN_NAMESPACE = 16
-"""Maximum size of all key sets that are fetched for a namespace, in units of the maximum size of one."""
+"""Maximum total size of the key sets that are fetched for a namespace. The unit is the maximum size of one key set."""
 
 
 class KeySetFetcher(Protocol):

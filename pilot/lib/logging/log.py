@@ -62,7 +62,7 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
 
 
 def watch_drops(on_drop: Callable[[int], None]) -> None:
-    """Call `on_drop` with the number of lines that are dropped because a log is not read.
+    """Call `on_drop` with the number of lines that are dropped because nothing reads a log.
 
     `on_drop` may be called in any thread.
     """
@@ -74,7 +74,7 @@ def watch_drops(on_drop: Callable[[int], None]) -> None:
 def parse_levels(text: str) -> dict[str, int]:
     """Return the levels in a string such as "default:info,ads:debug" as numbers, keyed by scope.
 
-    A level without a scope is that of "default".
+    A level without a scope applies to the scope "default".
     """
     levels: dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -163,7 +163,8 @@ def trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Return the traceback of a record's error and the stack of the call, as far as the record has them."""
+    """Return the traceback of a record's error and the stack of the call. If the record lacks one of them, it is
+    omitted."""
     stack = cut(record.stack_info, 2 * MESSAGE_LENGTH) if record.stack_info else ""
     return [text for text in (trace(formatter, record), stack) if text]
 

@@ -40,8 +40,9 @@ _DESCRIPTIONS = {
 class ScopeState(NamedTuple):
     """The state of a scope.
 
-    `output_level` is the lowest level at which messages are logged, and `stack_trace_level` the lowest at which they
-    have a stack. If `log_callers` is true, they have the source location. Levels are names in `LEVELS`.
+    `output_level` is the lowest level at which messages are logged. `stack_trace_level` is the lowest level at which
+    they are logged with a stack trace. If `log_callers` is true, messages are logged with their source location. Levels
+    are names in `LEVELS`.
     """
 
     name: str
@@ -93,12 +94,12 @@ def set_output_level(name: str, level: str) -> None:
 
 
 def set_stack_trace_level(name: str, level: str) -> None:
-    """Set the lowest level at which messages of a scope have a stack."""
+    """Set the lowest level at which messages of a scope are logged with a stack trace."""
     _details(name, make=True).stack_trace_level = LEVELS[level]
 
 
 def set_log_callers(name: str, enabled: bool) -> None:
-    """Set whether messages of a scope have the source location."""
+    """Set whether messages of a scope are logged with their source location."""
     _details(name, make=True).log_callers = enabled
 
 
@@ -111,7 +112,7 @@ def _state(name: str) -> ScopeState:
 def _details(name: str, make: bool = False) -> _Details:
     """Return the filter of a scope, or a new filter if the scope has none.
 
-    It is added to the scope only if `make` is true.
+    A new filter is added to the scope only if `make` is true.
     """
     logger = scope(name)
     details = next((f for f in logger.filters if isinstance(f, _Details)), None)

@@ -51,7 +51,7 @@ class _Message(NamedTuple):
 
 
 _UNRULED = _Message((), {}, (), ())
-"""The rules of a type whose rules are disabled."""
+"""The rules of a message type for which validation is disabled."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:

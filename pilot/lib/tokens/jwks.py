@@ -35,7 +35,7 @@ class Jwk(NamedTuple):
     """A public key in a key set.
 
     `id` is "" if the key has no ID. `algorithms` contains the algorithms of the key's type and curve. If the key has an
-    `alg`, it contains only that one.
+    `alg`, this is the only algorithm.
     """
 
     id: str

@@ -17,9 +17,9 @@ import msgspec
 from pilot.lib.tokens.jwt import LONGEST_TOKEN, TokenError, audiences_of
 
 EXPIRY_SKEW = 60.0
-"""Number of seconds that the clock of this process may be ahead of the API server's."""
+"""Number of seconds that the clock of this process may be ahead of the API server's clock."""
 _DISTANT_FUTURE = 1e12
-"""Unix time that replaces later ones, which may exceed the range of floats."""
+"""Unix time that replaces all later times, which may exceed the range of floats."""
 
 
 def check_unverified(token: str, audiences: Collection[str], now: float) -> float:

@@ -33,7 +33,7 @@ class _Shares:
         self._used[key] = max(self._used.get(key, 0.0), self._last)
 
     def next(self, keys: Collection[str]) -> str:
-        """Return the key that has used least."""
+        """Return the key that has used the least of the resource."""
         if len(self._used) > len(keys) + MAX_IDLE:
             self._used = {key: self._used[key] for key in keys}
         key = min(keys, key=self._used.__getitem__)

@@ -1,7 +1,8 @@
 """Runs jobs in worker processes, so that hostile input cannot block or exhaust this process.
 
 A job first runs in a worker for short jobs. If it exceeds the limits there, it runs again in a worker with higher
-limits and a lower priority. Therefore, an ordinary job waits for a hostile one only for the short limit of CPU time.
+limits and a lower priority. Therefore, a hostile job delays an ordinary job only by the CPU time limit of the first
+run.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _limit_memory(size: int) -> None:
 
 
 def _virtual_size(sizes: int) -> int:
-    """Return the size of this process's address space in bytes. `sizes` is its open file /proc/self/statm."""
+    """Return the size of this process's address space in bytes. `sizes` is the file descriptor of /proc/self/statm."""
     return int(os.pread(sizes, _LONGEST_NUMBER, 0).split()[0]) * _PAGE
 
 

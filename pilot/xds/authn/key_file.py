@@ -32,7 +32,8 @@ class KeyFile:
         self._fault = ""
 
     async def review(self, token: str, audiences: Sequence[str], _: str = "") -> Review:
-        """Return the user of a token, as an API server would. Raise IdentityError if the token is invalid."""
+        """Return the user whom a token authenticates, as a token review by an API server would. Raise IdentityError if
+        the token is invalid."""
         try:
             claims = verify_token(token, self.keys(), self._now())
             check_recipient(claims, self._issuer, audiences)

@@ -78,8 +78,8 @@ class Provider:
         self._turn = asyncio.Lock()
 
     async def keys(self, must_be_newer: bool = False) -> Sequence[Jwk]:
-        """Return the keys. `must_be_newer` is set if no current key fits, and requests a fetch before the refresh is
-        due.
+        """Return the keys. `must_be_newer` requests a fetch even if the refresh is not due yet. It is set if no current
+        key fits.
 
         While a fetch is in progress, only callers that request a fetch wait for it, unless there are no keys yet.
         """

@@ -17,7 +17,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class Review(NamedTuple):
-    """The user of an accepted token, with the fields of Kubernetes' UserInfo."""
+    """The user whom an accepted token authenticates, with the fields of Kubernetes' UserInfo."""
 
     username: str
     groups: Sequence[str] = ()
@@ -27,7 +27,7 @@ class Review(NamedTuple):
 Reviewer = Callable[[str, Sequence[str], str], Awaitable[Review]]
 """Reviews a token, which must be valid for one of the audiences. The third argument is the host of the caller.
 
-Raises IdentityError if the token is rejected or the review fails.
+Raises IdentityError if the token is rejected or the token review fails.
 """
 
 

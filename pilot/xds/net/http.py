@@ -14,7 +14,7 @@ from pilot.xds.net.listen_address import Address
 
 KEEPALIVE_TIMEOUT = 90.0
 BACKLOG = 4096
-"""Maximum number of connections that wait to be accepted. Further ones are delayed by at least a second."""
+"""Maximum number of connections that wait to be accepted. Additional connections are delayed by at least a second."""
 READ_BUFFER_SIZE = 16 * 1024
 """Number of unprocessed bytes of a request body at which reading from the connection pauses."""
 LINGERING_SECONDS = 10.0

@@ -18,8 +18,8 @@ class EventOutcome(NamedTuple):
     """The outcome of an event.
 
     proxies: Number of affected proxies.
-    acknowledged: Number of affected proxies that acknowledged all consequences of the event.
-    nacked: Number of affected proxies that rejected at least one consequence.
+    acknowledged: Number of affected proxies that acknowledged all responses that the event caused.
+    nacked: Number of affected proxies that rejected at least one of these responses.
     disconnected: Number of affected proxies that disconnected before they responded.
     seconds: Time from the commit until the last proxy responded.
     """

@@ -120,8 +120,8 @@ class WriteLimiter:
     # -- one write -----------------------------------------------------------------------------------------------------
 
     def try_start(self, write: Write) -> bool:
-        """Start a write if it is small, or if there is room for it and no other write is waiting. Return whether it
-        started."""
+        """Start a write if it is small, or if there is room for it and no other write is waiting. Return whether the
+        write was started."""
         if self._is_large(write) and (self.waiting or not self.moving.fits(write)):
             return False
         self._start(write)

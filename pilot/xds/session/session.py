@@ -182,8 +182,8 @@ class Session(abc.ABC):
     def _respond_to_aliases(
         self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]
     ) -> Response | None:
-        """Return the response with the resources that the requested names resolve to. Their names may differ from the
-        requested ones.
+        """Return the response with the resources that the requested names resolve to. The names of these resources may
+        differ from the requested names.
 
         The entire state belongs to this subscription. Return None if the proxy has all of it.
         """

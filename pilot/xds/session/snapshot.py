@@ -84,7 +84,7 @@ class Snapshot:
 
 
 def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> SnapshotChange:
-    """Return the change from `old` to `new`. A resource that was replaced by an equal one is unchanged."""
+    """Return the change from `old` to `new`. A resource that was replaced by an equal resource is unchanged."""
     resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
     removed = [name for name in old if name not in new]
     return SnapshotChange(resources, removed)

@@ -99,9 +99,9 @@ def make_context(
 ) -> ssl.SSLContext:
     """Return the context of a server that accepts client certificates and verifies them against PEM roots.
 
-    `pairs` has one certificate for each type of key, and the client's ciphers determine which is used. `protocol` is
-    offered by ALPN. HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if a
-    certificate, key or root is invalid, or if a key does not match its certificate.
+    `pairs` has one certificate for each type of key. The client's ciphers determine which certificate is used.
+    `protocol` is offered by ALPN. HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if
+    a certificate, key or root is invalid, or if a key does not match its certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = rules.min_version, rules.max_version

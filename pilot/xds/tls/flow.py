@@ -13,7 +13,7 @@ _WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, In
 _SIZE = 64 * 1024
 _BUFFER = bytearray(_SIZE)
 _VIEW = memoryview(_BUFFER)
-"""A buffer that all flows share. Its content is written or copied before anything else is read."""
+"""A buffer that all flows share. Its content is written or copied before any flow reads again."""
 
 
 class Flow:

@@ -25,8 +25,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 UNSET: Any = object()
 FEW = 4
-"""Maximum number of readers that are stored in a tuple. A tuple uses a quarter of the memory of a set, and most nodes
-have one or two readers."""
+"""Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
+most nodes have one or two readers."""
 
 
 class CycleError(RuntimeError):

@@ -1,4 +1,4 @@
-"""Runs the analysis checks in the background after commits that affect them, a few at a time."""
+"""Runs the analysis checks in the background, a few at a time, after commits that affect them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None
 
 
 def first_and_more(catalogue: Catalogue, commit: Commit) -> str:
-    """Return the first changed object, in order of names, as kind/namespace/name, and the number of other objects."""
+    """Return a string that names one changed object as kind/namespace/name, and states the number of other changed
+    objects. The named object is the first when sorted by name."""
     names = sorted(_name(catalogue, table, key) for table, key, _ in commit.edits)
     more = f" and {len(names) - 1} more configs" if len(names) > 1 else ""
     return one_line(names[0]) + more if names else "nothing"

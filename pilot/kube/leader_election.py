@@ -1,9 +1,9 @@
-"""Leader election between replicas. The leader is the replica that a lock names and that renews the lock.
+"""Leader election between replicas. The leader is the replica that is named in a lock and renews the lock.
 
 A replica takes over a lock that has not changed for the lock's duration. It measures the duration with its own clock,
 from the moment when it saw the last change, so clocks need not be synchronized. A leader that cannot renew the lock in
-time steps down before another replica can take over. A replica with a higher priority than the leader takes over the
-lock, and the leader notices this when it renews the lock.
+time steps down before another replica can take over. If another replica has a higher priority, it takes over the lock,
+and the leader notices this when it renews the lock.
 """
 
 from __future__ import annotations

@@ -43,13 +43,13 @@ def canonical(text: str) -> str:
 
 
 def _decimal(number: Fraction) -> str:
-    """Return a number with a decimal suffix, rounded up to the next billionth."""
+    """Format a number with a decimal suffix, rounded up to the next billionth."""
     number = Fraction(-(-number * 10**9 // 1), 10**9)
     return _whole(number, {name: Fraction(10) ** power for name, power in _DECIMAL.items()}) or "0"
 
 
 def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
-    """Return the number in the largest unit that divides it, or None if no unit does."""
+    """Format a number in the largest unit that divides it, or return None if no unit does."""
     if not number:
         return "0"
     for name, unit in sorted(units.items(), key=lambda item: item[1], reverse=True):
@@ -59,7 +59,7 @@ def _whole(number: Fraction, units: dict[str, Fraction]) -> str | None:
 
 
 def _scientific(number: Fraction) -> str:
-    """Return a number with an exponent divisible by three."""
+    """Format a number in scientific notation, with an exponent divisible by three."""
     for power in range(18, -10, -3):
         if number and (number / Fraction(10) ** power).denominator == 1:
             return f"{number // Fraction(10) ** power}e{power}" if power else str(number)

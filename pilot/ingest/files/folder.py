@@ -13,7 +13,8 @@ _SWAPPED = "..data"
 
 
 class Signature(NamedTuple):
-    """The modification time in nanoseconds, size and inode of a file, which change when the content changes."""
+    """The modification time in nanoseconds, the size and the inode of a file. They are compared to detect a changed
+    file."""
 
     modified: int
     size: int

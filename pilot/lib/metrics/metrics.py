@@ -60,8 +60,8 @@ class Metrics:
     ) -> None:
         """Report the cache of serialized resources.
 
-        `resources` returns the number of resources, `rows` the number of rows that they depend on, and `reads` the
-        total hits and misses. The functions are called whenever the metrics are read.
+        `resources` returns the number of resources, `rows` returns the number of rows that they depend on, and `reads`
+        returns the total hits and misses. The functions are called whenever the metrics are read.
         """
         self._at("xds_cache_size").set_function(resources)
         self._at("xds_cache_dependent_config_size").set_function(rows)

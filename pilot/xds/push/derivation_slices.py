@@ -40,6 +40,6 @@ async def in_slices(
 
 
 def _is_over(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether `seconds` have passed since it was created."""
+    """Return a function that tells whether `seconds` have passed since the function was created."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end

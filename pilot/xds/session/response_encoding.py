@@ -62,8 +62,8 @@ class Payload:
 
 
 class Placeholders:
-    """Empty resources for requested names that do not exist. They are created during encoding, and `size` is
-    approximate."""
+    """Empty resources for requested names that do not exist. They are created during encoding, so `size` is an
+    estimate."""
 
     __slots__ = ("_names", "_type", "size")
 

@@ -76,7 +76,7 @@ class Session(abc.ABC):
     def _respond_to_wildcard(
         self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]
     ) -> Response:
-        """Return the response to a wildcard subscription that has changed or owed resources."""
+        """Return the response to a wildcard subscription. At least one of its resources has changed or is owed."""
 
     def next_response(self, state_of: StateOf) -> Response | None:
         """Return the first response that the proxy lacks, in warming order, or None if it is up to date.

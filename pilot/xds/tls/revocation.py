@@ -1,4 +1,4 @@
-"""Revoked client certificates."""
+"""Rejects client certificates that have been revoked."""
 
 from __future__ import annotations
 

@@ -352,9 +352,9 @@ class ControlPlane:
         The HTTP ports are first, so that /ready returns 503 during startup. Configuration is watched only after proxies
         can connect. Parts stop in reverse order, so configuration does not change while streams are drained.
         """
-        yield Part("the watchdog of the event loop", self._loop_watchdog.start, self._loop_watchdog.stop)
         if self._export is not None:
             yield Part("trace export", stop=functools.partial(asyncio.to_thread, self._export.stop))
+        yield Part("the watchdog of the event loop", self._loop_watchdog.start, self._loop_watchdog.stop)
         yield from self._build_http_ports()
         if self.addresses.controlz is not None:
             yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))

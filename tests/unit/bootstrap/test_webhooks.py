@@ -286,6 +286,12 @@ def worker_processes() -> list[str]:
     return [number for number in ids if b"pilot.lib.workers" in pathlib.Path(f"/proc/{number}/cmdline").read_bytes()]
 
 
+async def until_workers_have_ended() -> None:
+    async with asyncio.timeout(20):
+        while worker_processes():
+            await asyncio.sleep(0.01)
+
+
 async def issuer(port: int) -> str:
     """Return the issuer of the certificate that the port presents."""
     tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -330,7 +336,7 @@ async def test_port_serves_reviews_and_readiness(ready: bool) -> None:
     await port.stop()
     assert worker_processes()
     await hooks.stop()
-    assert not worker_processes()
+    await until_workers_have_ended()
 
 
 async def test_port_without_a_certificate_does_not_listen() -> None:
@@ -354,5 +360,5 @@ async def test_control_plane_without_an_injector_configuration_starts_no_workers
     hooks = Hooks(environ)
     await hooks.start()
     await asyncio.sleep(0)
-    assert not worker_processes()
+    await until_workers_have_ended()
     await hooks.stop()

@@ -108,6 +108,7 @@ class TestFeeds:
         both = self.feeds.open("cds", (A, B), "one")
         assert one is two
         assert list(one.readers) == ["one", "two"]
+        assert None not in (one.state, both.state)
         assert self.set("a", x="1") == [(A,), (A, B)]
         assert one.state is not None
         assert both.state is not None
@@ -136,6 +137,7 @@ class TestFeeds:
     def test_unread_feeds_are_released(self) -> None:
         nodes = len(self.db)
         one, both = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A, B), "one")
+        assert None not in (one.state, both.state)
         self.feeds.close(one, "one")
         assert self.set("a", x="1") == [(A, B)]
         self.feeds.close(both, "one")

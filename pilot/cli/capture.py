@@ -23,12 +23,12 @@ _log = log.scope("default")
 
 
 def capture(argv: Sequence[str]) -> int:
-    """Install the rules in the network namespace, and return the exit status."""
+    """Install the redirection rules in the network namespace, and return the exit status."""
     return _run(argv, clean=False)
 
 
 def release(argv: Sequence[str]) -> int:
-    """Remove the rules from the network namespace, and return the exit status."""
+    """Remove the redirection rules from the network namespace, and return the exit status."""
     return _run(argv, clean=True)
 
 

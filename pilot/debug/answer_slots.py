@@ -1,4 +1,4 @@
-"""Limits concurrent responses of debug pages, over HTTP and over xDS together."""
+"""Limits the number of concurrent responses of debug pages. HTTP and xDS share the limit."""
 
 from __future__ import annotations
 

@@ -75,8 +75,9 @@ async def not_found(request: web.Request, handler: Handler) -> web.StreamRespons
 async def reject_foreign_sites(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Reject requests that a web page sends through a browser on this machine, or through a port-forward.
 
-    Callers on the loopback interface are trusted. A page could otherwise read everything by DNS rebinding, and change
-    the state of the process by a link or a form. Other clients may also use GET for changes, as with istiod.
+    Callers on the loopback interface are trusted. A web page could otherwise read everything through DNS rebinding, and
+    change the state of the process through a link or a form. Other clients may also use GET for changes, as with
+    istiod.
     """
     is_guarded = request.path == "/" or request.path.startswith(GUARDED_PATHS)
     if is_guarded and is_loopback(request):
@@ -96,7 +97,7 @@ def _changes_state(request: web.Request) -> bool:
 
 
 def _is_cross_site(request: web.Request) -> bool:
-    """Return whether a browser sent the request for a page of another origin."""
+    """Return whether a browser sent the request on behalf of a web page from another origin."""
     origin = request.headers.get("Origin", "")
     return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") or (
         origin != "" and origin.partition("://")[2] != request.headers.get("Host", "")

@@ -60,7 +60,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
 
 
 async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
-    """Return the body of a page. It is the same as over HTTP, also if it is an error message."""
+    """Return the body of a page. It is the same as over HTTP, even if it is an error message."""
     if not identities:
         raise Refused(401, "authentication required")
     if len(names) != 1:

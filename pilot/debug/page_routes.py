@@ -28,7 +28,8 @@ from pilot.settings.process import DebugSettings
 
 
 def page_list(sources: Sources, query: Query) -> Any:
-    """Return the names of all pages for istioctl's completion. The list includes queries that have side effects."""
+    """Return the names of all pages, for istioctl's shell completion. The list includes some queries, even with side
+    effects."""
     page_lists = sections(sources.settings).values()
     names = [page.path.removeprefix("/debug/") for pages in page_lists for page in pages if page.listed]
     return sorted([*names, "adsz?push=true", "cachez?sizes=true", "cachez?clear=true"])

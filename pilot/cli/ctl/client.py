@@ -29,7 +29,7 @@ class UnknownProxyError(CommandError):
 
 
 class PageClient:
-    """Client for the pages of one control plane. Its address is "http://host:port" or "host:port"."""
+    """Client for the debug pages of one control plane. Its address is "http://host:port" or "host:port"."""
 
     def __init__(self, address: str) -> None:
         self.address = (address if "://" in address else f"http://{address}").rstrip("/")

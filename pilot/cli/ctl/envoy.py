@@ -19,8 +19,8 @@ Plain = dict[str, Any]
 class _Part(NamedTuple):
     """The location of a resource type in a config_dump.
 
-    It consists of the type of the enclosing message, and its lists. Each list has the path from an entry to the
-    resource.
+    `envelope` is the type of the enclosing message. `lists` are the names of its lists, each with the path from a list
+    entry to the resource.
     """
 
     envelope: str

@@ -1,4 +1,4 @@
-"""Comparison of the objects in two files."""
+"""Compares the objects in two files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _key(plain: dict[str, Any]) -> str:
 def differences(one: Objects, other: Objects) -> list[str]:
     """Return the differences between two sets of objects.
 
-    They are the objects that only one set contains, and unified diffs of the others.
+    These are the objects that only one set contains, and unified diffs of the other objects.
     """
     lines = [f"only in the first: {key}" for key in sorted(set(one) - set(other))]
     lines += [f"only in the second: {key}" for key in sorted(set(other) - set(one))]

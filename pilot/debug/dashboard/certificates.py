@@ -23,7 +23,7 @@ _OF_AUTHORITY = {
 class Validity(NamedTuple):
     """The validity period of a certificate.
 
-    `name` tells where it is. Times are Unix seconds, and `begins` is 0.0 if unknown.
+    `name` says where the certificate is stored. Times are Unix seconds, and `begins` is 0.0 if unknown.
     """
 
     name: str
@@ -58,9 +58,9 @@ def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:
 
 
 def validity(items: Iterable[Material]) -> list[Validity]:
-    """Return the validity period of the first certificate in each item.
+    """Return the validity period of the first certificate in each object.
 
-    Items without a valid certificate are skipped, because they are reported elsewhere.
+    Objects without a valid certificate are skipped, because they are reported elsewhere.
     """
     validities = []
     for item in items:

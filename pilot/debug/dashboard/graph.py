@@ -18,8 +18,10 @@ T = TypeVar("T")
 
 
 class _WatchedItems(Generic[K, T]):
-    """The values of `each` for all keys that `listing` returns, which are watched from the first `refresh` until
-    `stop`."""
+    """The values of the derived function `each` for all keys that `listing` returns.
+
+    The values are watched from the first `refresh` until `stop`.
+    """
 
     def __init__(self, db: Mesh, listing: Derived[[], tuple[K, ...]], each: Derived[[K], T]) -> None:
         self._db, self._listing, self._each = db, listing, each
@@ -63,7 +65,7 @@ class _WatchedItems(Generic[K, T]):
 
 
 class CachedGraph:
-    """The mesh graph. Between `keep` and `release` it is kept up to date. Otherwise each `get` builds a new graph."""
+    """The mesh graph. Between `keep` and `release`, it is kept up to date. Otherwise, each `get` builds a new graph."""
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
@@ -76,7 +78,7 @@ class CachedGraph:
         self._is_maintained = False
         self._refreshing = asyncio.Lock()
         self.number = 0
-        """Changes whenever the graph changes."""
+        """A number that changes whenever the graph changes."""
 
     def keep(self) -> None:
         """Keep the graph up to date, starting with the next `get`."""

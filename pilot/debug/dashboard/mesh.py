@@ -36,8 +36,8 @@ class ServiceFacts(NamedTuple):
     """Facts about a service.
 
     `total` is the number of endpoints of the first port, of which `ready` are usable. `callers` are the callers that
-    ALLOW policies admit, or None if all callers are admitted. Each is a namespace and a service account, which is ""
-    for all accounts. `policies` are the names of all policies that apply to the workloads.
+    ALLOW policies admit, or None if all callers are admitted. Each caller is a namespace and a service account, which
+    is "" for all service accounts. `policies` are the names of all policies that apply to the workloads.
     """
 
     namespace: str
@@ -124,7 +124,7 @@ def show_graph(graph: MeshGraph, around: MeshContext, requested: frozenset[str])
 def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -> int:
     """Return the number of problems in the objects of a service.
 
-    They have the first label of its hostname as their name.
+    These are the objects in its namespace that have the first label of its hostname as their name.
     """
     name = facts.host.partition(".")[0]
     kinds = ("Service", "ServiceEntry", "VirtualService", "DestinationRule")
@@ -132,7 +132,7 @@ def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -
 
 
 def _visible_links(graph: MeshGraph, namespaces: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the links between visible services, and the number of each.
+    """Return the links between visible services. Equal links are combined and counted.
 
     A hidden service is replaced with its namespace.
     """
@@ -184,7 +184,7 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
 
 
 def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str, str], ...] | None:
-    """Return the namespaces and accounts that ALLOW policies admit, or None if all callers are admitted."""
+    """Return the namespaces and service accounts that ALLOW policies admit, or None if all callers are admitted."""
     allow_policies = [row for row in policies if row.spec.action == "ALLOW"]
     if not allow_policies:
         return None
@@ -199,7 +199,8 @@ def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str
 
 
 def _source_callers(source: Source, policy_namespace: str) -> Iterator[tuple[str, str]]:
-    """Yield the namespaces and accounts of a source. An account without a namespace is in that of the policy."""
+    """Yield the namespaces and service accounts of a source. A service account without a namespace is in that of the
+    policy."""
     yield from ((namespace, "") for namespace in source.namespaces)
     for account in source.service_accounts:
         namespace, slash, name = account.partition("/")

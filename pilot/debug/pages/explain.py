@@ -115,7 +115,7 @@ def _identity(o: dict[str, Any]) -> tuple[str, ...]:
 
 
 def show(explanation: Explanation) -> dict[str, Any]:
-    """Return the objects with the derivations in between, nearest first, and the lists that were read."""
+    """Return the objects with the derivations in between, nearest first, and the names of the lists that were read."""
     return {
         "objects": [_object(reason) for reason in explanation.rows],
         "lists": sorted({_name(node) for node in explanation.lists}),

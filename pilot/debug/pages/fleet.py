@@ -40,7 +40,7 @@ async def connections(sources: Sources, query: Query) -> Any:
 
 
 async def syncz(sources: Sources, query: Query) -> Any:
-    """Return the nonces that each proxy was sent and has acknowledged.
+    """Return the nonces that were sent to each proxy, and the nonces that it acknowledged.
 
     If the query contains `namespace`, include only proxies in it.
     """

@@ -83,7 +83,8 @@ def _debug(query: Query) -> int:
 
 
 async def goroutine(sources: Sources, query: Query) -> Any:
-    """Return the stacks of tasks and threads. Equal stacks are counted, but with debug=2 each stack is shown."""
+    """Return the stacks of tasks and threads. Equal stacks are shown once, with their number. With debug=2, each stack
+    is shown."""
     stacks: list[Running] = [*await collect_all(tasks()), *threads()]
     if _debug(query) >= 2:
         return Later(lambda: TextAnswer(one_by_one(stacks)))
@@ -91,7 +92,7 @@ async def goroutine(sources: Sources, query: Query) -> Any:
 
 
 def threadcreate(sources: Sources, query: Query) -> Any:
-    """Return the stacks of threads. Equal stacks are counted."""
+    """Return the stacks of threads. Equal stacks are shown once, with their number."""
     stacks = list(threads())
     return _profile_answer(
         "threadcreate", counted(stacks, THREADS), f"threadcreate profile: total {len(stacks)}", query

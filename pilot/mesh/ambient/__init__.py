@@ -1,1 +1,2 @@
-"""Ambient mode: waypoints and their users, and the workloads, services and policies for ztunnels."""
+"""Ambient mode: the waypoints of services and workloads, and the workloads, services and policies that ztunnels
+receive."""

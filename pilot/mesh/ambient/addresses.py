@@ -1,4 +1,5 @@
-"""The addresses that ztunnels receive: either all addresses, or those of the names that a ztunnel subscribes to.
+"""The addresses that ztunnels receive. A ztunnel receives either all addresses, or those to which it subscribes by
+name.
 
 A name is a workload's uid, a `network/IP` or a service's `namespace/hostname`. A ztunnel that subscribes to a service
 also receives the workloads that serve it.
@@ -27,7 +28,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Return a workload for ztunnels, or None if ztunnels do not receive it. Not memoised.
+    """Return the workload with a key, or None if ztunnels do not receive it. Not memoised.
 
     In a multi-network mesh, split-horizon workloads represent the workloads in other networks.
     """
@@ -46,7 +47,7 @@ def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 
 @derived
 def service_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return every service, oldest first, including those that ztunnels do not receive."""
+    """Return the keys of all services, oldest first, including those that ztunnels do not receive."""
     return tuple(service_id(ref) for ref in service_refs(db))
 
 
@@ -59,7 +60,7 @@ def service_id(ref: ServiceRef) -> AddressKey:
 
 @derived
 def resolve_name(db: Mesh, name: str) -> tuple[AddressKey, ...]:
-    """Return the addresses that a name refers to."""
+    """Return the keys of the addresses that a name refers to."""
     at = parse_uid(name)
     if at is not None and find_workload(db, at) is not None:
         return (at,)
@@ -80,7 +81,7 @@ def resolve_name(db: Mesh, name: str) -> tuple[AddressKey, ...]:
 
 @derived
 def subscribed_addresses(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[AddressKey, ...]:
-    """Return the addresses for a ztunnel that subscribes to `names`, including the Pods on its node."""
+    """Return the keys of the addresses for a ztunnel that subscribes to `names`, including the Pods on its node."""
     addresses = {at: None for name in sorted(names) for at in resolve_name(db, name)}
     if node:
         addresses |= dict.fromkeys(AddressKey("Pod", *key) for key in _pods_by_node(db).get((cluster, node), ()))
@@ -88,7 +89,7 @@ def subscribed_addresses(db: Mesh, names: frozenset[str], cluster: str, node: st
 
 
 def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressKey]:
-    """Yield the workloads with an IP address in a network."""
+    """Yield the keys of the workloads that have an IP address in a network."""
     ids = [AddressKey("Pod", *key) for key in POD.keys(db, "ip", ip)]
     ids += [AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.keys(db, "address", ip)]
     for key in SERVICE_ENTRY.keys(db, "address", ip):

@@ -1,4 +1,5 @@
-"""The waypoints that services and workloads use. Their own labels take precedence over those of their namespaces."""
+"""The waypoints that services and workloads use. Labels on a service or workload take precedence over labels on its
+namespace."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 MANAGED = "gateway.istio.io/managed"
 _UNATTACHED = ("istio.io-mesh-controller", "istio.io-eastwest-controller")
-"""Values of the label `MANAGED` on the Services and Pods of waypoints and east-west gateways, which do not use a
+"""Values of the label `MANAGED` on the Services and Pods of waypoints and east-west gateways. These do not use a
 waypoint."""
 _TRUE = ("1", "t", "true")
 
@@ -55,7 +56,8 @@ def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubjectKey:
 
 
 def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | None:
-    """Return the waypoint that the labels of an object in `namespace` name, or None if they name none or "none"."""
+    """Return the waypoint that the labels of an object in `namespace` name, or None if no label names one or the name
+    is "none"."""
     name = labels.get(USE_WAYPOINT, NO_WAYPOINT)
     return None if name == NO_WAYPOINT else ObjectKey(labels.get(USE_WAYPOINT_NAMESPACE, namespace), name)
 
@@ -125,7 +127,7 @@ def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
 def _attach(
     db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
 ) -> tuple[ObjectKey | None, Fault | None]:
-    """Return the waypoint that `labels` name. If they do not have the label, those of the namespace apply.
+    """Return the waypoint that `labels` name. If they lack the label, the labels of the namespace apply.
 
     If the waypoint cannot be used, return the reason instead.
     """
@@ -158,7 +160,8 @@ def _quote(key: ObjectKey) -> str:
 def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey | None, int, Fault | None]:
     """Return the canary of a service's waypoint, and the canary's weight.
 
-    They are declared where the waypoint is declared: by the service or by its namespace.
+    Labels and annotations that the service lacks are taken from its namespace, unless the service's own labels name its
+    waypoint.
     """
     labels, annotations = row.labels, row.annotations
     if USE_WAYPOINT not in labels:
@@ -200,8 +203,8 @@ def _stays_in_namespace(db: Mesh, row: Object[Any]) -> bool:
 
 
 def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
-    """Return whether ingress gateways use a service's waypoint, or None if neither the service nor its namespace has
-    the label."""
+    """Return whether ingress gateways use a service's waypoint. Return None if neither the service nor its namespace
+    has the label that decides this."""
     value = row.labels.get(INGRESS_USE_WAYPOINT)
     if value is None:
         value = namespace_labels(db, db.settings.registry.cluster_id, row.namespace).get(INGRESS_USE_WAYPOINT)

@@ -1,4 +1,4 @@
-"""Workloads that objects declare, in any network, and the services that they serve."""
+"""The workloads that objects declare, in all networks, and the services that these workloads serve."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 
 @derived
 def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the Pods of all clusters whose workloads ztunnels receive. Pods that are not running are included."""
+    """Return the keys of the Pods in all clusters that ztunnels receive as workloads. Pods that are not running are
+    included."""
     return tuple(AddressKey("Pod", *key) for key in POD.all_keys(db) if is_included(db, key.cluster))
 
 
 @derived
 def entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the WorkloadEntries in the local cluster."""
+    """Return the keys of the WorkloadEntries in the local cluster."""
     local = db.settings.registry.cluster_id
     return tuple(AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.all_keys(db) if key.cluster == local)
 
@@ -60,7 +61,7 @@ _by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather(
 
 @derived
 def service_entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the endpoints of all ServiceEntries."""
+    """Return the keys of the endpoints of all ServiceEntries."""
     return tuple(at for ids in _by_entry(db).values() for at in ids)
 
 
@@ -81,7 +82,7 @@ _by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather(
 
 @derived
 def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the EndpointSlice endpoints that are not Pods."""
+    """Return the keys of the EndpointSlice endpoints that are not Pods."""
     return tuple(at for ids in _by_slice(db).values() for at in ids)
 
 

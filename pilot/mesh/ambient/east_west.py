@@ -1,4 +1,5 @@
-"""The services that east-west gateways admit into their network: global services and their waypoints' services."""
+"""The services that other networks can reach through east-west gateways: global services, and the services of their
+waypoints."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class EastWestKey(msgspec.Struct, frozen=True, cache_hash=True):
 class EntryWaypoint(NamedTuple):
     """The service and port of the waypoint that receives connections to a service.
 
-    `ingress` says that it also receives connections from ingress gateways.
+    `ingress` says that the waypoint also receives connections from ingress gateways.
     """
 
     ref: ServiceRef
@@ -40,7 +41,10 @@ class EntryWaypoint(NamedTuple):
 
 
 class AdmittedService(NamedTuple):
-    """A service that east-west gateways admit, with its addresses and its waypoint, if any."""
+    """A service that other networks can reach through east-west gateways.
+
+    It has its addresses, and its waypoint if it uses one.
+    """
 
     service: Service
     addresses: tuple[str, ...]
@@ -88,7 +92,8 @@ _global: Gather[ServiceRef, [], tuple[ServiceRef, ...]] = Gather(
 
 @hub
 def admitted_services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Return the services that east-west gateways admit, oldest first. There is one service per host name."""
+    """Return the services that other networks can reach through east-west gateways, oldest first. There is one service
+    per host name."""
     admitted = {ref for refs in _global(db).values() for ref in refs}
     by_host: dict[str, ServiceRef] = {}
     for ref in service_refs(db):
@@ -99,7 +104,7 @@ def admitted_services(db: Mesh) -> tuple[ServiceRef, ...]:
 
 @derived
 def admitted_service(db: Mesh, ref: ServiceRef, families: AddressFamiliesFacet) -> AdmittedService | None:
-    """Return a service for east-west gateways, or None if it does not exist."""
+    """Return a service as the listeners of east-west gateways need it, or None if the service does not exist."""
     target = service(db, ref)
     if target is None:
         return None

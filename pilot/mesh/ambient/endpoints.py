@@ -1,4 +1,4 @@
-"""Workloads for ztunnels, built from endpoints of ServiceEntries and from EndpointSlice endpoints that are not Pods."""
+"""The workloads that ztunnels receive for ServiceEntry endpoints, and for EndpointSlice endpoints that are not Pods."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _DNS_RESOLUTIONS = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Return the workloads that a ServiceEntry declares.
 
-    These are its endpoints. If it has none, and DNS resolves its hosts, the hosts are the workloads. There are no
-    workloads if older entries declare all services of the entry.
+    These are its endpoints or, if it has none and DNS resolves its hosts, the hosts. There are no workloads if older
+    ServiceEntries declare all of its services.
     """
     row = SERVICE_ENTRY.get(db, key) if db.settings.ambient.enabled else None
     selected = declared_by(db, key, row.spec.hosts) if row is not None else []
@@ -93,9 +93,9 @@ def _endpoint(
 
 @derived
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Return the workloads of an EndpointSlice that are not Pods.
+    """Return the workloads that represent those endpoints of an EndpointSlice that are not Pods.
 
-    Only the addresses of these workloads are known. Several workloads may have the same address.
+    Nothing but their addresses is known. Several workloads may have the same address.
     """
     owner = service_of_slice(db, key) if is_included(db, key.cluster) else None
     row = ENDPOINT_SLICE.get(db, key) if owner is not None else None

@@ -40,8 +40,8 @@ class SelectingPolicy(NamedTuple):
 
 @derived
 def enforced(db: Mesh, key: ObjectKey) -> Object[AuthorizationPolicy] | None:
-    """Return an AuthorizationPolicy if ztunnels enforce it, or None if it targets waypoints, is a dry run or only
-    audits."""
+    """Return an AuthorizationPolicy if ztunnels enforce it. Return None if it targets waypoints, is a dry run or has
+    the action AUDIT."""
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None or row.spec.target_ref is not None or row.spec.target_refs or row.spec.action == "AUDIT":
         return None
@@ -168,7 +168,7 @@ def workload_policies(db: Mesh, namespace: str, labels: Mapping[str, str]) -> tu
 
 @derived
 def endpoint_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
-    """Return the policies listed by an endpoint of a ServiceEntry with these labels. Nothing enforces these policies.
+    """Return the policies that a ServiceEntry endpoint with these labels lists. Nothing enforces these policies.
 
     As in istiod, if there are no labels, the endpoint lists all policies with selectors.
     """

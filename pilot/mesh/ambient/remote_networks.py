@@ -1,5 +1,4 @@
-"""Addresses that represent other networks: the gateways into a network, and a split-horizon workload for each service
-in it."""
+"""Addresses that represent other networks: their gateways, and a split-horizon workload for each service in them."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def gateway_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the gateways into other networks."""
+    """Return the keys of the gateways through which HBONE traffic enters other networks."""
     if not db.settings.ambient.enabled:
         return ()
     return tuple(_gateway_id(db, one) for gateways in tunnel_gateways(db).values() for one in gateways)
@@ -40,7 +39,7 @@ def _gateway_id(db: Mesh, one: TunnelGateway) -> AddressKey:
 
 @derived
 def gateway_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
-    """Return the workload that represents a gateway into a network."""
+    """Return the workload that represents a gateway through which HBONE traffic enters another network."""
     gateway = next((one for one in tunnel_gateways(db).get(at.namespace, ()) if _gateway_id(db, one) == at), None)
     if gateway is None:
         return None
@@ -111,7 +110,7 @@ def remote_services(db: Mesh) -> Mapping[str, Mapping[str, Remotes]]:
 
 @derived
 def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    """Return the split-horizon workloads of all global services.
+    """Return the keys of the split-horizon workloads of all global services.
 
     Each service has one in every other network that has a gateway.
     """
@@ -120,7 +119,7 @@ def remote_ids(db: Mesh) -> tuple[AddressKey, ...]:
 
 @derived
 def remotes_of(db: Mesh, name: str) -> tuple[AddressKey, ...]:
-    """Return the split-horizon workloads of a service. `name` is its `namespace/hostname`."""
+    """Return the keys of the split-horizon workloads of a service. `name` is the service's `namespace/hostname`."""
     namespace, _, hostname = name.partition("/")
     networks = remote_services(db).get(name, {}) if is_global_service(db, ServiceRef(hostname, namespace)) else {}
     gateways = ((network, next(iter(tunnel_gateways(db).get(network, ())), None)) for network in networks)

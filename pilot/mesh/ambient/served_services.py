@@ -1,4 +1,4 @@
-"""The services that workloads serve, and the ports on which they serve them."""
+"""The services that workloads serve, and the workload port for each service port."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Selected(NamedTuple):
     by_entry: bool = False
 
     def served(self, find: FindPort) -> ServedService:
-        """Return the service as a workload serves it. `find` returns the workload's port for a service port, or 0."""
+        """Return the service with pairs of service port and workload port.
+
+        `find` returns the workload's port for a service port, or 0 if the workload does not serve the port.
+        """
         ports = ((port.number, number) for port in self.ports if (number := find(self, port)))
         return ServedService(f"{self.ref.namespace}/{self.ref.hostname}", tuple(ports))
 
@@ -99,7 +102,7 @@ def selecting_services(db: Mesh, cluster: str, namespace: str, labels: Labels) -
 
 @derived
 def selecting_entries(db: Mesh, namespace: str, labels: Labels) -> tuple[Selected, ...]:
-    """Return the services of ServiceEntries that select workloads with these labels."""
+    """Return the services of the ServiceEntries whose selectors match these labels."""
     out = []
     for key in SERVICE_ENTRY.keys(db, "selecting", namespace):
         row = SERVICE_ENTRY.get(db, key)
@@ -140,7 +143,7 @@ def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
 
 
 def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], selecting: Iterable[Selected]) -> list[Selected]:
-    """Return the Services that do not select a Pod but list it in their EndpointSlices. Not memoised."""
+    """Return the Services that do not select a Pod, but have an EndpointSlice that contains the Pod. Not memoised."""
     refs = {one.ref for one in selecting}
     out = []
     ips = [one.ip for one in row.spec.status.pod_ips] or [row.spec.status.pod_ip]

@@ -1,4 +1,4 @@
-"""Services for ztunnels."""
+"""The services that ztunnels receive."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
 
 @derived
 def service_address(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
-    """Return a service for ztunnels, or None if ztunnels do not receive it.
+    """Return a service as ztunnels receive it, or None if they do not receive it.
 
-    Global services are merged over clusters. Other services must be in the local cluster.
+    The addresses of a global service in all clusters are merged. Other services must be in the local cluster.
     """
     declared = list(_of_clusters(db, ref))
     if not declared:
@@ -175,7 +175,10 @@ def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:
 
 @derived
 def is_global(db: Mesh, key: RegistryKey) -> bool:
-    """Return whether the mesh's `serviceScopeConfigs` make a Service global, that is, one service over all clusters."""
+    """Return whether the mesh's `serviceScopeConfigs` make a Service global.
+
+    Clusters share a global Service as one service.
+    """
     row = SERVICE.get(db, key)
     scopes = _scopes(db)
     if row is None or not scopes:

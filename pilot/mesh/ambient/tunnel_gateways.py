@@ -17,8 +17,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class TunnelGateway(NamedTuple):
-    """A gateway that accepts HBONE into a network: its IP address or host name, its Gateway object and its service
-    account."""
+    """A gateway through which HBONE traffic enters a network.
+
+    It has an IP address or host name, the Gateway object that declares it, and a service account.
+    """
 
     network: str
     address: str
@@ -28,7 +30,7 @@ class TunnelGateway(NamedTuple):
 
     @property
     def location(self) -> WaypointAddress:
-        """The address that accepts HBONE."""
+        """The address on which the gateway accepts HBONE."""
         if is_ip(self.address):
             return WaypointAddress(network=self.network, ip=self.address, port=self.port)
         return WaypointAddress(hostname=self.address, namespace=self.source.namespace, port=self.port)
@@ -36,8 +38,10 @@ class TunnelGateway(NamedTuple):
 
 @hub
 def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
-    """Return the gateways into other networks, keyed by network. They are Gateways of class istio-remote with an HBONE
-    listener."""
+    """Return the gateways through which HBONE traffic enters other networks, keyed by network.
+
+    They are Gateways of class istio-remote with an HBONE listener.
+    """
     out: dict[str, tuple[TunnelGateway, ...]] = {}
     if not (db.settings.gateway_api.enabled and db.settings.gateway_api.remote_gateways):
         return out
@@ -56,6 +60,9 @@ def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
 
 @derived
 def gateway_into(db: Mesh, network: str) -> WaypointAddress | None:
-    """Return the address of the first gateway into a network, or None if the network has no gateway."""
+    """Return the address of the first gateway through which HBONE traffic enters a network.
+
+    Return None if the network has no gateway.
+    """
     gateways = tunnel_gateways(db).get(network, ())
     return gateways[0].location if gateways else None

@@ -107,10 +107,10 @@ def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAd
 
 
 def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) -> RouteNamespaces:
-    """Return the namespaces that a waypoint allows.
+    """Return the setting for the namespaces that may attach to a waypoint.
 
-    They are declared by the listener that the waypoint's tunnel is bound to or, if there is none, by the HBONE
-    listener.
+    It is read from the listener to which the waypoint's tunnel is bound. If no listener is bound, it is read from the
+    HBONE listener.
     """
     bound: Iterable[Listener] = ()
     if tunnel is not None and tunnel.port:

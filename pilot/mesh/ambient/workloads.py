@@ -1,4 +1,4 @@
-"""Workloads for ztunnels, built from Pods and WorkloadEntries."""
+"""The workloads that ztunnels receive for Pods and WorkloadEntries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pilot.mesh.tables.database import Mesh
 REDIRECTION = "ambient.istio.io/redirection"
 """Annotation on Pods whose traffic is redirected to the ztunnel on their node."""
 TUNNEL = "networking.istio.io/tunnel"
-"""Label on workloads that accept tunnels themselves."""
+"""Label on workloads that accept HBONE tunnels themselves, without a ztunnel."""
 
 
 @derived

@@ -13,9 +13,10 @@ from pilot.derive import Derived
 
 
 class Check(NamedTuple):
-    """A check, which is run for each key that `keys(db)` lists.
+    """A check. `keys(db)` returns the keys of all objects to check, and `problems(db, key)` returns the problems of one
+    of them.
 
-    `problems(db, key)` returns the problems of the key. `name` names what the keys identify, such as a kind.
+    `name` says what the keys identify, for example a kind.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""AuthorizationPolicies with rules that a ztunnel cannot enforce because they match properties of HTTP requests."""
+"""Checks AuthorizationPolicies for rules that ztunnels cannot enforce because they match properties of requests."""
 
 from __future__ import annotations
 

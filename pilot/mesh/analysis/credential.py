@@ -1,5 +1,7 @@
-"""Credentials that an object refers to. They must exist, proxies that use them must be allowed to read them, and Envoy
-must accept them."""
+"""Checks the credentials that an object refers to.
+
+They must exist, the proxies that use them must be allowed to read them, and Envoy must accept them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _ELSEWHERE = ("sds://", "builtin://", "invalid://")
 
 
 def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], roots: bool) -> Problems:
-    """Yield the problems of a credential that proxies in `namespaces` use. `roots` says that it verifies peers."""
+    """Yield the problems of a credential that proxies in `namespaces` use. `roots` says that the credential verifies
+    peers."""
     if text.startswith(_ELSEWHERE):
         return
     missing: dict[CredentialKey, list[str]] = {}

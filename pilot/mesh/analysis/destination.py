@@ -1,4 +1,4 @@
-"""Traffic destinations. Their service, port and subset must exist."""
+"""Checks that the service, port and subset of traffic destinations exist."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
 def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) -> Problems:
     """Yield the problems of a destination, whose host must be fully qualified.
 
-    `clients` are the namespaces of the clients. A subset must be defined by a DestinationRule that applies in one of
-    them.
+    `clients` are the namespaces of the clients. At least one of them must have an applicable DestinationRule that
+    defines the subset.
     """
     if to is None:
         return

@@ -1,4 +1,4 @@
-"""DestinationRules. Their hosts, ports, subsets and credentials must exist, and no older rule may have the same
+"""Checks that the hosts, ports, subsets and credentials of DestinationRules exist, and that no older rule has the same
 settings."""
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRul
 
 
 def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yield a problem for each service in a namespace whose mutual TLS mode contradicts the TLS mode of the clients."""
+    """Yield a problem for each service whose namespace has a mutual TLS mode that contradicts the clients' mode."""
     if spec.traffic_policy is None or spec.traffic_policy.tls is None:
         return
     mode = spec.traffic_policy.tls.mode
@@ -129,7 +129,11 @@ def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: Destination
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
-    """Yield a problem for each setting that an older rule for the same host already has. The rules are merged."""
+    """Yield a problem if an older rule for the same host also sets a traffic policy, and for each subset that it also
+    defines.
+
+    The rules are merged, and the settings of the older rule take precedence.
+    """
     for key in older_sources(db, o.key, host):
         older = DESTINATION_RULE.get(db, key)
         if older is None:
@@ -154,8 +158,10 @@ def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
-    """Yield the problems of a credential if it is valid in no namespace. Clients read the Secret in their own
-    namespace."""
+    """Yield the problems of a credential, unless it is valid in at least one namespace.
+
+    Clients read the Secret in their own namespace.
+    """
     if tls is None or not tls.credential_name:
         return
     name = tls.credential_name

@@ -1,4 +1,4 @@
-"""The namespaces in exportTo, which must exist."""
+"""Checks that the namespaces in exportTo exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WasmPlugins and TrafficExtensions. Their targets and their image pull Secrets must exist."""
+"""Checks that the targets and image pull Secrets of WasmPlugins and TrafficExtensions exist."""
 
 from __future__ import annotations
 

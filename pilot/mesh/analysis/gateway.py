@@ -1,4 +1,4 @@
-"""Gateways. The routers that they select, the routers' ports and the credentials must exist."""
+"""Checks that Gateways select existing routers and use existing ports and credentials."""
 
 from __future__ import annotations
 

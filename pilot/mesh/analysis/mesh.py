@@ -1,5 +1,5 @@
-"""The mesh config and mesh networks. The extension providers, default providers and services that they refer to must
-exist."""
+"""Checks the mesh config and the mesh networks. The extension providers, default providers and services that they name
+must exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects whose resources are rejected by proxies, because of mistakes that only Envoy detects."""
+"""Reports objects whose resources proxies reject, because of mistakes that only Envoy detects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies for workloads. Their selectors and targets must match something, and no older policy may shadow them."""
+"""Checks that the selectors and targets of policies match something, and that no older policy shadows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors, which must match workloads."""
+"""Checks that selectors match workloads."""
 
 from __future__ import annotations
 

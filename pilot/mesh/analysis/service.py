@@ -1,4 +1,5 @@
-"""Kubernetes Services. The namespaces in exportTo must exist, and an ExternalName must not be a circular alias."""
+"""Checks that the namespaces in the exportTo of Kubernetes Services exist, and that no ExternalName is a circular
+alias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServiceEntries. They must select workloads, and no object that takes precedence may declare their hosts."""
+"""Checks that ServiceEntries select workloads, and that no object that takes precedence declares their hosts."""
 
 from __future__ import annotations
 

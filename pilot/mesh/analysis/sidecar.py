@@ -1,4 +1,4 @@
-"""Sidecars. Their workloads, imported hosts and egress proxies must exist, and Sidecars must not overlap."""
+"""Checks that the workloads, imported hosts and egress proxies of Sidecars exist, and that Sidecars do not overlap."""
 
 from __future__ import annotations
 

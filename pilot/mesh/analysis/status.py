@@ -1,4 +1,4 @@
-"""Problems that the status of an object reports."""
+"""Reports the problems in the status of an object."""
 
 from __future__ import annotations
 

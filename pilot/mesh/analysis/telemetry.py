@@ -1,4 +1,4 @@
-"""Telemetries. Their providers, workloads and targets must exist, and proxies must support their settings."""
+"""Checks that the providers, workloads and targets of Telemetries exist, and that proxies support their settings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
 
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
-    """Yield the Telemetries from which the entries of a Telemetry inherit providers. They apply to all workloads."""
+    """Yield the mesh-wide and namespace-wide Telemetries from which the entries of a Telemetry inherit providers."""
     namespaces = (
         dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
     )

@@ -1,4 +1,4 @@
-"""VirtualServices. Their gateways, destinations and delegates must exist, and no older VirtualService may claim their
+"""Checks that the gateways, destinations and delegates of VirtualServices exist, and that no older one claims their
 hosts."""
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
 
 
 def _check_match_gateways(spec: VirtualService) -> Problems:
-    """Yield a problem for each gateway in a match that the VirtualService is not bound to. The match never applies to
-    it."""
+    """Yield a problem for each gateway in a match that the VirtualService is not bound to. At that gateway, the match
+    has no effect."""
     bound = frozenset(spec.gateways) or {MESH}
     for part in ("http", "tls", "tcp"):
         for r, rule in enumerate(getattr(spec, part)):
@@ -134,15 +134,18 @@ def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
 
 
 def _compete(one: Binding, other: Binding) -> bool:
-    """Return whether two bindings are visible to the same namespace, and exportTo gives neither of them precedence."""
+    """Return whether two bindings are visible to the same namespace, with neither of them taking precedence by its
+    exportTo."""
     if PUBLIC in one.export_to or PUBLIC in other.export_to:
         return one.export_to == other.export_to
     return not one.export_to.isdisjoint(other.export_to)
 
 
 def _is_served(db: Mesh, own: Binding, host: str) -> bool:
-    """Return whether one of the gateways has a server for the host. Missing gateways are ignored, because another check
-    reports them."""
+    """Return whether at least one gateway of a binding has a server for the host.
+
+    Missing gateways are ignored, because another check reports them.
+    """
     by_gateway = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
     served = [h for listed in by_gateway for server in listed for h in server.hosts]
     if MESH in own.gateways or not served:

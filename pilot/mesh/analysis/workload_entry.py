@@ -1,4 +1,4 @@
-"""WorkloadEntries. The WorkloadGroup that they were registered from must exist."""
+"""Checks that the WorkloadGroups from which WorkloadEntries were registered exist."""
 
 from __future__ import annotations
 

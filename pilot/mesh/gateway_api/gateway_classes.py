@@ -17,11 +17,11 @@ EAST_WEST_CLASS, EAST_WEST_CONTROLLER = "istio-east-west", "istio.io/eastwest-co
 class GatewayClassInfo(NamedTuple):
     """Properties of a GatewayClass.
 
-    - `programmed`: this control plane configures its Gateways.
-    - `listener_sets`: ListenerSets may attach to its Gateways.
-    - `suffix`: deployments are named after the Gateway and its class, rather than after the Gateway only.
+    - `programmed`: whether this control plane configures Gateways of the class.
+    - `listener_sets`: whether ListenerSets may attach to these Gateways.
+    - `suffix`: whether the name of a deployment ends with the name of the class, after that of the Gateway.
     - `addresses`: the type of the internal addresses to report if there are no external ones, or "" for both types.
-    - `tunnels`: its listeners accept HBONE.
+    - `tunnels`: whether listeners accept HBONE.
     """
 
     name: str

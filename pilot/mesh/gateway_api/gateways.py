@@ -38,7 +38,7 @@ class OwnerKey(NamedTuple):
 class GatewayRouters(NamedTuple):
     """The routers of a Gateway: the workloads of the Services with these hostnames in the Gateway's namespace.
 
-    `account` is the service account of automatically deployed routers, or "" if any account is accepted.
+    `account` is the service account of automatically deployed routers, or "" if any service account is accepted.
     """
 
     services: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ _BY_PORT = ("TCP", "UDP")
 
 
 class ListenerIdentity(NamedTuple):
-    """The values in which two listeners must differ. An empty hostname matches every host."""
+    """The values that distinguish a listener from others. An empty hostname matches every host."""
 
     port: int
     protocol: str

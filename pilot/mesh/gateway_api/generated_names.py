@@ -20,7 +20,7 @@ def is_listener_gateway(name: str) -> bool:
 
 
 def merged_service(key: str) -> str:
-    """Return the name of the VirtualService that merges the HTTP and gRPC routes with a merge key."""
+    """Return the name of the VirtualService that merges the HTTPRoutes and GRPCRoutes with the same merge key."""
     return key.replace("/", "~")
 
 

@@ -1,4 +1,4 @@
-"""TLS settings of listeners. Certificate references must be permitted and valid."""
+"""TLS settings of listeners. The certificates that they refer to must be permitted and valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_CERTIFICATES = 2
 
 
 class ListenerTLS(NamedTuple):
-    """TLS settings of a server, or None if it does not use TLS.
+    """The TLS settings of a server. `settings` is None if the server does not use TLS.
 
     `fault` is the reason why the settings differ from those of the listener.
     """

@@ -39,9 +39,10 @@ _NO_ERRORS = "No errors found"
 class GatewayListener(msgspec.Struct, frozen=True, kw_only=True):
     """A listener of the Gateway API.
 
-    - `gateway`: its Gateway.
+    - `gateway`: the Gateway to which it belongs.
     - `kinds`: the kinds of routes that it accepts.
-    - `server`: its server, or None if it cannot listen. The server is used only if the listener is `valid`.
+    - `server`: the server that it is converted to, or None if it cannot listen. The server is used only if the listener
+      is `valid`.
     """
 
     key: ListenerKey
@@ -166,7 +167,8 @@ def is_tunnel(listener: Listener, info: GatewayClassInfo) -> bool:
 
 
 def _tunnel_class_fault(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
-    """Return a fault if an HBONE class does not expect the listener. The fault is only reported in the status."""
+    """Return a fault if waypoints or east-west gateways do not support the listener. The fault is only reported in the
+    status."""
     hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
     if info.controller == WAYPOINT_CONTROLLER and not hbone:
         return Fault("UnsupportedProtocol", 'Expected a single listener on port 15008 with protocol "HBONE"')

@@ -15,7 +15,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ListenerNetworkGateway(NamedTuple):
-    """A listener that accepts traffic into a network. `hbone_port` is 0 if it does not accept HBONE."""
+    """A listener through which traffic enters a network. `hbone_port` is 0 if the listener does not accept HBONE."""
 
     address: str
     port: int
@@ -24,7 +24,7 @@ class ListenerNetworkGateway(NamedTuple):
 
 
 def listener_network_gateways(db: Mesh) -> Iterator[ListenerNetworkGateway]:
-    """Yield the listeners that accept traffic into a network. Not memoised."""
+    """Yield the listeners through which traffic enters a network. Not memoised."""
     if not db.settings.gateway_api.enabled:
         return
     for key in KUBERNETES_GATEWAY.keys(db, "network", True):

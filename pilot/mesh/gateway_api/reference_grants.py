@@ -1,4 +1,4 @@
-"""Permission for references to other namespaces, which a ReferenceGrant in the referenced namespace must grant."""
+"""Checks references to other namespaces. A ReferenceGrant in the referenced namespace must permit them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class ReferenceKey(NamedTuple):
 
 
 def may_refer(db: Mesh, reference: ReferenceKey) -> bool:
-    """Return True if a reference is permitted. References within a namespace always are, and are not memoised."""
+    """Return True if a reference is permitted. References within a namespace are always permitted, without a memoised
+    result."""
     return reference.namespace == reference.place or _granted(db, reference)
 
 

@@ -93,8 +93,8 @@ def _in_home_namespaces(selectors: list[GatewaySelector]) -> list[GatewaySelecto
     """Return the Gateways that a router accepts. The home namespaces of a router are those of the Gateways that it was
     deployed for.
 
-    A router without home namespaces accepts all Gateways. Other routers accept generated Gateways and those in their
-    home namespaces.
+    A router without home namespaces accepts all Gateways. Any other router accepts generated Gateways, and the Gateways
+    in its home namespaces.
     """
     home = {s.gateway.namespace for s in selectors if s.deployed}
     return [s for s in selectors if s.generated or s.gateway.namespace in home] if home else selectors

@@ -113,8 +113,8 @@ class _Merger:
             self.rejected.append(Rejection(key, reason))
 
     def _repeated(self, server: Server, number: int) -> list[str]:
-        """Return the hosts that an older TLS server on the same port and bind address has. If there are none, reserve
-        the hosts.
+        """Return the hosts of a server that an older TLS server on the same port and bind address already has. If there
+        are none, reserve all hosts of the server.
 
         Namespaces are ignored, because a TLS handshake does not identify the namespace of a host's VirtualServices.
         """
@@ -172,7 +172,7 @@ class _Merger:
         self._advertise(merged, server, at)
 
     def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
-        """Enable HTTP/3 for an HTTPS server if the setting is on and the server's port is exposed over UDP."""
+        """Enable HTTP/3 for an HTTPS server if the setting `quic` is on and the server's port is exposed over UDP."""
         assert server.port is not None
         eligible = (
             self.quic

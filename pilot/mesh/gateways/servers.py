@@ -137,7 +137,7 @@ def sni_hosts(server: Server) -> tuple[str, ...]:
 
 
 def gateway_route_key(server: Server, number: int, gateway: ObjectKey) -> GatewayRouteKey | None:
-    """Return the route configuration of a server on a listening port, or None if it is not an HTTP server."""
+    """Return the key of a server's route configuration on a listening port, or None if it is not an HTTP server."""
     assert server.port is not None
     protocol = protocol_of(server)
     if protocol.is_http:

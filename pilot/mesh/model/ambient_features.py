@@ -1,4 +1,4 @@
-"""The ambient features in effect. All are off if ambient mode is disabled."""
+"""Tests whether ambient features are enabled. All are disabled if ambient mode is disabled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prefers_hbone(ambient: AmbientSettings) -> bool:
 
 
 def ingress_enters_waypoints(ambient: AmbientSettings) -> bool:
-    """Return True if gateways route to the waypoints of services that request this."""
+    """Return True if gateways send traffic through the waypoints of the services that request it."""
     return ambient.enabled and ambient.ingress_waypoints
 
 

@@ -22,6 +22,6 @@ class Fault(NamedTuple):
 
 
 def condition(type_: str, fault: Fault | None, reason: str, message: str) -> StatusCondition:
-    """Return a condition that is False with the reason and message of `fault` or, if there is no fault, True with the
-    others."""
+    """Return a condition. If there is a fault, the status is False, with the reason and message of `fault`. Otherwise,
+    the status is True, with `reason` and `message`."""
     return StatusCondition(type_, True, reason, message) if fault is None else StatusCondition(type_, False, *fault)

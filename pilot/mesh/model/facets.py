@@ -32,10 +32,10 @@ disconnects.
 
 
 PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]
-"""The resources that a policy affects.
+"""The configuration that a policy affects.
 
-These are connections to the ports of a workload, the filters on the inbound or outbound side of a sidecar, the filters
-of a gateway or of a waypoint, or (with patches) any resource.
+This is the handling of connections to the ports of a workload, the filters on the inbound or outbound side of a
+sidecar, the filters of a gateway or of a waypoint, or (with patches) any resource.
 """
 
 
@@ -52,7 +52,7 @@ class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The properties of a workload that determine which policies apply to it.
 
     `labels` are limited to those that occur in selectors of policies. `targets` are the objects that the proxy
-    represents, such as its Gateway. With `by_target_only`, policies without targets do not apply. This is so for
+    represents, such as its Gateway. With `by_target_only`, policies without targets do not apply. This is set for
     waypoints, because their labels are unrelated to the services behind them.
     """
 

@@ -19,7 +19,7 @@ class NodeType(enum.StrEnum):
 
 
 class NodeError(ValueError):
-    """The node in a proxy's first request is invalid. The message is sent to the peer."""
+    """Raised if the node in a proxy's first request is invalid. The message is sent to the peer."""
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +57,8 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
         return default if value is None else str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Return whether a metadata value (Istio's StringBool) is "true" or "1" in any case, or `default` if it is
-        absent."""
+        """Return whether a metadata value (Istio's StringBool) is "true", in upper or lower case, or "1". Return
+        `default` if it is absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value).lower() in ("true", "1")
 

@@ -98,7 +98,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return (SEMANTICS, POOL_SEMANTICS) in self.labels
 
     def port(self, number: int) -> Port | None:
-        """Return the port with this number, or the first of them if TCP and UDP share the number."""
+        """Return the port with this number. If TCP and UDP share the number, return the first of the two ports."""
         return next((p for p in self.ports if p.number == number), None)
 
     def addresses_in(self, cluster: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Extensions and versions that telemetry requires of a proxy. A proxy does not receive configuration that it does not
+"""The extensions and versions that a proxy needs for telemetry. A proxy does not receive configuration that it does not
 support.
 
-Envoy reports its version and compiled-in extensions in its node. Istio's pilot-agent omits the list, because Istio's
-build has all extensions. ISTIO_VERSION in the node's metadata is the version of the configuration that a proxy
+Envoy reports its version and compiled-in extensions in its node. Istio's pilot-agent omits the extensions, because
+Istio's build has all of them. ISTIO_VERSION in the node's metadata is the version of the configuration that a proxy
 supports. A missing version is treated as the newest one.
 """
 

@@ -1,4 +1,4 @@
-"""Virtual addresses of services, as seen by a proxy's clients."""
+"""The virtual addresses of services that the clients of a proxy use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def bound_addresses(service: Service, families: AddressFamiliesFacet) -> list[tu
     """Return the addresses on which a proxy listens for a service, each with its additional addresses.
 
     If the service has no address, the result is ANY_IPV4. Each address of a ServiceEntry is separate. The addresses of
-    a Kubernetes Service are one address in several families.
+    a Kubernetes Service are treated as one address in several families.
     """
     if service.registry is Registry.EXTERNAL and service.addresses:
         return [(a,) for a in service.addresses]

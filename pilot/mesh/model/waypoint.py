@@ -38,7 +38,7 @@ class WaypointAddress(NamedTuple):
 
 
 class ApplicationTunnel(NamedTuple):
-    """The protocol and port that a ztunnel uses to forward connections to a captured waypoint.
+    """The protocol and port that a ztunnel uses to forward connections to a waypoint whose traffic it captures.
 
     If `port` is 0, the original destination port is used.
     """
@@ -65,7 +65,7 @@ class WaypointAttachment(NamedTuple):
     """The waypoint of a service or workload, or None if it has none.
 
     `fault` explains why a waypoint or canary that a label names is not used. `canary` receives `weight` percent of the
-    traffic to a service. `ingress` says whether ingress gateways also use the waypoint. It is None if no label says so.
+    traffic to a service. `ingress` says whether ingress gateways also use the waypoint. It is None if no label sets it.
     """
 
     waypoint: ObjectKey | None = None

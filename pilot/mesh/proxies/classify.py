@@ -198,8 +198,8 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
 
 
 def features_of(proxy: Proxy) -> FeaturesFacet:
-    """Return the features that match the extensions that a proxy's Envoy lists, or all features if it lists no
-    extensions.
+    """Return the features of a proxy, derived from the extensions that its Envoy lists, or all features if it lists
+    none.
 
     All builds support internal listeners, but the bootstrap must enable them. Node metadata says whether it does.
     """

@@ -1,6 +1,6 @@
 """The EnvoyFilter patches that apply to a proxy, in order, for each type of resource.
 
-For a proxy without patches, this takes one lookup.
+If no patches apply to a proxy, a single lookup is enough to find this out.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class _Side(NamedTuple):
 
 @derived
 def _side(db: Mesh, patched: str, context: ProxyPatchContext, patches: tuple[PatchKey, ...]) -> _Side:
-    """Return the patches that change clusters, listeners, routes or extensions, as named by `patched`, on one side.
+    """Return the patches that apply to one type of resource on one side. `patched` is the type: clusters, listeners,
+    routes or extensions.
 
     The inbound routes of a sidecar are part of its listeners. Patches for extension configs apply to both sides.
     """

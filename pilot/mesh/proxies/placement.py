@@ -48,7 +48,8 @@ class Nearness(msgspec.Struct, frozen=True):
 def placement(db: Mesh) -> Placement:
     """Return the properties of a proxy's location that any configuration uses.
 
-    This can be the mesh config, a DestinationRule, a network gateway or the traffic distribution of a service.
+    The configuration can be the mesh config, a DestinationRule, a network gateway or the traffic distribution of a
+    service.
     """
     mesh = mesh_config(db)
     defaults = [
@@ -89,7 +90,7 @@ _nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather(
 
 
 def rule_nearness(spec: DestinationRule) -> Nearness | None:
-    """Return the properties that a rule uses, or None if it uses none.
+    """Return the properties of a proxy's location that a DestinationRule uses, or None if it uses none.
 
     With outlier detection, the load balancing settings in the mesh config take effect too.
     """
@@ -101,7 +102,8 @@ def rule_nearness(spec: DestinationRule) -> Nearness | None:
 
 
 def nearness(settings: LoadBalancerSettings | None) -> Nearness:
-    """Return the properties that load balancer settings use. `labels` have an effect only with outlier detection."""
+    """Return the properties of a proxy's location that load balancer settings use. `labels` have an effect only with
+    outlier detection."""
     if settings is None:
         return Nearness()
     zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting

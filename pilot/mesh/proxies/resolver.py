@@ -1,4 +1,4 @@
-"""The facet of a proxy for the addresses in DNS answers."""
+"""The facet of a proxy that determines the addresses in DNS answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilot.mesh.tables.proxies import find_proxy
 
 
 class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The properties of a proxy that the addresses of a host may depend on.
+    """The properties of a proxy on which the DNS answer for a host may depend.
 
     `network` is "" if it is unknown. `all_clusters` says whether answers for headless services include Pods in other
     clusters.
@@ -30,7 +30,7 @@ class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 def resolver_facet(db: Mesh, node_id: str, families: AddressFamiliesFacet) -> ResolverFacet:
-    """Return the facet of a proxy that uses these address families. Not memoised."""
+    """Return the resolver facet of a proxy with these address families. Not memoised."""
     everywhere = db.settings.registry.multicluster_headless
     cluster, network = cluster_of(db, find_proxy(db, node_id)), proxy_network(db, node_id)
     return ResolverFacet(families=families, cluster_id=cluster, network=network, all_clusters=everywhere)

@@ -43,8 +43,8 @@ _UNSET = ConnectionSettings()
 
 
 class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The proxies in front of a router: their number, how client certificates are forwarded, and the use of PROXY
-    protocol."""
+    """The proxies in front of a router: their number, how they forward client certificates, and whether they use the
+    PROXY protocol."""
 
     trusted_proxies: int = 0
     forward_client_cert: str = "SANITIZE_SET"

@@ -1,4 +1,4 @@
-"""The label keys that occur in selectors. Only the labels of a proxy with these keys can affect its resources."""
+"""The label keys that occur in selectors. Labels with other keys cannot affect the resources of a proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facet of a sidecar for its outbound routes."""
+"""The facet of a sidecar's outbound routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=T
     """The properties of a sidecar that its outbound routes may depend on.
 
     - `labels`: as in `OutboundFacet`.
-    - `dns_domain`: "<namespace>.svc.<suffix>", which determines the short names among the domains of virtual hosts.
+    - `dns_domain`: "<namespace>.svc.<suffix>", which determines the short names in the domains of virtual hosts.
     """
 
     scope: ScopeFacet

@@ -26,7 +26,8 @@ def _target_hosts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
 def _onward(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
     """Return the services that the routes for a service target and that the waypoint does not serve.
 
-    Served services outside the mesh are included, because clients may request them directly or be routed to them.
+    Services outside the mesh are included even if the waypoint serves them, because clients may request them directly
+    or be routed to them.
     """
     served, targets = served_by_host(db, waypoint), []
     for key in virtual_services_at_waypoint(db, ref.hostname, ref.namespace, waypoint.namespace):

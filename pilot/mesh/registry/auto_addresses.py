@@ -1,9 +1,9 @@
-"""Allocation of addresses to ServiceEntry hosts that have none, for proxies that answer DNS queries themselves.
+"""Allocates addresses to ServiceEntry hosts that have none, for proxies that answer DNS queries themselves.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
 
-Addresses in the status of an entry are kept. If no controller writes the status, free addresses are allocated in
-ascending order to the entries, oldest first, so that all replicas allocate the same addresses.
+Addresses in the status of a ServiceEntry are kept. If no controller writes the status, free addresses are allocated in
+ascending order to the ServiceEntries, oldest first, so that all replicas allocate the same addresses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _e
 
 @hub
 def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Return the allocated IPv4 and IPv6 addresses, keyed by entry and host."""
+    """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
@@ -55,15 +55,14 @@ def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, .
 
 @derived
 def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
-    """Return the allocated addresses of a host of an entry, or () if it has none."""
+    """Return the allocated addresses of a ServiceEntry's host, or () if it has none."""
     return allocated_addresses(db).get((key, host), ())
 
 
 def needs_addresses(entry: Object[ServiceEntry]) -> bool:
-    """Return True if addresses are allocated to an entry.
+    """Return True if addresses are allocated to a ServiceEntry.
 
-    The entry must be a user's object without addresses, its resolution must not be NONE, and its label must not opt
-    out.
+    It must be a user's object without addresses, its resolution must not be NONE, and its label must not opt out.
     """
     return (
         entry.origin is None
@@ -76,9 +75,9 @@ def needs_addresses(entry: Object[ServiceEntry]) -> bool:
 def allocate(
     requests: Mapping[ObjectKey, AddressRequest], *prefixes: str
 ) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Return the addresses, keyed by entry and host.
+    """Return the addresses, keyed by ServiceEntry and host.
 
-    They are those in the status of the entry or, if there are none, a free address from each prefix.
+    They are the addresses in the status of the ServiceEntry or, if there are none, a free address from each prefix.
     """
     allocated: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     in_use: set[str] = set()

@@ -1,5 +1,5 @@
-"""Services that Kubernetes' multi-cluster services (MCS) share between clusters: exports, and which endpoints are
-visible.
+"""Services that clusters share through the Kubernetes Multi-Cluster Services (MCS) API: the clusters that export them,
+and the endpoints that are visible in other clusters.
 
 https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
 """

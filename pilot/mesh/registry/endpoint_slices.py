@@ -38,9 +38,9 @@ def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint
 
 
 def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
-    """Yield the service accounts of the endpoints in EndpointSlices whose ports match none of the service's ports.
+    """Yield the service accounts of the endpoints in EndpointSlices that have ports, but none of the service's ports.
 
-    As in istiod, clients accept these accounts too.
+    As in istiod, clients accept these service accounts too.
     """
     names = {port.name for port in service.ports}
     for key in ENDPOINT_SLICE.keys(db, "service", service.source):

@@ -45,9 +45,10 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """Return the identities that may run a service, sorted: those of its endpoints, and those that it declares.
+    """Return the identities that the workloads of a service may have, sorted: those of its endpoints, and those that it
+    declares.
 
-    Each is repeated for every alias of the trust domain.
+    Each identity is repeated for every alias of the trust domain.
     """
     row = service(db, ref)
     if row is None:
@@ -102,10 +103,11 @@ def target_port(workload: Workload, port: Port) -> int:
 
 
 def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoint, ...]:
-    """Return the endpoints from every ServiceEntry that declares the service. The oldest entry is first.
+    """Return the endpoints from every ServiceEntry that declares the service. Endpoints from the oldest ServiceEntry
+    are first.
 
     Ports are matched by number for DNS clusters, and by name for EDS. As in Istio, each endpoint is repeated for every
-    address of its entry. Envoy merges them.
+    address of its ServiceEntry. Envoy merges them.
     """
     by_number = service.resolution in _DNS
     endpoint_list: list[Endpoint] = []
@@ -120,8 +122,8 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
-    """Yield the endpoints of a port of an entry. If DNS resolves an entry without endpoints, its hostname is the
-    endpoint."""
+    """Yield the endpoints of a ServiceEntry's port. If there are none and DNS resolves the ServiceEntry, the hostname
+    is the endpoint."""
     spec = row.spec
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     if is_dns and not spec.endpoints and spec.workload_selector is None:
@@ -137,8 +139,8 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
-    """Yield the workloads of an entry: its inline endpoints, or the workloads in its namespace that it selects, Pods
-    first."""
+    """Yield the workloads of a ServiceEntry: its inline endpoints, or the workloads in its namespace that it selects,
+    Pods first."""
     spec = row.spec
     if spec.workload_selector is None:
         for position, entry in enumerate(spec.endpoints):
@@ -153,9 +155,9 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
 
 
 def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
-    """Return the endpoint of an entry's port at a workload.
+    """Return the endpoint of a ServiceEntry's port at a workload.
 
-    Its port is the workload's port with the same name or, if there is none, the target port.
+    The endpoint's port is the workload's port with the same name or, if there is none, the target port.
     """
     health = EndpointHealth.HEALTHY if workload.is_pod else EndpointHealth.UNKNOWN
     if workload.addresses[0].startswith(UNIX):

@@ -46,8 +46,10 @@ def find_service(db: Mesh, name: str) -> ServiceRef | None:
 
 @derived
 def secret_provider(db: Mesh) -> ProviderPort | None:
-    """Return the mesh's SDS server, which the first extension provider of this kind names. Return None if its service
-    does not exist."""
+    """Return the hostname and port of the mesh's SDS server. The first extension provider for SDS names it.
+
+    Return None if there is no such provider, or if its service does not exist.
+    """
     provider = next((p.sds for p in mesh_config(db).extension_providers if p.sds is not None), None)
     ref = find_service(db, provider.service) if provider is not None else None
     return ProviderPort(ref.hostname, provider.port) if ref is not None and provider is not None else None

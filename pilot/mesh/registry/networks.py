@@ -36,7 +36,7 @@ GATEWAY_PORT, HBONE_PORT = 15443, 15008
 
 @derived
 def cluster_network(db: Mesh, cluster: str) -> str:
-    """Return the network in the label of the control plane's namespace in a cluster, or "" if it has no such label."""
+    """Return the network label of the control plane's namespace in a cluster, or "" if it has no such label."""
     return namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
 
 
@@ -60,8 +60,8 @@ class DefaultNetwork(NamedTuple):
 def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
     """Return the default network of a cluster.
 
-    It is the network in the label of the control plane's namespace, or else the mesh network that has the cluster as a
-    registry. If there is neither, the address of a workload determines its network.
+    It is the network label of the control plane's namespace or, if there is none, the mesh network that has the cluster
+    as a registry. If there is neither, the address of a workload determines its network.
     """
     name = cluster_network(db, cluster)
     if name:
@@ -108,9 +108,9 @@ def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
 
 
 class NetworkGateway(NamedTuple):
-    """A gateway into a network.
+    """A gateway through which traffic enters a network.
 
-    `port` is 0 if the gateway does not accept mesh mTLS by SNI. `cluster` is "" if it accepts traffic to all clusters.
+    `port` is 0 if the gateway does not route mesh mTLS by SNI. `cluster` is "" if it accepts traffic to all clusters.
     """
 
     address: str
@@ -137,7 +137,7 @@ class NetworkGateways(msgspec.Struct, frozen=True):
 
 @hub
 def all_network_gateways(db: Mesh) -> NetworkGateways:
-    """Return the gateways into all networks, including gateways that have only a hostname."""
+    """Return all network gateways, including those that have only a hostname."""
     gateways: set[NetworkGateway] = set()
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
@@ -162,7 +162,7 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def network_gateways(db: Mesh) -> NetworkGateways:
-    """Return the gateways that can replace endpoints, which must have an IP address.
+    """Return the network gateways that have an IP address. Only these can replace endpoints.
 
     A gateway with a hostname is repeated for each address that the hostname resolves to.
     """
@@ -175,13 +175,13 @@ def network_gateways(db: Mesh) -> NetworkGateways:
 
 @hub
 def gateway_hosts(db: Mesh) -> frozenset[str]:
-    """Return the hostnames of gateways. They have to be resolved."""
+    """Return the hostnames of network gateways, to be resolved to addresses."""
     return frozenset(gateway.address for gateway in all_network_gateways(db).gateways if not is_ip(gateway.address))
 
 
 @hub
 def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
-    """Return the gateways whose hostname has not been resolved, or resolves to no address."""
+    """Return the network gateways whose hostname has not been resolved, or resolves to no address."""
     return tuple(
         gateway
         for gateway in all_network_gateways(db).gateways

@@ -33,7 +33,7 @@ def build_entry_service(
     namespace_annotations: Mapping[str, str],
     rules: ServiceRules,
 ) -> Service:
-    """Return the service that an entry declares for one of its hosts."""
+    """Return the service that a ServiceEntry declares for one of its hosts."""
     spec = entry.spec
     external = spec.location == "MESH_EXTERNAL"
     exported = resolve_export_to(spec.export_to, rules.export_to, entry.namespace)
@@ -64,7 +64,7 @@ def build_entry_service(
 
 
 def parse_address(text: str) -> str:
-    """Return an address of an entry: an IP, or a CIDR with more than one address. Return "" if it is neither."""
+    """Return an address of a ServiceEntry: an IP, or a CIDR with more than one address. Return "" if it is neither."""
     try:
         if "/" not in text:
             ipaddress.ip_address(text)

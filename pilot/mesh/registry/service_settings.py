@@ -1,4 +1,4 @@
-"""The parts of the mesh config and the settings that all services depend on."""
+"""The settings, from the mesh config and from the control plane, that all services depend on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the mesh config and the settings that all services depend on. Edits to other parts do not affect
-    services."""
+    """The settings, from the mesh config and from the control plane, that all services depend on.
+
+    Edits to other settings do not affect services.
+    """
 
     domain: str
     trust_domain: str
@@ -26,7 +28,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def service_rules(db: Mesh) -> ServiceRules:
-    """Return the parts of the mesh config and the settings that all services depend on."""
+    """Return the settings that all services depend on."""
     mesh = mesh_config(db)
     settings = db.settings.registry
     return ServiceRules(

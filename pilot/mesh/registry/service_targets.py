@@ -124,7 +124,7 @@ def _pod_port(pod: Pod, port: ServicePort) -> int | None:
 def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
     """Return the target port of a Service port. Named ports are resolved with the container ports in the node metadata.
 
-    For a named port, return 0 if the metadata lists no ports, or None if it does not list this one.
+    For a named port, return 0 if the metadata lists no ports at all, or None if it lists ports but not this one.
     """
     if not isinstance(port.target_port, str):
         return port.target_port or port.port

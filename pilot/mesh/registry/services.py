@@ -2,7 +2,7 @@
 
 A service is identified by its hostname and namespace. Kubernetes Services with the same name in several clusters are
 one service. A Kubernetes Service takes precedence over ServiceEntries that claim its hostname. Otherwise, the oldest
-ServiceEntry takes precedence, and those with equal settings add their ports and addresses to it.
+ServiceEntry takes precedence, and ServiceEntries with equal settings add their ports and addresses to it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ServiceSummary(NamedTuple):
 
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
-    """Return the service with a hostname and namespace, merged over clusters, or None if nothing declares it."""
+    """Return the service with a hostname and namespace, merged across clusters, or None if nothing declares it."""
     if has_hosts(db) and (key := kubernetes_key(ref, clusterset.DOMAIN)) is not None:
         per_cluster_imports = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
         if services := [service for service in per_cluster_imports if service is not None]:
@@ -128,8 +128,8 @@ def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
-    """Return the key, without the cluster, of the Kubernetes Services with this hostname. Return None if they cannot
-    have it."""
+    """Return the key, without the cluster, of the Kubernetes Services with this hostname. Return None if no Kubernetes
+    Service can have it."""
     name = ref.hostname.partition(".")[0]
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 
@@ -152,8 +152,8 @@ def merge_services(services: tuple[Service, ...]) -> Service | None:
 
 @derived
 def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
-    """Return the ServiceEntries that claim a service but are not merged into it, because their settings differ from the
-    oldest."""
+    """Return the ServiceEntries that claim a service but are not merged into it, because their settings differ from
+    those of the oldest ServiceEntry."""
     first, *others = entry_services(db, ref) or (None,)
     return tuple(
         other.source
@@ -208,7 +208,7 @@ _summaries: Gather[ServiceRef, [], ServiceSummary] = Gather("service_summaries",
 
 @hub
 def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Return every service, oldest first."""
+    """Return the keys of all services, oldest first."""
     summaries = _summaries(db)
     return tuple(sorted(summaries, key=lambda ref: summaries[ref].age))
 

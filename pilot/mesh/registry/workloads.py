@@ -112,8 +112,8 @@ def is_test_vm(proxy: Proxy) -> bool:
 
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
-    """Yield the ServiceEntries in the proxy's namespace that have an endpoint at one of its addresses, and its
-    workload."""
+    """Yield each ServiceEntry in the proxy's namespace that has an endpoint at an address of the proxy, with the
+    workload of this endpoint."""
     for ip in proxy.ips:
         keys = SERVICE_ENTRY.keys(db, "address", ip)
         for key in (

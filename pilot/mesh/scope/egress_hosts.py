@@ -20,7 +20,7 @@ ANY_NAMESPACE = "*"
 
 
 class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The hosts that are imported from a namespace, as written and in order, and those that are excluded."""
+    """The hosts that are imported from a namespace, as written and in order, and the hosts that are excluded."""
 
     hosts: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ def _split(host_set: HostSet) -> _Split:
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The host sets of an egress listener, by namespace. The namespace `*` is any namespace."""
+    """The host sets of an egress listener, keyed by namespace. The namespace `*` is any namespace."""
 
     by_namespace: tuple[tuple[str, HostSet], ...]
 

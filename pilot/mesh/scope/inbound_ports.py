@@ -35,7 +35,7 @@ class InboundPort(NamedTuple):
 def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
     """Return the inbound ports of a sidecar. Port numbers are unique. Not memoised.
 
-    The ports of a Sidecar's ingress listeners replace the ports of services, unless the setting merges both. A proxy
+    The ports of a Sidecar's ingress listeners replace the ports of services, unless a setting merges both. A proxy
     without traffic capture uses only the ports of a Sidecar.
     """
     sidecar = find_sidecar(db, inbound.scope.sidecar)

@@ -115,10 +115,10 @@ def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
 def _referred(
     db: Mesh, account: AccountKey, gateway: ObjectKey, credentials: GatewayCredentials
 ) -> Iterable[CredentialKey]:
-    """Yield the Secrets that a Gateway refers to, if the account belongs to the Gateway's routers.
+    """Yield the Secrets that a Gateway refers to, if the service account belongs to the Gateway's routers.
 
-    For a Gateway of the Gateway API, the account must be that of its workloads. Secrets in other namespaces require a
-    ReferenceGrant.
+    For a Gateway of the Gateway API, the service account must be that of its workloads. Secrets in other namespaces
+    require a ReferenceGrant.
     """
     row = GATEWAY.get(db, gateway)
     origin = row.origin if row is not None else None

@@ -61,7 +61,8 @@ def excess_rules(db: Mesh, policy: ObjectKey) -> tuple[int, ...]:
 
 
 def _limited_rules(db: Mesh, policies: tuple[ObjectKey, ...], root: str) -> Iterator[tuple[ObjectKey, TokenRule, bool]]:
-    """Yield rules within the limits, each with its policy, and with True if it has no keys because of their size.
+    """Yield the rules within the limits, each with its policy, and with True if it has no keys because the key sets are
+    too large.
 
     Policies in the root namespace take precedence, so that those in other namespaces cannot use up the limits.
     """

@@ -22,7 +22,7 @@ Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
 
 
 class WorkloadMtls(msgspec.Struct, frozen=True):
-    """The mutual TLS mode of a workload. `ports` maps the numbers of ports with their own mode to this mode."""
+    """The mutual TLS mode of a workload. `ports` contains the ports that have a different mode, and their modes."""
 
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}

@@ -37,7 +37,7 @@ WAYPOINT_CLASS = "istio-waypoint"
 
 
 class PolicyKind(NamedTuple):
-    """A kind of policies, and how its objects apply.
+    """A kind of policy, and the rules by which its objects apply.
 
     - `scopes`: the parts of a proxy that the policies change.
     - `one_for_all`: in each namespace, only the oldest policy without a selector applies. It precedes those with a
@@ -198,5 +198,5 @@ def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[Polic
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:
-    """Return the policies that change one part of a proxy. Proxies that differ only in other policies share it."""
+    """Return the policies that change one part of a proxy. Proxies that differ only in other policies share a result."""
     return PolicyFacet(tuple((kind, keys) for kind, keys in facet.applied if scope in POLICIES[kind].scopes))

@@ -1,4 +1,4 @@
-"""Image pull Secrets of extensions, and which proxies may read them."""
+"""Image pull Secrets of extensions, and the proxies that may read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPE, _DATA = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
 
 @derived
 def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
-    """Return the extensions of a proxy, the cluster of their pull Secrets, and whether the proxy's agent fetches
+    """Return the extensions of a proxy, the cluster of their image pull Secrets, and whether the proxy's agent fetches
     modules.
 
     Proxies without a verified identity in their namespace receive no Secrets. Istio's agent fetches modules, and does

@@ -1,4 +1,4 @@
-"""Conversion of statuses to plain data. The writer adds transition times and observed generations."""
+"""Converts statuses to plain data. The writer adds transition times and observed generations."""
 
 from __future__ import annotations
 

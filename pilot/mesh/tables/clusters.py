@@ -89,7 +89,8 @@ def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
 def is_included(db: Mesh, cluster: str) -> bool:
     """Return whether ztunnels receive the workloads of a cluster. Not memoised.
 
-    In a multi-network mesh they receive those of all clusters, and otherwise those of the local cluster.
+    In a multi-network mesh, they receive the workloads of all clusters. Otherwise, they receive only those of the local
+    cluster.
     """
     ambient = db.settings.ambient
     return ambient.enabled and (ambient.multi_network or cluster == db.settings.registry.cluster_id)

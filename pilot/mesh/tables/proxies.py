@@ -1,4 +1,4 @@
-"""The proxies that are or were connected, by node ID."""
+"""The proxies that are or were connected, keyed by node ID."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
 
 
 def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
-    """Return the proxy config in the JSON form of istio.mesh.v1alpha1.ProxyConfig. Invalid parts are ignored."""
+    """Return the proxy config decoded from the JSON of istio.mesh.v1alpha1.ProxyConfig. Invalid parts are ignored."""
     config = ProxyConfig()
     for name in _XDS_FIELDS:
         if name in announced:

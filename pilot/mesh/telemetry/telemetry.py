@@ -51,7 +51,8 @@ def _is_for(match: ModeSelector | MetricSelector | None, mode: str) -> bool:
 def with_providers(entries: Sequence[T], defaults: tuple[str, ...]) -> Iterator[tuple[T, tuple[str, ...]]]:
     """Yield entries with their providers.
 
-    An entry without providers has those of the previous entry, and the first entry those of the mesh's defaults.
+    An entry without providers has those of the previous entry. If the first entry has none, it has the mesh's default
+    providers.
     """
     names = defaults
     for entry in entries:

@@ -1,4 +1,5 @@
-"""Delegation of VirtualServices, which replaces a route that refers to a delegate with the routes of the delegate.
+"""Resolves the delegates of VirtualServices. A route that refers to a delegate is replaced with the routes of the
+delegate.
 
 The matches of a delegated route must be subsets of the root's matches. Otherwise, the route is omitted.
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate
@@ -47,9 +48,10 @@ def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
 def merge_matches(
     root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]
 ) -> tuple[HTTPMatchRequest, ...] | None:
-    """Return the combinations of compatible matches in the leaf's order.
+    """Return the combinations of compatible matches, in the order of `leaf`, which are the matches of the delegated
+    route.
 
-    Return None if a match of the leaf is not compatible with any match of the root.
+    Return None if a match of the delegated route is not compatible with any match of the root.
     """
     if not root or not leaf:
         return root or leaf
@@ -63,8 +65,8 @@ def merge_matches(
 
 
 def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
-    """Return a match with the conditions of both. If both have a condition on the same property, the leaf's applies,
-    because it is narrower."""
+    """Return a match with the conditions of both matches. If both have a condition on the same property, the delegated
+    route's condition applies, because it is narrower."""
     return replace(
         leaf,
         name=_joined(root.name, leaf.name),
@@ -84,7 +86,7 @@ def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequ
 
 
 def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
-    """Return whether a condition of the leaf is not a subset of the root's condition."""
+    """Return whether a condition of the delegated route's match is not a subset of the root's condition."""
     texts = (
         (root.uri, leaf.uri),
         (root.scheme, leaf.scheme),

@@ -98,7 +98,7 @@ def _pools(db: Mesh, namespace: str, rows: Iterable[Object[DestinationRule]]) ->
 
 
 def _precedence(o: Object[DestinationRule]) -> Any:
-    """Return the key by which rules are sorted. Those with a selector are first, and older rules precede newer ones."""
+    """Return the key by which rules are sorted. Rules with a selector are first, and older rules precede newer ones."""
     return o.spec.workload_selector is None, age(o)
 
 
@@ -107,7 +107,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 
 
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
-    """Return the entries for the most specific host in one pool of a namespace."""
+    """Return the rule entries for the most specific host in one pool of a namespace."""
     # Most hosts have no rules, and a node for each host would waste memory.
     exact = host_pools(db, host).get(namespace) if DESTINATION_RULE.keys(db, "host", host.lower()) else None
     if exact is not None and (entries := exact.pool(pool)):
@@ -121,7 +121,7 @@ def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ..
 
 
 def _choices(db: Mesh, namespace: str, ref: ServiceRef) -> tuple[RuleEntry, ...]:
-    """Return the entries for a service from which a proxy in a namespace chooses."""
+    """Return the rule entries for a service. A proxy in the namespace uses one of them, depending on its labels."""
     root = rule_defaults(db).root_namespace
     # Rules in the root namespace are usually meant for other namespaces, so the proxies in it use them last, unless
     # the rules are private.
@@ -153,7 +153,7 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
 
 
 class RuledHosts(NamedTuple):
-    """Hosts of rules, in lower case."""
+    """The hosts of DestinationRules, in lower case."""
 
     exact: frozenset[str]
     wildcards: tuple[str, ...]

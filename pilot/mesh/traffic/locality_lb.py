@@ -18,7 +18,7 @@ from pilot.mesh.model.service import Service
 
 
 class EffectiveLocality(NamedTuple):
-    """The effective setting. If it is None, localities are ignored.
+    """The locality load balancing setting that takes effect. If it is None, localities are ignored.
 
     `forced` says that endpoints have priorities even without outlier detection.
     """

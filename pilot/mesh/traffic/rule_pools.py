@@ -1,4 +1,4 @@
-"""The DestinationRules for one host in one namespace, merged into entries from which proxies choose."""
+"""The DestinationRules for one host in one namespace, merged into entries. Each proxy uses one of the entries."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PUBLIC, OWN = "*", "."
 class RuleDefaults(NamedTuple):
     """Settings that affect rules.
 
-    - `private`: rules without exportTo apply only in their own namespace.
-    - `by_export`: only rules with equal exportTo are merged.
+    - `private`: whether rules without exportTo apply only in their own namespace.
+    - `by_export`: whether only rules with equal exportTo are merged.
     """
 
     root_namespace: str

@@ -299,7 +299,7 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
     """Return whether a VirtualService is imported.
 
-    One of its hosts must overlap with a host that is imported from its namespace, and must not be excluded.
+    At least one of its hosts must overlap with a host that is imported from its namespace, and must not be excluded.
     """
     if hosts is None or hosts.everything:
         return True

@@ -61,7 +61,7 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Comma
 
 
 class _Site:
-    """Client for ControlZ. The scheme in its address is optional."""
+    """Client for ControlZ. The scheme in the address of ControlZ is optional."""
 
     def __init__(self, address: str) -> None:
         self._address = (address if "://" in address else f"http://{address}").rstrip("/")

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def config_object(part: dict[str, Any], kind: str) -> str:
-    """Return `name.namespace` of the object of a kind that the metadata contains, or "" if there is none.
+    """Return the `name.namespace` of the object that the metadata names, or "" if it names no object of this kind.
 
     The kind is, for example, destination-rule or virtual-service.
     """

@@ -125,8 +125,8 @@ def find_rejection(parent: Parent, route: RouteKey, ref: ParentReference, hostna
 
 
 def _hostname_rejection(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
-    """Return the reason why a listener allows none of a route's hostnames in `namespace`, or None if it allows one of
-    them."""
+    """Return the reason why a listener rejects the hostnames of a route in `namespace`, or None if it accepts at least
+    one of them."""
     hostname_matches = False
     for allowed, _, host in (entry.rpartition("/") for entry in parent.hosts):
         if any(matches(host, name) for name in hostnames):

@@ -24,10 +24,10 @@ IGNORED = "istio.io/ignore-policy-attachment"
 
 
 class PolicyTarget(NamedTuple):
-    """A target of a policy: the hosts of a Service or ServiceEntry. If there is a fault, the policy does not apply to
-    it.
+    """A target of a policy, and its hosts. If `fault` is set, the policy does not apply to the target.
 
-    `port` is the port of the section that the policy names, or 0 for all ports.
+    The target is a Service or a ServiceEntry. `port` is the port of the section that the policy names, or 0 for all
+    ports.
     """
 
     ref: LocalPolicyTargetReference
@@ -39,7 +39,7 @@ class PolicyTarget(NamedTuple):
 class ConvertedBackendTLS(msgspec.Struct, frozen=True):
     """A converted BackendTLSPolicy.
 
-    `resolved` and `accepted` are the faults of its root certificates for the ResolvedRefs and Accepted conditions.
+    `resolved` and `accepted` are faults of its root certificates. The conditions ResolvedRefs and Accepted report them.
     """
 
     key: ObjectKey

@@ -39,7 +39,7 @@ class Backend(NamedTuple):
 
 
 class BackendKey(NamedTuple):
-    """A backend reference in routes of a kind and namespace.
+    """A backend reference in routes of one kind in one namespace.
 
     If `mesh` is True, the reference is resolved for clients in the mesh, which need no ReferenceGrants.
     """

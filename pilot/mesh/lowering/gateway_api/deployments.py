@@ -75,8 +75,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
-    """Return how the Gateways of a controller are deployed, or None if this control plane does not deploy them. Not
-    memoised."""
+    """Return the deployment settings for the Gateways of a controller, or None if this control plane does not deploy
+    them. Not memoised."""
     classes = {
         db.settings.gateway_api.controller: ("kube-gateway", "LoadBalancer"),
         WAYPOINT_CONTROLLER: ("waypoint", "ClusterIP"),
@@ -89,8 +89,8 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
 def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
     """Return the deployment of a Gateway, or None if this control plane does not deploy it.
 
-    This is so if the Gateway does not exist, belongs to another controller or a newer control plane, or uses existing
-    Services.
+    It does not deploy a Gateway that does not exist, belongs to another controller or a newer control plane, or uses
+    existing Services.
     """
     row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
     class_ = deployed_class(db, info.controller) if info is not None else None
@@ -127,7 +127,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
 
 @derived
 def all_gateways(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Return every Gateway."""
+    """Return the keys of all Gateways."""
     return KUBERNETES_GATEWAY.all_keys(db)
 
 
@@ -158,7 +158,7 @@ def _class_defaults(db: Mesh, class_name: str) -> Mapping[str, str] | None:
 
 
 def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault | None:
-    """Return the overlay that a Gateway's parametersRef names. Return None without a parametersRef, or a fault if it is
+    """Return the overlay that a Gateway's parametersRef names, None if there is no parametersRef, or a fault if it is
     invalid."""
     ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
     if ref is None:

@@ -28,7 +28,7 @@ _NO_TLS = ("None", "")
 class ExternalBackend(msgspec.Struct, frozen=True, kw_only=True):
     """A converted XBackend. `host` is "" if the XBackend is invalid.
 
-    `resolved` and `accepted` are the faults of its ResolvedRefs and Accepted conditions.
+    `resolved` and `accepted` are the faults that its conditions ResolvedRefs and Accepted report.
     """
 
     created: str
@@ -117,7 +117,7 @@ def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings 
 
 @derived
 def backend_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Return every XBackend."""
+    """Return the keys of all XBackends."""
     return BACKEND.all_keys(db)
 
 

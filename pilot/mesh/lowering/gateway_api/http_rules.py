@@ -44,7 +44,7 @@ _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
 class ConvertedRules(NamedTuple):
-    """The converted rules of a route, in the order of the route, and a fault. If there are no rules, the whole route is
+    """The converted rules of a route, in the route's order, and a fault. If there are no rules, the whole route is
     invalid.
 
     `pickers` pairs the names of rules with their endpoint pickers.

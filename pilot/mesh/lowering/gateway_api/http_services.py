@@ -146,5 +146,5 @@ def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:
 virtual_services_of_http_routes: Gather[ObjectKey, [], Object[VirtualService]] = Gather(
     "virtual_services_of_http_routes", _merged_keys, _merged
 )
-"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit to a route rebuilds only those with the route's hosts.
-"""
+"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit to a route rebuilds only the VirtualServices for the
+route's hosts."""

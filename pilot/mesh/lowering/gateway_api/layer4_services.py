@@ -86,7 +86,7 @@ def _tls(
 
 
 def intersect_hosts(hosts: Sequence[str], listener_hostname: str) -> tuple[str, ...]:
-    """Return the intersection of hosts with the hostname of a listener. The hostname "" matches every host."""
+    """Return the intersection of hosts and a listener's hostname. The hostname "" matches every host."""
     if not listener_hostname:
         return tuple(hosts)
     return tuple(dict.fromkeys(_common(hosts, listener_hostname)))

@@ -1,4 +1,4 @@
-"""Routes of all kinds with a common key, and their parents and hostnames."""
+"""A common key for routes of all kinds, and the parents and hostnames of routes."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
 
 @derived
 def http_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
-    """Return every HTTPRoute and GRPCRoute."""
+    """Return the keys of all HTTPRoutes and GRPCRoutes."""
     by_kind = ((HTTP_ROUTE.id, HTTP_ROUTE.all_keys(db)), (GRPC_ROUTE.id, GRPC_ROUTE.all_keys(db)))
     return tuple(RouteKey(kind, *key) for kind, keys in by_kind for key in keys)
 
 
 @derived
 def layer4_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
-    """Return every TCPRoute and TLSRoute."""
+    """Return the keys of all TCPRoutes and TLSRoutes."""
     by_kind = ((TCP_ROUTE.id, TCP_ROUTE.all_keys(db)), (TLS_ROUTE.id, TLS_ROUTE.all_keys(db)))
     return tuple(RouteKey(kind, *key) for kind, keys in by_kind for key in keys)
 
 
 def all_routes(db: Mesh) -> tuple[RouteKey, ...]:
-    """Return every route. Not memoised."""
+    """Return the keys of all routes. Not memoised."""
     return (*http_route_keys(db), *layer4_route_keys(db))

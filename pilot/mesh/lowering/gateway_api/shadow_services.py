@@ -33,7 +33,7 @@ class ShadowService(NamedTuple):
 
 @derived
 def pool_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Return every InferencePool, or () if InferencePools are disabled."""
+    """Return the keys of all InferencePools, or () if InferencePools are disabled."""
     return INFERENCE_POOL.all_keys(db) if db.settings.gateway_api.inference else ()
 
 

@@ -128,7 +128,8 @@ _by_host: Gather[str, [], Object[VirtualService]] = Gather("virtual_services_of_
 
 @derived
 def virtual_services_of_ingresses(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
-    """Return the VirtualServices of all Ingresses. If two have the same name, that of the first host wins."""
+    """Return the VirtualServices of all Ingresses. If two have the same name, the one for the first host takes
+    precedence."""
     services: dict[ObjectKey, Object[VirtualService]] = {}
     for service in _by_host(db).values():
         services.setdefault(service.key, service)

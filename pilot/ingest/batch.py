@@ -25,7 +25,7 @@ ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
 """Maximum debounce time of endpoint changes, in seconds.
 
-In a large mesh endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
+In a large mesh, endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
 """
 TURN = 0.001
 """Pause between two slices, in seconds. Other tasks can run during the pause."""

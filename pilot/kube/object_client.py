@@ -129,7 +129,7 @@ class ObjectClient:
         ]
 
     async def delete(self, key: ResourceKey) -> bool:
-        """Delete an object after its dependents. Return whether the object existed."""
+        """Delete an object after its dependents have been deleted. Return whether the object existed."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"})
         try:
             await self._call("DELETE", await self._path(key), self._dry_run_query(), body)

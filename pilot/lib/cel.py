@@ -252,7 +252,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _take(self, sign: str) -> bool:
-        """Consume the next token if it is `sign`. Return whether it was."""
+        """Consume the next token if it is `sign`. Return whether it was consumed."""
         is_next = self._next.kind == "sign" and self._next.text == sign
         self._at += is_next
         return is_next
@@ -273,7 +273,8 @@ class _Parser:
 
 
 def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `_SyntaxFault` unless a function takes this number of arguments, and its regular expression is valid."""
+    """Raise `_SyntaxFault` if a function does not take this number of arguments, or if the regular expression in a call
+    of `matches` is invalid."""
     if len(arguments) not in functions.get(name.text, ()):
         raise _SyntaxFault(f"position {name.at}: Envoy has no function {name.text}() with {len(arguments)} arguments")
     if name.text == "matches" and arguments[-1].tokens == 1 and (last := arguments[-1].first).kind in ("raw", "text"):

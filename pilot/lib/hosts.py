@@ -39,7 +39,8 @@ def matches(host: str, other: str) -> bool:
 
 
 def specificity(host: str) -> tuple[bool, int, str]:
-    """Return a sort key that orders exact names first, then longer names first, then alphabetically."""
+    """Return a sort key. It orders exact names before wildcards, longer names before shorter names, and names of equal
+    length alphabetically."""
     return is_wildcard(host), -len(host), host
 
 

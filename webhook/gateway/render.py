@@ -34,7 +34,7 @@ KINDS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodDisruptionBudget": "policy/v1",
 }
-"""Mapping from the kinds that a template may render to their API versions."""
+"""API versions of the kinds that a template may render, keyed by kind."""
 
 
 class RenderError(ValueError):

@@ -35,13 +35,13 @@ def with_container(pod: Plain, changed: Plain) -> Plain:
 
 
 def first(items: list[Plain], *names: str) -> list[Plain]:
-    """Return the containers in another order: those in `names` come first, in that order."""
+    """Return the containers with those in `names` moved to the start, in the order of `names`."""
     lead = [c for name in names for c in items if c.get("name") == name]
     return [*lead, *(c for c in items if c.get("name") not in names)]
 
 
 def last(items: list[Plain], *names: str) -> list[Plain]:
-    """Return the containers in another order: those in `names` come last, in that order."""
+    """Return the containers with those in `names` moved to the end, in the order of `names`."""
     tail = [c for name in names for c in items if c.get("name") == name]
     return [*(c for c in items if c.get("name") not in names), *tail]
 

@@ -36,7 +36,7 @@ def split(data: bytes) -> Iterator[Chunk]:
 
 
 def _starts(data: bytes) -> Iterator[int]:
-    """Yield the offset of each line that starts a document, except the first line."""
+    """Yield the offset of each line that starts a document. The first line is omitted."""
     at = data.find(b"\n---")
     while at >= 0:
         if data[at + 4 : at + 5] in (b"", b" ", b"\t", b"\r", b"\n"):

@@ -68,7 +68,7 @@ class GatewayNames:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Refresh the list of names if it is in `nodes`, which a commit affects."""
+        """Refresh the list of names if its node is in `nodes`, the nodes that a commit affects."""
         if self._started and self._hosts in nodes:
             self._list()
 

@@ -107,7 +107,7 @@ class KeySets:
         await self._client.close()
 
     def reached(self, nodes: Iterable[Node]) -> None:
-        """Refresh the list of key sets if it is in `nodes`, which a commit affects."""
+        """Refresh the list of key sets if its node is in `nodes`, the nodes that a commit affects."""
         if self._started and self._sources in nodes:
             self._list()
 

@@ -89,7 +89,7 @@ class Outlet(logging.Handler):
                 self._thread = thread
 
     def flush(self) -> None:
-        """Wait until all lines have been written, for at most `PATIENCE` seconds."""
+        """Wait for at most `PATIENCE` seconds until all lines have been written."""
         end = time.monotonic() + PATIENCE
         self._hurry.set()
         with self._changed:

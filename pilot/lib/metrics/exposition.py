@@ -18,7 +18,7 @@ from prometheus_client import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 SERIES_CACHE_SIZE = 10_000
-"""Number of series for which the line without the value is cached."""
+"""Number of series whose line is cached without the value."""
 
 
 def format_float(value: float) -> str:

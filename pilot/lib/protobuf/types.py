@@ -40,7 +40,7 @@ def _pooled(name: str) -> type[Any] | None:
 
 
 def _load(name: str) -> None:
-    """Import the modules of the package that would define a message."""
+    """Import the modules of the package that would define a message with this name."""
     for module in _OWN:
         importlib.import_module(module)
     parts = name.split(".")

@@ -1,7 +1,7 @@
 """Closes HTTP connections whose peer sends no request or does not read the response.
 
-aiohttp waits for both without a timeout. While a request is being processed, its connection is closed only if the peer
-stops reading the response.
+In both cases, aiohttp itself waits without a timeout. While a request is being processed, its connection is closed only
+if the peer stops reading the response.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ async def in_slices(
 ) -> T:
     """Return the result of `read`, which reads derived values.
 
-    After each slice, call `wait`. Then continue the interrupted gather until it is complete, and read again.
+    After each slice, call `wait`. Then continue the interrupted gather until it is complete, and call `read` again.
     """
     paused_nodes: list[Node] = []
     try:

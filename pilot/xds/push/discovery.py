@@ -215,7 +215,7 @@ class Discovery:
         return connection.next_response(node, self._feeds)
 
     def close_unused(self, connection: Connection, type_url: str) -> None:
-        """Close the feed of a type if a request, which needs no response, has made it unnecessary."""
+        """Close the feed of a type if a request that needs no response has made the feed unnecessary."""
         connection.close_unused(type_url, self._feeds)
 
     # -- for the debug pages -------------------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ class WriteLimiter:
 
     @property
     def patience(self) -> float:
-        """Return the age at which a write is stalled. It is several times the duration of successful writes, within
-        limits."""
+        """Return the age at which a write is considered stalled. It is several times the duration of successful writes,
+        within limits."""
         return min(max(self.limits.patience, 3 * self._typical_duration), self.limits.timeout / 2)
 
     # -- one write -----------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ class EndlessBody:
 async def test_endless_watch_line_is_abandoned() -> None:
     body = EndlessBody(b"x" * MEBIBYTE)
     async with serving(body.answer) as client:
-        with pytest.raises(ResponseTooLarge, match=r"^/w: a line of the response exceeds 33554432 bytes$"):
+        with pytest.raises(ResponseTooLarge, match=r"^/w: a line of the response is larger than 33554432 bytes$"):
             [lines async for lines in client.lines("/w", {})]
     assert body.sent < 2 * api_client.LARGEST_RESPONSE
 

@@ -92,7 +92,8 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value matches a type. False is inconclusive if the type has rules beyond those of its fields."""
+    """Return whether a value matches a type. The result False is inconclusive if the type has rules other than those of
+    its fields."""
     try:
         _convert(value, kind)
     except msgspec.ValidationError:

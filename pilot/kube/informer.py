@@ -1,8 +1,8 @@
 """Informers, which list a collection, watch it, and deliver each change to a receiver.
 
 The receiver is sent only changes. Objects that are unchanged since the last list are not delivered again. Objects that
-are missing from a list are reported as deleted only when the list is complete. The loss of a watch or of the server,
-however long, therefore causes no changes by itself.
+are missing from a list are reported as deleted only when the list is complete. Therefore, losing a watch or the server
+causes no changes, even if it takes long to reconnect.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _inner(declared: DeclaredMetric) -> str:
 
 
 def _folded(declared: DeclaredMetric, series: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the series in which a series beyond the limit is counted. The values of foreign labels are `OTHER`."""
+    """Return the series that a series beyond the limit is merged into. The values of its foreign labels are `OTHER`."""
     return (
         series[0],
         *(

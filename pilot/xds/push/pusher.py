@@ -115,7 +115,7 @@ class Pusher:
             asyncio.get_running_loop().call_later(HOLD, self._release)
 
     async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
-        """Write the next response, if there is one. Return whether there was one."""
+        """Write the next response, if there is one. Return whether there was a response."""
         started_at = time.monotonic()
         response = await self._next_response(connection)
         if response is None:

@@ -1,4 +1,4 @@
-"""The addresses that ztunnels receive. A ztunnel receives either all addresses, or those to which it subscribes by
+"""The addresses that ztunnels receive. A ztunnel receives all addresses, or only the ones that it subscribes to by
 name.
 
 A name is a workload's uid, a `network/IP` or a service's `namespace/hostname`. A ztunnel that subscribes to a service

@@ -93,9 +93,9 @@ def _endpoint(
 
 @derived
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
-    """Return the workloads that represent those endpoints of an EndpointSlice that are not Pods.
+    """Return the workloads that represent the endpoints of an EndpointSlice, except Pods.
 
-    Nothing but their addresses is known. Several workloads may have the same address.
+    Only their addresses are known. Several workloads may have the same address.
     """
     owner = service_of_slice(db, key) if is_included(db, key.cluster) else None
     row = ENDPOINT_SLICE.get(db, key) if owner is not None else None

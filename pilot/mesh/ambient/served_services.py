@@ -28,7 +28,7 @@ FindPort = Callable[["Selected", AddressPort], int]
 class Selected(NamedTuple):
     """A service that selects a workload.
 
-    `by_entry` says that a ServiceEntry declares the service, so that its ports are matched by name.
+    `by_entry` says that a ServiceEntry declares the service. Its ports are then matched by name.
     """
 
     ref: ServiceRef

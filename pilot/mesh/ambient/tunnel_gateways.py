@@ -17,9 +17,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class TunnelGateway(NamedTuple):
-    """A gateway through which HBONE traffic enters a network.
+    """A gateway through which HBONE traffic enters a network: its address, its port, the Gateway that declares it, and
+    its service account.
 
-    It has an IP address or host name, the Gateway object that declares it, and a service account.
+    `address` is an IP address or a host name.
     """
 
     network: str

@@ -33,7 +33,7 @@ from pilot.mesh.tables.database import Mesh
 def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
     """Return the waypoint that a Gateway declares, or None if the Gateway does not exist or has no address yet.
 
-    Gateways whose class belongs to another controller are also waypoints. Their addresses are those in their status.
+    A Gateway whose class belongs to another controller is also a waypoint. Its addresses are taken from its status.
     """
     row = KUBERNETES_GATEWAY.get(db, key) if db.settings.ambient.enabled else None
     address = _address(db, row) if row is not None else None
@@ -107,10 +107,9 @@ def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAd
 
 
 def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) -> RouteNamespaces:
-    """Return the setting for the namespaces that may attach to a waypoint.
+    """Return the namespaces that may attach to a waypoint, as its listener declares them.
 
-    It is read from the listener to which the waypoint's tunnel is bound. If no listener is bound, it is read from the
-    HBONE listener.
+    The listener is the one that the waypoint's tunnel is bound to or, if the tunnel is not bound, the HBONE listener.
     """
     bound: Iterable[Listener] = ()
     if tunnel is not None and tunnel.port:

@@ -54,7 +54,7 @@ def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], 
 def find_credential(db: Mesh, name: CredentialKey, roots: bool) -> KeyPair | Roots | Flaw | None:
     """Return a valid credential from any cluster.
 
-    If there is none, return the flaw of an invalid one, or None if the object exists in no cluster.
+    If no valid one exists, return the flaw of an invalid one, or None if no cluster has the object.
     """
     clusters = (
         {key.cluster for one in name.names for key in _secrets(db, name.namespace, one)}

@@ -91,7 +91,7 @@ def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
 
 
 def _needs(entry: Entry) -> Iterable[str]:
-    """Return the proxy features that an entry needs."""
+    """Return the proxy features that an entry of a Telemetry needs."""
     if isinstance(entry, AccessLogging):
         return (CEL_FILTER,) if entry.filter is not None else ()
     if isinstance(entry, Metrics):

@@ -25,7 +25,8 @@ def merged_service(key: str) -> str:
 
 
 def part_name(route: ObjectKey, count: int) -> str:
-    """Return the name of a route's part. Parts with the same age and namespace are sorted by name."""
+    """Return the name of one part of a route (see `RoutePart`). Parts with the same age and namespace are sorted by
+    name."""
     return f"{route.name}~{count}~{GENERATED}"
 
 

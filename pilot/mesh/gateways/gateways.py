@@ -27,8 +27,8 @@ DISABLE_PORT_TRANSLATION = "experimental.istio.io/disable-gateway-port-translati
 
 
 class GatewaySelector(NamedTuple):
-    """The routers that a Gateway selects: those with all of `labels` or, if `services` is set, the workloads of these
-    services.
+    """The routers that a Gateway selects. They have all of `labels` or, if `services` is set, they are the workloads of
+    these services.
 
     - `deployed`: the routers were deployed for this Gateway.
     - `generated`: the Gateway was converted from a listener of the Gateway API.

@@ -156,8 +156,8 @@ class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The credentials that a proxy with its verified identity may read: those in its namespace, from its cluster or the
-    local cluster.
+    """The credentials that a proxy with its verified identity may read. They are in its namespace, either in its own
+    cluster or in the local cluster.
 
     - `lists_secrets`: its service account may read the private keys in the namespace.
     - `referred`: the `kubernetes-gateway://` Secrets that Gateways in the namespace refer to.

@@ -16,7 +16,7 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
-    """Return the namespaces of `export_to`, or those of the defaults if it is empty.
+    """Return the namespaces in `export_to` or, if it is empty, the namespaces in `defaults`.
 
     If they contain "*", return PUBLIC. Otherwise, if they contain "~", return NO_NAMESPACES. "." is replaced with
     `namespace`.

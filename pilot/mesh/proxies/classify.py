@@ -216,7 +216,7 @@ def interception_of(proxy: Proxy) -> str:
 
 
 def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
-    """Return whether the proxy accepts HTTP/1.0. Either its metadata HTTP10 is "1", or the setting enables it
+    """Return whether the proxy accepts HTTP/1.0, because its metadata HTTP10 is "1" or a setting enables it
     `everywhere`."""
     return everywhere or proxy.text("HTTP10") == "1"
 

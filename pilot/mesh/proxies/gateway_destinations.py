@@ -59,7 +59,8 @@ def routed_hosts(db: Mesh, gateways: tuple[ObjectKey, ...]) -> frozenset[str]:
 
 @derived
 def routed_services(db: Mesh, scope: ScopeFacet, gateways: tuple[ObjectKey, ...]) -> tuple[ImportKey, ...]:
-    """Return the services in a router's scope that its Gateways route to, and those that extension providers use."""
+    """Return the services in a router's scope that its Gateways route to, and the services that extension providers
+    use."""
     routed, provided = routed_hosts(db, gateways), provider_services(db)
     return tuple(
         i

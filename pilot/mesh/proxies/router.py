@@ -122,7 +122,8 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
 
 
 def with_edge_defaults(settings: ConnectionSettings) -> ConnectionSettings:
-    """Return the connection settings of a router. With the profile EDGE, unset fields have the profile's values."""
+    """Return the connection settings of a router. With the profile EDGE, fields that are not set have the profile's
+    values."""
     if settings.profile != "EDGE":
         return settings
     names = settings.__struct_fields__

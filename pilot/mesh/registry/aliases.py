@@ -36,7 +36,7 @@ def _targets(db: Mesh) -> Mapping[str, str]:
 
 @hub
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """Return the aliases of each hostname that has any, sorted by namespace and name.
+    """Return the aliases of each hostname that has aliases, sorted by namespace and name.
 
     Chains of aliases are resolved to the final hostname. Aliases whose chain contains a cycle are omitted.
     """

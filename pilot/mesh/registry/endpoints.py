@@ -45,10 +45,10 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """Return the identities that the workloads of a service may have, sorted: those of its endpoints, and those that it
-    declares.
+    """Return the identities that the workloads of a service may have, sorted.
 
-    Each identity is repeated for every alias of the trust domain.
+    They are the identities of its endpoints, and the identities that the service declares. Each is repeated for every
+    alias of the trust domain.
     """
     row = service(db, ref)
     if row is None:
@@ -72,7 +72,7 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
     """Yield the endpoints at WorkloadEntries that a Service with virtual IPs selects in its own clusters.
 
-    If the target port is a name, the entry must have a port with that name.
+    If the target port is a name, the WorkloadEntry must have a port with that name.
     """
     if (
         not db.settings.registry.services_select_entries

@@ -26,8 +26,8 @@ class ExternalAddress(NamedTuple):
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalAddress, ...]:
     """Return the external addresses of a Service port.
 
-    They are those of the load balancer and the external IPs or, if there are none, those of the nodes that an
-    annotation selects.
+    They are the addresses of the load balancer and the external IPs. If there are none, they are the addresses of the
+    nodes that an annotation selects.
     """
     row = SERVICE.get(db, key)
     if row is None:

@@ -88,7 +88,7 @@ def merge_clusters(services: Sequence[Service]) -> Service:
 def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_annotations: Mapping[str, str]) -> str:
     """Return "", PreferSameZone or PreferSameNode.
 
-    The field takes precedence over the annotation of the object, and the latter over that of the namespace.
+    The field takes precedence over the Service's annotation, which takes precedence over the namespace's annotation.
     """
     if field in _DISTRIBUTIONS:
         return _DISTRIBUTIONS[field]

@@ -221,8 +221,10 @@ def traffic_distributions(db: Mesh) -> frozenset[str]:
 
 @hub
 def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """Return the services that are exported to each namespace by name, oldest first. The key "*" has the public
-    services."""
+    """Return the services that are exported by name to a namespace, keyed by namespace, oldest first.
+
+    The key "*" has the public services.
+    """
     summaries = _summaries(db)
     audiences: dict[str, list[ServiceRef]] = defaultdict(list)
     for ref in service_refs(db):
@@ -246,7 +248,7 @@ def _private_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """Return the services that are visible in a namespace.
 
-    Those that are exported to it by name precede the public ones. Each group is ordered oldest first.
+    Services that are exported to the namespace by name precede public services. Each group is ordered oldest first.
     """
     private = _private_refs(db, namespace)
     return private + public_refs(db) if private else public_refs(db)

@@ -35,7 +35,7 @@ def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 
 
 def is_healthy(entry: Object[WorkloadEntryObject]) -> bool:
-    """Return True if an entry's health checks pass or are disabled."""
+    """Return True if a WorkloadEntry's health checks pass or are disabled."""
     if entry.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
         return True
     return any(condition.type == "Healthy" and condition.status == "True" for condition in entry.spec.status.conditions)
@@ -55,7 +55,8 @@ selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_en
 
 
 def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
-    """Return the workload of an entry with these labels. Not memoised. It reads only inputs that all entries share."""
+    """Return the workload of a WorkloadEntry with these labels. Not memoised. It reads only inputs that all
+    WorkloadEntries share."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
     workload = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
     return (
@@ -68,9 +69,9 @@ def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapp
 def build_entry_workload(
     key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
 ) -> Workload:
-    """Return the workload of an entry.
+    """Return the workload of a WorkloadEntry.
 
-    The workload has a network only if the entry sets one. `network`, which may be derived, is used only for the label.
+    It has a network only if the WorkloadEntry sets one. `network`, which may be derived, is used only for the label.
     """
     locality = entry.locality or label.locality_label(labels)
     return Workload(

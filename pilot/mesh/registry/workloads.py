@@ -30,8 +30,8 @@ TEST_VM_LABEL = "istio.io/test-vm"  # marks a Pod that simulates a virtual machi
 def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
     """Return the Pod of a proxy in its cluster, or None if it has none.
 
-    The proxy's id (`<pod>.<namespace>`) identifies the Pod. If there is no such Pod and the setting allows it, the Pod
-    is found by its address.
+    The proxy's id (`<pod>.<namespace>`) identifies the Pod. If there is no such Pod and a setting allows it, the Pod is
+    found by its address.
     """
     proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")

@@ -1,4 +1,4 @@
-"""The policies that apply to a workload, merged from those of the mesh, the namespace and the workload.
+"""The policies that apply to a workload, merged from policies for the mesh, the namespace and the workload.
 
 Each kind of policy has an entry in `POLICIES`. Results contain only keys, so workloads with the same policies share
 everything that is built from the policies.
@@ -189,7 +189,7 @@ def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectK
 
 
 def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[PolicyAttachment]:
-    """Return the oldest policy without a selector, followed by those with a selector.
+    """Return the oldest policy without a selector, followed by the policies with a selector.
 
     If the kind has `one_for_some`, only the oldest policy with a selector is returned.
     """
@@ -198,5 +198,6 @@ def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[Polic
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:
-    """Return the policies that change one part of a proxy. Proxies that differ only in other policies share a result."""
+    """Return the policies that change one part of a proxy. Proxies that differ only in other policies have the same
+    result."""
     return PolicyFacet(tuple((kind, keys) for kind, keys in facet.applied if scope in POLICIES[kind].scopes))

@@ -182,7 +182,7 @@ AMBIENT_KINDS = tuple(_CONDITIONS)
 
 @derived
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Return every object that may have a status.
+    """Return the references of all objects that may have a status.
 
     Gateway API objects are included only if the Gateway API is enabled, and objects with ambient conditions only in an
     ambient mesh.

@@ -39,7 +39,7 @@ class AncestorStatus(NamedTuple):
 def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
     """Return the status of a BackendTLSPolicy, with entries for its targets followed by entries for Gateways.
 
-    The conditions for a Gateway are those for the first target that it routes to. The number of entries is limited.
+    A Gateway has the conditions of the first target that it routes to. The number of entries is limited.
     """
     row, policy = BACKEND_TLS_POLICY.get(db, key), backend_tls_policy(db, key)
     if row is None:

@@ -19,6 +19,6 @@ def namespace_labels(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str
 
 @derived
 def namespace_annotations(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
-    """Return those annotations of a namespace in a cluster that can affect the mesh."""
+    """Return the annotations of a namespace in a cluster, limited to annotations that can affect the mesh."""
     row = NAMESPACE.get(db, RegistryKey(cluster, "", namespace))
     return row.annotations if row is not None else {}

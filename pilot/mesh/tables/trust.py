@@ -37,7 +37,7 @@ def has_trust_bundle(db: Mesh) -> bool:
 def trust_bundle(db: Mesh) -> tuple[str, ...]:
     """Return the root certificates of the mesh in PEM form, sorted and without duplicates.
 
-    They are the roots of the mesh's own certificate authorities and those in the mesh config.
+    They are the roots of the mesh's own certificate authorities, and the roots in the mesh config.
     """
     pems = [pem for name in db.authority_roots.all_keys() for pem in db.authority_roots.get(name) or ()]
     pems += [

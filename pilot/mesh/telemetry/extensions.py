@@ -52,8 +52,8 @@ def extensions_of_side(db: Mesh, keys: tuple[ObjectKey, ...], serves: bool) -> t
     """Return the extensions for the traffic that a workload receives as a server or, if not `serves`, sends as a
     client.
 
-    They are ordered by priority, highest first. For equal priorities, those in the workload's namespace precede those
-    in the root namespace, and older extensions precede newer ones. `keys` must be ordered by age.
+    They are ordered by priority, highest first. For equal priorities, extensions in the workload's namespace precede
+    extensions in the root namespace, and older extensions precede newer ones. `keys` must be ordered by age.
     """
     root = root_namespace(db)
     extensions = (_for_mode(e, serves) for key in keys if (e := listed_extension(db, key)) is not None)

@@ -1,4 +1,4 @@
-"""Merges the Telemetries of a workload: those of the mesh, the namespace and the workload. Later ones take precedence.
+"""Merges the Telemetries for the mesh, the namespace and the workload. Later ones take precedence.
 
 The results are rules for each provider. `mode` is the side of the workload: SERVER is the inbound side, and CLIENT is
 the outbound side or a gateway.
@@ -71,7 +71,7 @@ def provider_names(entry: AccessLogging | Metrics | object) -> tuple[str, ...]:
 def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule, ...]:
     """Return the access log rules for one side of a workload, one for each provider, sorted by provider.
 
-    Without Telemetries for access logs, they are those of the default providers. Otherwise, the last Telemetry that
+    Without Telemetries for access logs, the rules are for the default providers. Otherwise, the last Telemetry that
     names providers for this side determines the providers. A filter applies to the providers that its entry names.
     """
     defaults = default_providers(db).access_logging

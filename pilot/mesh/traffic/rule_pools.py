@@ -84,7 +84,7 @@ def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults)
 
 
 def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEntry, ...]:
-    """Return the entries of one pool. Those with a selector are first. The rules are in order of precedence.
+    """Return the entries of one pool. Entries with a selector are first. `rules` must be in order of precedence.
 
     Rules with equal selectors form one entry, to which the rules without a selector are appended. With `by_export`, a
     rule is only appended if its reach includes that of the entry.

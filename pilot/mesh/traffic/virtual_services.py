@@ -52,8 +52,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return self.created, self.key.name, self.key.namespace
 
     def rank(self, viewer: str) -> int | None:
-        """Return the rank of the binding among those that are visible in a namespace, or None if it is not visible
-        there."""
+        """Return the binding's rank among the visible bindings in a namespace, or None if it is not visible."""
         if PUBLIC in self.export_to:
             return 2
         if viewer in self.export_to:
@@ -195,8 +194,8 @@ def _namespaces(db: Mesh) -> tuple[str, ...]:
 class BindingsByViewer(NamedTuple):
     """All bindings, ordered by age.
 
-    Public bindings are keyed by gateway, and other bindings by the viewer's namespace and the gateway. `private` has
-    the bindings in the viewer's namespace, and `exported` those in other namespaces.
+    Public bindings are keyed by gateway, and other bindings by the viewer's namespace and the gateway. `private`
+    contains bindings in the viewer's namespace, and `exported` contains bindings in other namespaces.
     """
 
     public: Mapping[str, tuple[Binding, ...]]

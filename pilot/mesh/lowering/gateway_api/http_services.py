@@ -45,7 +45,7 @@ class RoutePart(NamedTuple):
 def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
     """Return the parts of a route, or None if it has none.
 
-    They do not depend on the contents of the route's rules, but only on whether it has any.
+    They do not depend on the contents of the route's rules, but only on whether there are any rules.
     """
     binding = route_binding(db, route)
     if binding is None:

@@ -109,6 +109,7 @@ class ControlPlane(Process):
     """pilot-discovery with a folder of configuration files.
 
     `more` are additional arguments. `ports` are those of a previous process by flag, to reuse them.
+    `wrapper` is a command that runs the process.
     """
 
     def __init__(
@@ -121,11 +122,13 @@ class ControlPlane(Process):
         more: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         ports: Mapping[str, int] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         self.host = host
         flags = ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
         self.ports = dict(ports) if ports is not None else {flag: free_port() for flag in flags}
         arguments = [
+            *wrapper,
             str(pathlib.Path(sys.executable).parent / "pilot-discovery"),
             "discovery",
             "--configDir",

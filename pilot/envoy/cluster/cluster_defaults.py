@@ -18,7 +18,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that clusters depend on. Changes to other settings do not affect clusters."""
+    """Settings that affect clusters. Changes to other settings do not affect clusters."""
 
     connect_timeout: Duration
     dns_refresh_rate: Duration

@@ -1,4 +1,4 @@
-"""Properties of a proxy that its clusters depend on."""
+"""The cluster traits: properties of a proxy that affect its clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pilot.mesh.model.proxy import NodeType
 
 
 class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Properties of a proxy that its clusters depend on."""
+    """Properties of a proxy that affect its clusters."""
 
     type: NodeType = NodeType.SIDECAR
     metadata_exchange: bool = True
@@ -33,7 +33,7 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
 def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
-    """Return the traits of a proxy's outbound side."""
+    """Return the cluster traits of a proxy's outbound side."""
     return ClusterTraitsKey(
         outbound.type,
         outbound.features.metadata_exchange,
@@ -83,7 +83,7 @@ def ip_families(ips: tuple[str, ...]) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
 def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
-    """Return the traits of a sidecar's inbound side."""
+    """Return the cluster traits of a sidecar's inbound side."""
     ipv4, ipv6 = ip_families(inbound.ips)
     listening = inbound.listening
     preserve_case = bool(listening.headers.preserve_http1_header_case)

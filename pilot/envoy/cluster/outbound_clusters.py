@@ -1,4 +1,4 @@
-"""Derives a proxy's outbound clusters. Proxies with the same traits and rules share each cluster."""
+"""Derives a proxy's outbound clusters. Proxies with equal cluster traits and DestinationRules share each cluster."""
 
 from __future__ import annotations
 

@@ -118,7 +118,8 @@ def find_vip_destination(db: Mesh, key: ResolvedVipKey) -> ClusterDestination | 
 
 
 def has_inline_endpoints(service: Service) -> bool:
-    """Return whether a service's clusters contain their endpoints. If so, they depend on the waypoint's location."""
+    """Return whether a service's clusters contain their endpoints. If so, the clusters depend on the waypoint's
+    location."""
     return not is_dynamic(service) and discovery_type(service, router=False) in INLINE
 
 

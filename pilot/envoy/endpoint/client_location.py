@@ -50,7 +50,7 @@ class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=256)
 def unlocated_client(cluster_id: str, hbone: bool = False) -> ClientLocationKey:
-    """Return a location that only contains the Kubernetes cluster, for endpoints that do not depend on the rest."""
+    """Return a location that only contains the Kubernetes cluster, for endpoints that do not depend on other fields."""
     return ClientLocationKey(cluster_id=cluster_id, hbone=hbone)
 
 

@@ -1,4 +1,4 @@
-"""Applies patches to the network filters of a chain, and to the HTTP filters of its connection managers."""
+"""Applies patches to the network filters of a chain, and to the HTTP filters of its HTTP connection managers."""
 
 from __future__ import annotations
 

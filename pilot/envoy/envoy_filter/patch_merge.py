@@ -40,8 +40,8 @@ def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pla
 def _affected_fields(message: Any, value: Any) -> Any:
     """Return a copy of a message with only the message fields and lists that `value` also sets.
 
-    Return None if there are no such fields. Only this copy is validated, because the message may be large. If there are
-    no such fields, the merged fields equal those of the value, which is known to be valid.
+    Only this copy is validated, because the message may be large. The result is None if there are no such fields. The
+    merged fields then equal those of the value, which is known to be valid.
     """
     affected = None
     for field, _ in value.ListFields():

@@ -70,7 +70,7 @@ _l4_in_namespace: Gather[ObjectKey, [str], L4VirtualService] = Gather(
 
 @hub
 def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[L4VirtualService, ...]:
-    """Return the VirtualServices with TCP or TLS rules that an egress listener imports.
+    """Return the VirtualServices that have TCP or TLS rules and that an egress listener imports.
 
     They are ordered by precedence.
     """

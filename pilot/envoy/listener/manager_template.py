@@ -120,7 +120,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
 def _resolving_filters(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet
 ) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yield the filters that resolve the host of each request, if the manager serves hosts that need it."""
+    """Yield the filters that resolve the host of each request, if the HTTP connection manager serves such hosts."""
     settings = db.settings
     family = lookup_family(
         listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4

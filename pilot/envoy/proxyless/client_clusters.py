@@ -81,7 +81,7 @@ def effective_policy(destination: ClusterDestination) -> EffectivePolicy:
 def build_cluster(name: str, policy: EffectivePolicy, accounts: tuple[str, ...]) -> cluster_pb2.Cluster:
     """Return the cluster. `accounts` are the identities that its endpoints may have.
 
-    TLS is used only if a rule sets ISTIO_MUTUAL, because gRPC cannot tell which endpoints support it.
+    TLS is used only if a DestinationRule sets ISTIO_MUTUAL, because gRPC cannot tell which endpoints support it.
     """
     cluster = _Cluster(
         name=name, type=_Cluster.EDS, eds_cluster_config=_Cluster.EdsClusterConfig(eds_config=ADS, service_name=name)

@@ -16,9 +16,9 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Return the route configuration of a service port, which is named after the port's default cluster.
+    """Return the route configuration of a service port. It is named after the port's default cluster.
 
-    Return None if there is no such service port, or if the name is not that of a default cluster.
+    Return None if there is no such service port, or if the name does not belong to a default cluster.
     """
     parsed = parse_cluster(name)
     if parsed is None or parsed.direction != OUTBOUND or parsed.subset:

@@ -48,7 +48,7 @@ def rule_name(namespace: str, name: str, index: int, provider: str = "") -> str:
 
 
 def authorizer_prefix(provider: str) -> str:
-    """Return the name prefix of rules that call an authorizer."""
+    """Return the prefix of the names of rules that call this authorizer."""
     return f"istio-ext-authz-{provider}"
 
 

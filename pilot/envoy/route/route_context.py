@@ -16,7 +16,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties of the proxy and listener that the routes of a VirtualService depend on.
+    """Properties of the proxy and listener that affect the routes of a VirtualService.
 
     - `port`: the listener port, or 0 for a listener that serves all ports (an HTTP proxy or a Unix socket).
     - `gateways`: the gateway names that matches may select. For a sidecar it is {"mesh"}.

@@ -1,4 +1,4 @@
-"""The properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share routes."""
+"""The properties of a proxy that affect a VirtualService's routes. Proxies with equal properties share routes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """The dependencies of routes.
+    """The inputs on which routes depend.
 
     - `conditional`: there may be no route for some ports or sources.
     - `source_namespace`: whether matches evaluate the namespace of the source.
@@ -40,7 +40,7 @@ class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
         return not (self.source_namespace or self.source_labels or self.hash_candidates)
 
     def relevant_source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
-        """Return the parts of the source's namespace and labels that the routes depend on."""
+        """Return the source's namespace and labels, reduced to the parts that affect the routes."""
         return namespace if self.source_namespace else "", frozenset(
             item for item in labels if item[0] in self.source_labels
         ) if self.source_labels else frozenset()

@@ -27,7 +27,7 @@ class DestinationService(NamedTuple):
 
 
 def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
-    """Return the service's properties on which the routes to it depend. Not memoised.
+    """Return the properties of a service that affect the routes to it. Not memoised.
 
     `port` is the listener's port, or 0 for a listener that serves all ports.
     """

@@ -143,7 +143,7 @@ def find_destination_ref(db: Mesh, host: str, owner: str, serving: ServingKey) -
 
 
 def find_waypoint_destination(db: Mesh, host: str, owner: str, serving: ServingKey) -> DestinationService | None:
-    """Return the properties, on which routes depend, of the service for a host. Not memoised.
+    """Return the properties that affect routes to the service for a host. Not memoised.
 
     Return None if there is no such service.
     """
@@ -153,7 +153,7 @@ def find_waypoint_destination(db: Mesh, host: str, owner: str, serving: ServingK
 
 @derived
 def waypoint_destination(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> DestinationService:
-    """Return the service's properties on which routes at a waypoint depend."""
+    """Return the properties of a service that affect routes at a waypoint."""
     destination, row = find_destination_service(db, ref), service(db, ref)
     if row is None or not is_served(db, waypoint, ref):
         return destination

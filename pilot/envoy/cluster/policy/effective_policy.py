@@ -56,9 +56,10 @@ def _port_parts(policy: PortTrafficPolicy) -> EffectivePolicy:
 def effective_port_policy(
     policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None
 ) -> EffectivePolicy:
-    """Return the effective policy of a rule for one port.
+    """Return the effective policy of a DestinationRule for one port.
 
-    Settings for the port replace the rule's settings entirely. The defaults of the mesh config replace missing parts.
+    Port-level settings replace all other settings of the DestinationRule. Missing parts come from the mesh config's
+    defaults.
     """
     effective = NO_POLICY
     if policy is not None:

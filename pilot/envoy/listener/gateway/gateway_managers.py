@@ -38,7 +38,7 @@ def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:
-    """Return the serialized manager fields that determine which hops are trusted to identify the client.
+    """Return the serialized fields of an HTTP connection manager that determine which hops may identify the client.
 
     The details of the client certificate are only configured if the gateway itself adds them to the
     X-Forwarded-Client-Cert header.

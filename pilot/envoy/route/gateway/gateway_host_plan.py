@@ -23,7 +23,7 @@ class RouteSourceKey(NamedTuple):
 
 
 class ServerHosts(NamedTuple):
-    """A server's properties on which its routes depend.
+    """The properties of a server that affect its routes.
 
     A host may have the form "namespace/host". `redirects` is set if plaintext HTTP is redirected to HTTPS.
     """

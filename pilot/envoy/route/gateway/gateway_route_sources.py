@@ -31,7 +31,7 @@ class RouteBytes(NamedTuple):
 
 
 class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The properties of a router that its routes depend on.
+    """The properties of a router that affect its routes.
 
     If `alt_svc` is set, responses advertise HTTP/3. For the other fields, see `GatewayRoutesFacet`.
     """
@@ -85,7 +85,7 @@ def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) ->
 
 @derived
 def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
-    """Return the service's properties on which the routes to it depend."""
+    """Return the properties of a service that affect the routes to it."""
     return find_destination_service(db, ref)
 
 

@@ -111,7 +111,7 @@ def without_namespace(dns_domain: str) -> str:
 
 
 def relevant_dns_domain(dns_domain: str, hostname: str) -> str:
-    """Return the part of the DNS domain that the domains of a host depend on.
+    """Return the part of the DNS domain that affects the domains of a host.
 
     All clients outside the service's namespace use the same names.
     """

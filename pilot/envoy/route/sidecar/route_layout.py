@@ -1,8 +1,8 @@
 """Derives the layout of a route configuration: the services on a port, grouped by namespace, and hosts without a
 service.
 
-Proxies with the same view share a layout. Differences between these proxies (short names, sources, hashing) are applied
-when segments are built.
+Proxies with an equal `RouteLayoutKey` share a layout. Differences between these proxies (short names, sources, hashing)
+are applied when segments are built.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pilot.mesh.traffic.virtual_services import Binding, ViewerKey, egress_bindi
 
 
 class RouteLayoutKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """A proxy's view of a route configuration.
+    """The properties of a proxy that determine the layout of a route configuration.
 
     `refs` are the visible services that have the port, in order of precedence. `port` is 0 for all ports, which are
     then distinguished by the Host header. `dns_domain` omits the client's namespace if possible.

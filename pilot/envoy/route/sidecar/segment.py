@@ -105,7 +105,7 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
 
 
 class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """The properties of a proxy that the hosts of a segment depend on.
+    """The properties of a proxy that affect the virtual hosts of a segment.
 
     Clients in `namespaces` use short names for the hosts.
     """
@@ -183,5 +183,5 @@ def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: Addres
 
 
 def segment_dns_domain(dns_domain: str, dependencies: SegmentDependencies) -> str:
-    """Return the part of a proxy's DNS domain that the names in a segment depend on."""
+    """Return the part of a proxy's DNS domain that affects the names in a segment."""
     return dns_domain if dns_domain.partition(".svc.")[0] in dependencies.namespaces else without_namespace(dns_domain)

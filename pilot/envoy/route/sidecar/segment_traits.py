@@ -1,4 +1,4 @@
-"""Reduces the properties of a sidecar to those that a segment depends on, so that more sidecars share virtual hosts."""
+"""Reduces the properties of a sidecar to those that affect a segment, so that more sidecars share virtual hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ DroppedDomains = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
 
 
 class SegmentTraitsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The fields of `VirtualHostKey` for all hosts of a segment. `dropped_domains` is keyed by host and port."""
+    """The properties of a sidecar that affect a segment, as in `VirtualHostKey`. `dropped_domains` is keyed by host and
+    port."""
 
     dns_domain: str
     families: AddressFamiliesFacet
@@ -49,9 +50,9 @@ def segment_traits(
     routing: SidecarRoutesFacet,
     shared_traits: dict[str, SegmentTraitsKey],
 ) -> SegmentTraitsKey:
-    """Return the traits of a segment.
+    """Return the properties of a sidecar that affect a segment.
 
-    `shared_traits` caches the traits of segments that depend only on the DNS domain, keyed by that domain.
+    `shared_traits` caches the results for segments that depend only on the DNS domain, keyed by that domain.
     """
     dependencies = segment_dependencies(db, segment)
     domain = segment_dns_domain(routing.dns_domain, dependencies) if segment.port else routing.dns_domain
@@ -74,7 +75,7 @@ def build_segment_traits(
     layout: RouteLayout,
     routing: SidecarRoutesFacet,
 ) -> SegmentTraitsKey:
-    """Return the traits for routes with these dependencies."""
+    """Return the properties of a sidecar that affect routes with these dependencies."""
     namespace, labels = dependencies.relevant_source(routing.scope.namespace, routing.labels)
     services = layout.destinations
     settings_by_destination = ((key, _consistent_hash(db, key, routing)) for key in dependencies.hash_candidates)
@@ -116,7 +117,7 @@ def _consistent_hash(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet)
 def virtual_host_key(
     host: HostKey, dependencies: RouteDependencies, listener: int, traits: SegmentTraitsKey
 ) -> VirtualHostKey:
-    """Return the key of one host's virtual host. It has only the traits that the host depends on."""
+    """Return the key of one virtual host. It contains only the properties that affect this virtual host."""
     namespace, labels = dependencies.relevant_source(traits.namespace, traits.labels)
     names = (host.host, *host.aliases)
     return VirtualHostKey(

@@ -67,7 +67,7 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Return the route configuration with a name, or None if the name is not that of a route configuration."""
+    """Return the route configuration with this name, or None if this is not a valid name of a route configuration."""
     host_and_port = parse_route_name(name)
     if host_and_port is None:
         return None
@@ -83,7 +83,7 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
 
 @derived
 def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteLayoutKey:
-    """Return the proxy's view of a port through an egress listener."""
+    """Return the key of the layout for a port of an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
         port = 0

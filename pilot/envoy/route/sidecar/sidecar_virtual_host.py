@@ -35,10 +35,10 @@ MESH_GATEWAYS = frozenset(("mesh",))
 
 
 class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The key of a virtual host, with all properties that it depends on except configuration objects.
+    """The key of a virtual host. It contains everything that affects the virtual host, except configuration objects.
 
     - `listener`: the port of the listener, or 0 for all ports.
-    - `dns_domain`, `namespace`, `labels`: the parts of the proxy's properties that the host depends on.
+    - `dns_domain`, `namespace`, `labels`: the parts of the proxy's properties that affect the virtual host.
     - `destinations`, `consistent_hashes`: as in `RouteContext`.
     - `dropped_domains`: domains that belong to other hosts.
     - `any_domain`: whether this is the only host of its configuration and matches any domain.

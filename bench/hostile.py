@@ -142,11 +142,22 @@ class Plane(ControlPlane):
         self.memory.reset()
         before, started = usage(self.pid), time.monotonic()
         await attack(self)
+        await self._settle()
         waits = await asyncio.to_thread(self.witness.take)
         self.check_alive()
         after = usage(self.pid)
         cpu = after.cpu - before.cpu - self._idle * (time.monotonic() - started)
         return Measure(max(0.0, cpu), max(0, self.memory.peak - before.memory), waits)
+
+    async def _settle(self) -> None:
+        """Wait until the control plane has finished, which its CPU time shows."""
+        deadline, last = time.monotonic() + 60, usage(self.pid).cpu
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+            now = usage(self.pid).cpu
+            if now - last < 0.2 * self._idle + 0.04:
+                return
+            last = now
 
     async def write(self, text: str) -> None:
         """Replace the hostile file."""

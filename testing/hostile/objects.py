@@ -35,8 +35,11 @@ def security(kind: str, spec: Any) -> Plain:
 
 
 def hosts(c: Choices, name: str, largest: int) -> list[str]:
-    suffix = c.pick(f"{name} suffix", ("example.com", "*", "hostile.svc.cluster.local", "a." * 60 + "b", "é", ""))
-    prefix = c.pick(f"{name} prefix", ("h{}.", "*.h{}.", "*", "h{}", "{}:80", "./h{}."))
+    suffix = c.pick(
+        f"{name} suffix",
+        ("example.com", "example.com", "example.com", "hostile.svc.cluster.local", "a." * 60 + "b", "é"),
+    )
+    prefix = c.pick(f"{name} prefix", ("h{}.", "h{}.", "h{}.", "*.h{}.", "h{}", "./h{}."))
     return [prefix.format(n) + suffix for n in range(c.count(name, largest))]
 
 
@@ -83,7 +86,7 @@ def virtual_service_lists(c: Choices) -> Plain:
         {
             "hosts": hosts(c, "hosts", 20_000),
             "gateways": ["mesh", *(f"g{n}" for n in range(c.count("gateways", 2000)))],
-            c.pick("protocol", ("http", "tcp", "tls")): routes,
+            "http": routes,
         },
     )
 

@@ -72,7 +72,7 @@ def check_requested_names(csr: bytes, identities: Sequence[str]) -> bytes:
     try:
         names = certificate_names(request)
     except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
-        raise SigningError("CSR_ERROR", f"cannot read the requested names: {error}") from error
+        raise SigningError("CSR_ERROR", f"cannot parse the subject alternative names of the CSR: {error}") from error
     extensions = [
         extension.oid.dotted_string
         for extension in request.extensions

@@ -50,8 +50,8 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     files.
 
     An object with an ERROR is rejected, and its last valid version stays in force. An object with only WARNINGs takes
-    effect. A NOTICE is not a mistake of the user: the object uses a feature that a proxy's build lacks, so the feature
-    is omitted.
+    effect. A NOTICE is not a user error: the object uses a feature that is not compiled into a proxy, so the
+    feature is omitted.
     """
 
     code: str

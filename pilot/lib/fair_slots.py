@@ -53,7 +53,7 @@ class FairSlots:
             raise
 
     def _release(self) -> None:
-        """Pass a slot on to the first caller of the next key."""
+        """Pass a slot on to the first caller that waits under the next key."""
         while self._waiting:
             key, queue = next(iter(self._waiting.items()))
             turn = next(iter(queue))

@@ -81,7 +81,7 @@ class EnvoyProcess:
         return cls(process)
 
     async def wait(self) -> int:
-        """Wait until the process exits. Returns the exit status, or the negative number of the fatal signal."""
+        """Wait until the process exits. Return its exit status, or -N if signal N ended it."""
         return await self._process.wait()
 
     async def stop(self) -> None:

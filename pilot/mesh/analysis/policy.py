@@ -162,7 +162,7 @@ def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems between an AuthorizationPolicy and other objects."""
+    """Return the problems of an AuthorizationPolicy that depend on other objects, such as a missing provider."""
     policy = AUTHORIZATION_POLICY.get(db, key)
     return attribute(policy, below("spec", _check_authorization(db, policy))) if policy is not None else ()
 

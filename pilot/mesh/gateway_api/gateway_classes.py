@@ -19,8 +19,8 @@ class GatewayClassInfo(NamedTuple):
 
     - `programmed`: whether this control plane configures Gateways of the class.
     - `listener_sets`: whether ListenerSets may attach to these Gateways.
-    - `suffix`: whether the name of a deployment ends with the name of the class, after that of the Gateway.
-    - `addresses`: the type of the internal addresses to report if there are no external ones, or "" for both types.
+    - `suffix`: whether deployments are named `GATEWAY-CLASS` instead of `GATEWAY`.
+    - `addresses`: the type of internal address to report if there are no external addresses. "" means any type.
     - `tunnels`: whether listeners accept HBONE.
     """
 

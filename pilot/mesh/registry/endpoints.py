@@ -1,4 +1,5 @@
-"""Endpoints of service ports. EndpointSlices, selected WorkloadEntries and ServiceEntries declare them."""
+"""Endpoints of service ports. They are declared by EndpointSlices, by ServiceEntries, and by the WorkloadEntries that a
+ServiceEntry selects."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, .
     """Return the rules of RequestAuthentications that apply together, sorted by issuer.
 
     For equal issuers, rules from the workload's namespace precede those from the root namespace. Rules beyond
-    `MOST_RULES` are omitted. If the key sets are too large, rules have no keys, so that all their tokens are rejected.
+    `MOST_RULES` are omitted. Rules whose key sets exceed the limit in total have no keys, so all their tokens are
+    rejected.
     """
     root = mesh_config(db).root_namespace
     rules = [(key, rule) for key, rule, _ in _limited_rules(db, policies, root)]

@@ -296,7 +296,8 @@ def _rsa_key(p: int, q: int) -> str:
 
     numbers = (0, p * q, 65537, 65537, p, q, 65537, 65537, 65537)
     text = base64.encodebytes(tagged(0x30, b"".join(map(integer, numbers)))).decode()
-    return f"-----BEGIN RSA PRIVATE KEY-----\n{text}-----END RSA PRIVATE KEY-----\n"
+    label = "RSA PRIVATE KEY"
+    return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n"
 
 
 CONFIGURATION: dict[str, Callable[[Choices], Plain]] = {

@@ -50,7 +50,7 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
             yield warning(
                 "port-not-found",
                 f"servers[{index}].port.number",
-                f"no Service of the selected workloads has port {server.port.number}",
+                f"no Service of the workloads that this Gateway selects has port {server.port.number}",
             )
         if server.tls is not None:
             yield from below(f"servers[{index}].tls", _check_credentials(db, server.tls, {n for n, _ in routers}))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("pilot", "webhook", "gotemplate", "ca", "deploy", "tools", "bench", "testing", "samples")
+PACKAGES = ("pilot", "webhook", "gotemplate", "ca", "deploy", "tools", "bench", "testing", "samples", "tests")
 FIRST_WORDS = frozenset({"What", "Which", "Whose", "Where", "Who", "How", "Whether", "When"})
 NAMES = frozenset({"found", "known", "said", "asked", "made", "told", "wanted", "kept"})
 

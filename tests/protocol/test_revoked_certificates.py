@@ -93,17 +93,17 @@ async def test_revocation_closes_open_connections(
     revoked, valid = issue(SIGNER, WEB), issue(SIGNER, SHOP)
     async with (
         secure_channel(plane.port, plane.root, revoked) as closed,
-        secure_channel(plane.port, plane.root, valid) as kept,
+        secure_channel(plane.port, plane.root, valid) as connection,
         secure_channel(plane.port, plane.root) as anonymous,
     ):
         assert await create_certificate(closed)
-        assert await create_certificate(kept)
+        assert await create_certificate(connection)
         await anonymous.channel_ready()
         (tmp_path / "cacerts" / "ca-crl.pem").write_bytes(leaf_list(revoked))
         async with asyncio.timeout(20):
             while closed.get_state() is grpc.ChannelConnectivity.READY:
                 await asyncio.sleep(0.01)
-        assert await create_certificate(kept)
+        assert await create_certificate(connection)
         assert anonymous.get_state() is grpc.ChannelConnectivity.READY
 
 

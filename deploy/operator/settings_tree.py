@@ -8,6 +8,8 @@ from typing import Any
 
 Plain = dict[str, Any]
 _INDEX = re.compile(r"\[(-?\d+)\]")
+_INTEGER = re.compile(r"[-+]?\d+")
+_REAL = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?")
 _KEYED = re.compile(r"\[([^:\]]+):(.*)\]", re.DOTALL)
 _STRINGS = (
     "spec.tag",
@@ -95,9 +97,10 @@ def _parse_scalar(text: str) -> Any:
     """Return the Boolean or number in the text. If it is neither, return the text."""
     if text in ("true", "false"):
         return text == "true"
-    for kind in (int, float):
-        if re.fullmatch(r"[-+]?\d+" if kind is int else r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?", text):
-            return kind(text)
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _REAL.fullmatch(text):
+        return float(text)
     return text.replace("\\,", ",")
 
 

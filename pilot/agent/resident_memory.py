@@ -65,5 +65,5 @@ def _kilobytes(details: str, field: str) -> int:
 
     Return 1 if the kernel does not report the field, so that the mapping is not considered clean.
     """
-    match = re.search(rf"^{field}:\s+(\d+) kB", details, re.M)
-    return int(match[1]) if match else 1
+    words = next((line.split() for line in details.splitlines() if line.startswith(f"{field}:")), [])
+    return int(words[1]) if words[2:] == ["kB"] else 1

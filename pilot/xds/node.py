@@ -10,6 +10,10 @@ from typing import Any
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy
 
+MAX_ADDRESSES = 256
+"""Maximum number of addresses of a proxy. A Pod has two, and a node with many interfaces a few dozen."""
+MAX_VALUES = 4096
+"""Maximum number of values in the metadata of a node, and of its extensions. Large ones have a few hundred."""
 _NODE_TYPES = tuple(str(node_type) for node_type in NodeType)
 _MAP_FIELDS = ("LABELS", "STATIC_LABELS", "ANNOTATIONS", "PLATFORM_METADATA")
 # Agents send all of these as strings, including booleans and lists:
@@ -54,7 +58,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
     node_type, ip, proxy_id, dns_domain = parts
     if node_type not in _NODE_TYPES:
         raise NodeError(f"invalid node type (valid types: {', '.join(_NODE_TYPES)}) in the service node {node.id!r}")
-    metadata = {key: plain_value(value) for key, value in node.metadata.fields.items()}
+    metadata = _MetadataReader().read_fields(node.metadata)
     _check_metadata(metadata)
     if metadata.get("CLUSTER_ID") in aliases:
         metadata["CLUSTER_ID"] = aliases[metadata["CLUSTER_ID"]]
@@ -66,9 +70,7 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
         namespace=metadata.get("NAMESPACE") or _first_label(dns_domain),
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
-        extensions=_intern(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)))
-        if node.extensions
-        else None,
+        extensions=_extensions(node) if node.extensions else None,
         envoy=_envoy_version(node),
         node_cluster=node.cluster,
         version=metadata.get("ISTIO_VERSION") or "",
@@ -81,21 +83,44 @@ def _envoy_version(node: Any) -> tuple[int, int] | None:
     return (version.major_number, version.minor_number) if version.major_number else None
 
 
-def plain_value(value: Any) -> Any:
-    """Return a google.protobuf.Value as plain data. Whole numbers become integers."""
-    match value.WhichOneof("kind"):
-        case "string_value":
-            return value.string_value
-        case "bool_value":
-            return value.bool_value
-        case "number_value":
-            number = value.number_value
-            return int(number) if number.is_integer() else number
-        case "struct_value":
-            return {key: plain_value(inner) for key, inner in value.struct_value.fields.items()}
-        case "list_value":
-            return [plain_value(inner) for inner in value.list_value.values]
-    return None
+class _MetadataReader:
+    """Converts metadata to plain data. Raises NodeError if it has more than `MAX_VALUES` values."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def read_fields(self, struct: Any) -> dict[str, Any]:
+        """Return a google.protobuf.Struct as plain data. Whole numbers become integers."""
+        self._add(len(struct.fields))
+        return {key: self._read(value) for key, value in struct.fields.items()}
+
+    def _read(self, value: Any) -> Any:
+        match value.WhichOneof("kind"):
+            case "string_value":
+                return value.string_value
+            case "bool_value":
+                return value.bool_value
+            case "number_value":
+                number = value.number_value
+                return int(number) if number.is_integer() else number
+            case "struct_value":
+                return self.read_fields(value.struct_value)
+            case "list_value":
+                self._add(len(value.list_value.values))
+                return [self._read(inner) for inner in value.list_value.values]
+        return None
+
+    def _add(self, count: int) -> None:
+        self._count += count
+        if self._count > MAX_VALUES:
+            raise NodeError(f"the metadata of the service node has more than {MAX_VALUES} values")
+
+
+def _extensions(node: Any) -> frozenset[str]:
+    names = frozenset(text for extension in node.extensions for text in (extension.name, *extension.type_urls))
+    if len(names) > MAX_VALUES:
+        raise NodeError(f"the service node has {len(names)} extensions; at most {MAX_VALUES} are allowed")
+    return _intern(names)
 
 
 @functools.lru_cache(64)
@@ -117,8 +142,10 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
 def _addresses(instance_ips: str, node_ip: str) -> tuple[str, ...]:
     """Return the addresses in the metadata if all of them are valid. Otherwise return the address in the node ID.
 
-    Raise NodeError if the address in the node ID is invalid too.
+    Raise NodeError if the address in the node ID is invalid too, or if there are too many addresses.
     """
+    if instance_ips.count(",") >= MAX_ADDRESSES:
+        raise NodeError(f"the service node has more than {MAX_ADDRESSES} IP addresses")
     addresses = tuple(part.strip() for part in instance_ips.split(",")) if instance_ips else ()
     if addresses and _are_addresses(addresses):
         return addresses

@@ -23,7 +23,7 @@ _DEFAULT_REGISTRY, _DOCKER_HUB = "index.docker.io", ("docker.io", "index.docker.
 _ENDPOINTS = {"index.docker.io": "registry-1.docker.io"}
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG, _DIGEST = re.compile(r"\w[\w.-]{0,127}", re.ASCII), re.compile("sha256:[0-9a-f]{64}")
-_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_PARAMETER = re.compile(r'(?<!\w)(\w+)="([^"]*)"')
 _MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_PART = re.compile(r"\[([^\]]*)\]?|([^.\[\]]+)")
 Place = int | tuple[int, Any]
 """The line of a value in its file, from 1. For a mapping or list, also the places inside it."""
 Inside = dict[str, Place] | list[Place] | None

@@ -308,9 +308,11 @@ def _kind_of(value: Any) -> str:
 
 _REMOVED = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
 """Matches the types that Envoy has removed."""
-_AROUND = re.compile(r"^(Failed to parse \w+ field: )+|\.? at [\w.\[\]]+\.*$", re.ASCII)
+_FIELDS_BEFORE = re.compile(r"^(Failed to parse \w+ field: )+", re.ASCII)
+_PLACE_AFTER = re.compile(r"\.? at [\w.\[\]]+$", re.ASCII)
 
 
 def _first_line(error: Exception) -> str:
     """Return the first line of a decoding error, without the place, because the violation contains it."""
-    return _AROUND.sub("", str(error).partition("\n")[0]) or type(error).__name__
+    line = _FIELDS_BEFORE.sub("", str(error).partition("\n")[0])
+    return _PLACE_AFTER.sub("", line) or type(error).__name__

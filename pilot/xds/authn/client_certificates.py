@@ -18,7 +18,7 @@ from pilot.lib.spiffe import PREFIX
 from pilot.xds.authn.identity import Caller, IdentityError
 
 HEADER = "x-forwarded-client-cert"
-_PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^,;"]*)\s*(;|,|$)')
+_PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^,;"\s]*(?:\s+[^,;"\s]+)*)\s*(;|,|$)')
 
 
 def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ...]:

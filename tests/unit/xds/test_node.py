@@ -91,3 +91,25 @@ def test_cluster_alias() -> None:
 def test_invalid_node_is_rejected(message: base_pb2.Node, text: str) -> None:
     with pytest.raises(NodeError, match=text):
         parse_node(message)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"INSTANCE_IPS": ",".join(["10.0.0.1"] * 257)}, "more than 256 IP addresses"),
+        ({"LABELS": {f"label{i}": "a" for i in range(4097)}}, "more than 4096 values"),
+        ({"PROXY_CONFIG": {"list": [0.0] * 4097}}, "more than 4096 values"),
+    ],
+    ids=["addresses", "labels", "list"],
+)
+def test_oversized_metadata_is_rejected(metadata: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NodeError, match=reason):
+        parse_node(node(**metadata))
+
+
+def test_excessive_extensions_are_rejected() -> None:
+    message = node()
+    for number in range(4097):
+        message.extensions.add(name=f"extension{number}")
+    with pytest.raises(NodeError, match="4097 extensions; at most 4096 are allowed"):
+        parse_node(message)

@@ -34,6 +34,8 @@ from testing.kube.installations import (
     state_of,
 )
 
+pytestmark = pytest.mark.slow
+
 Work = Callable[[ObjectClient], Awaitable[Any]]
 FIRST = ("profile=demo",)
 CHANGED = ("profile=default", "values.pilot.autoscaleEnabled=false", "components.pilot.k8s.replicaCount=2", "tag=1.2.3")

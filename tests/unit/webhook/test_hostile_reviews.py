@@ -19,6 +19,8 @@ from testing.kube.webhooks import WebhookClient, make_injector, pod, review, ser
 from webhook.gateway.render import GatewayToRender, RenderError
 from webhook.server.reviewers import PROGRAM, Reviewers
 
+pytestmark = pytest.mark.slow
+
 CPU, MEMORY = "it takes more than 0.2 seconds of CPU time", "it takes more than 48 MiB of memory"
 LANES = (JobLimits(0.1, 48 << 20), JobLimits(0.2, 48 << 20))
 

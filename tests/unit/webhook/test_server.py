@@ -10,6 +10,8 @@ import pytest
 from testing.kube.webhooks import make_injector, pod, review, serving
 from webhook.server.bodies import LARGEST_CONFIG_REVIEW
 
+pytestmark = pytest.mark.slow
+
 DEEP = 100_000
 
 

@@ -12,6 +12,8 @@ from pilot.config.validation.traffic.headers import check_format
 from pilot.ingest.decode import MAX_PROBLEMS, decode_document
 from pilot.lib.duration import parse_duration
 
+pytestmark = pytest.mark.slow
+
 N = 500_000
 _ROUTE = [{"destination": {"host": "a.b"}}]
 

@@ -15,6 +15,8 @@ from pilot.lib.workers.frames import LARGEST_RESULT, JobLimits
 from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import LANES, LimitExceeded, Overload, WorkerCrash, WorkerPool
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 ONE = JobSource("192.0.2.1", "shop")
 SHORT = (JobLimits(0.1, 96 << 20), JobLimits(0.2, 96 << 20))

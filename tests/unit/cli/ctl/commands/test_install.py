@@ -23,6 +23,8 @@ from testing.kube.installations import SYSTEM, excluded_crds, state_of
 from testing.kube.kube_access import write_kubeconfig
 from tests.unit.cli.ctl.commands.test_manifest import run_command
 
+pytestmark = pytest.mark.slow
+
 LIGHT = [
     word
     for i, name in enumerate(excluded_crds().split(","))

@@ -16,6 +16,8 @@ from webhook.defaults.injector_config import default_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
 
+pytestmark = pytest.mark.slow
+
 POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",

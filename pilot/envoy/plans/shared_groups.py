@@ -19,9 +19,9 @@ from pilot.envoy.ztunnel.address_resources import ADDRESSES, WORKLOADS
 from pilot.envoy.ztunnel.policy_resources import authorizations, port_policies, strict_policy, waypoint_policies
 from pilot.lib.xds_types import ADDRESS, EXTENSION, PROXY_CONFIG, SECRET, WORKLOAD
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet, OutboundFacet, PolicyFacet
+from pilot.mesh.proxies.extension_reader import extension_reader_facet
 from pilot.mesh.registry.service_targets import SELF_DISCOVERY, siblings_key
 from pilot.mesh.security.credential_access import credential_reader_facet
-from pilot.mesh.security.pull_secrets import extension_reader_facet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 from pilot.mesh.tables.trust import has_trust_bundle

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from google.protobuf import any_pb2, json_format
 
-from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, EXTENSION, LISTENER
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import Proxy
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
@@ -135,6 +138,37 @@ def test_provider_service_is_sent_if_exported_to_the_waypoint(export_to: str, se
     assert (
         "outbound|9411||zipkin.b.svc.cluster.local" in proxy_resources(*waypoint(), *cart(), tracer, mesh=mesh)[CLUSTER]
     ) == sent_expected
+
+
+@pytest.mark.parametrize("kind", ["TrafficExtension", "WasmPlugin"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "{kind: Service, name: cart}",
+        "{group: networking.istio.io, kind: ServiceEntry, name: store}",
+        "{group: gateway.networking.k8s.io, kind: Gateway, name: w}",
+    ],
+)
+def test_extension_that_a_listener_names_is_sent(kind: str, target: str) -> None:
+    """Envoy holds the listener back until it has the configuration of every extension in it."""
+    module = "wasm: {url: r.example.com/x}" if kind == "TrafficExtension" else "url: r.example.com/x"
+    store = make(
+        "ServiceEntry",
+        "store",
+        "{hosts: [store.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}",
+        "a",
+        labels="{istio.io/use-waypoint: w}",
+    )
+    objects = *waypoint(), *cart(), store, make(kind, "x", f"{{targetRefs: [{target}], {module}}}", "a")
+    env = world(*objects, **AMBIENT)
+    client = env.connect(WAYPOINT)
+    listeners = [any_pb2.Any.FromString(r.any) for r in env.resources(client)[LISTENER].values()]
+    names = frozenset(
+        re.findall(r"extensions\.istio\.io/[\w/.~-]+", json.dumps([*map(json_format.MessageToDict, listeners)]))
+    )
+    groups = proxy_plan(env.mesh, client).groups_of(EXTENSION, names) or ()
+    assert names
+    assert {r.name for group in groups for r in group.fn(env.mesh, *group.args).values()} == names
 
 
 def test_unattached_services_add_no_configuration() -> None:

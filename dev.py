@@ -7,8 +7,8 @@ python3 dev.py test [ARGS]     run all tests on all cores; ARGS are passed to py
 python3 dev.py test fast       run the fast tests: tests/unit, protocol, simulate and golden, except those marked `slow`
                                and without end-to-end, incremental and property tests
 python3 dev.py conformance     compare with recordings of istiod; see tests/conformance/README.md
-python3 dev.py lint            run ruff and mypy, and check import layers, dependencies, workflows, generated files,
-                               documentation and secrets
+python3 dev.py lint            run ruff and mypy, and check import layers, wording, regular expressions, dependencies,
+                               workflows, generated files, documentation and secrets
 python3 dev.py secrets [PATHS] search the repository for private keys and tokens (part of lint)
 python3 dev.py version         print the project's version from pyproject.toml
 python3 dev.py run COMMAND     run a command in the environment (pilotctl, pilot-discovery, python …)
@@ -32,6 +32,7 @@ LINT = [
     ["mypy"],
     ["lint-imports"],
     ["python", "tools/lint_words.py"],
+    ["python", "tools/lint_regexes.py"],
     ["python", "tools/audit_dependencies.py"],
     ["zizmor", "--offline", "--quiet", ".github"],
     ["python", "-m", "pilot.settings", "--check", "docs/settings.md"],

@@ -22,7 +22,8 @@ MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.dock
 _DEFAULT_REGISTRY, _DOCKER_HUB = "index.docker.io", ("docker.io", "index.docker.io")
 _ENDPOINTS = {"index.docker.io": "registry-1.docker.io"}
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
-_TAG, _DIGEST = re.compile(r"\w[\w.-]{0,127}", re.ASCII), re.compile("sha256:[0-9a-f]{64}")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _PARAMETER = re.compile(r'(?<!\w)(\w+)="([^"]*)"')
 _MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 

@@ -68,14 +68,19 @@ def _has_operators(argument: str) -> bool:
     return argument.startswith("{") and argument.endswith("}") and '"operators"' in argument
 
 
-_METADATA = "(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+"
+_DURATION = re.compile(r"\w+:\w+(?::\w+)?", re.ASCII)
+_METADATA = re.compile(
+    "(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+", re.DOTALL
+)
+_PATH = re.compile("(?:WQ|NQ)(?::(?:ORIG|PATH|ORIG_OR_PATH))?")
+_SERVER_NAME = re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?")
 _CHOICES: Mapping[str, Callable[[str], object]] = {
     "COALESCE": _has_operators,
-    "COMMON_DURATION": re.compile(r"\w+:\w+(?::\w+)?", re.ASCII).fullmatch,
+    "COMMON_DURATION": _DURATION.fullmatch,
     "GRPC_STATUS": frozenset(["CAMEL_STRING", "SNAKE_STRING", "NUMBER"]).__contains__,
-    "METADATA": re.compile(_METADATA, re.DOTALL).fullmatch,
-    "PATH": re.compile("(?:WQ|NQ)(?::(?:ORIG|PATH|ORIG_OR_PATH))?").fullmatch,
-    "REQUESTED_SERVER_NAME": re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?").fullmatch,
+    "METADATA": _METADATA.fullmatch,
+    "PATH": _PATH.fullmatch,
+    "REQUESTED_SERVER_NAME": _SERVER_NAME.fullmatch,
     "QUERY_PARAMS": frozenset(["DECODED", "ORIG"]).__contains__,
 }
 """Mapping from operator to a function that checks its argument. The function returns a true value if it is valid."""

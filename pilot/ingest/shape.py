@@ -30,6 +30,8 @@ _NAMES = {
 }
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
+MAX_MISMATCHES = 1000
+"""Number of problems of a value after which the rest of a list or mapping is not checked."""
 
 
 class _Checker(NamedTuple):
@@ -194,6 +196,8 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
     checked = _checked_struct(struct)
     problems: list[Problem] = []
     for key, item in value.items():
+        if len(problems) >= MAX_MISMATCHES:
+            break
         if item is None:
             continue
         if (checker := checked.fields.get(key)) is not None:
@@ -213,12 +217,13 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
 def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
     if not isinstance(value, list):
         return _wrong("a list", value)
-    return [
-        problem
-        for index, item in enumerate(value)
-        if (faults := check(item))
-        for problem in below(f"[{index}]", faults)
-    ]
+    problems: list[Problem] = []
+    for index, item in enumerate(value):
+        if faults := check(item):
+            problems.extend(below(f"[{index}]", faults))
+            if len(problems) >= MAX_MISMATCHES:
+                break
+    return problems
 
 
 def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
@@ -232,6 +237,8 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
         elif not numeric and not isinstance(key, str):
             problems.append(error("wrong-type", place, f"expected a string as key, got {_name(key)}: quote it"))
         problems.extend(below(place, check(item)))
+        if len(problems) >= MAX_MISMATCHES:
+            break
     return problems
 
 

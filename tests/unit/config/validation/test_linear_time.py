@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from pilot.config.problem import Problem, error
 from pilot.config.validation.format_string import is_known
 from pilot.config.validation.traffic import unreachable_routes
 from pilot.config.validation.traffic.headers import check_format
+from pilot.ingest import shape
 from pilot.ingest.decode import MAX_PROBLEMS, decode_document
 from pilot.lib.duration import parse_duration
 
@@ -186,3 +188,27 @@ def test_long_key_is_not_repeated_in_the_paths_of_its_problems() -> None:
     problems = decode_document({**plain, "spec": _routes(matches)}).problems
     assert len(problems) == 100
     assert sum(len(problem.path) for problem in problems) < 100_000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"egress": [1] * N},
+        {"egress": [{"hosts": [1]}] * N},
+        {"workloadSelector": {"labels": {f"k{n}": 1 for n in range(N)}}},
+        {f"unknown{n}": 1 for n in range(N)},
+    ],
+)
+def test_mismatches_after_the_first_thousand_are_not_listed(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = 0
+
+    def count(*arguments: Any) -> Problem:
+        nonlocal listed
+        listed += 1
+        return error(*arguments)
+
+    monkeypatch.setattr(shape, "error", count)
+    assert _codes("Sidecar", spec) <= {"wrong-type", "unknown-field", "more-problems"}
+    assert listed <= shape.MAX_MISMATCHES

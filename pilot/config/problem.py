@@ -12,7 +12,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.lib.text import cut
 
 T = TypeVar("T")
-_LONGEST_FIELD = 320
+LONGEST_FIELD = 320
 """The maximum number of characters in one field of a path. It is sufficient for the longest label keys.
 
 The keys of a mapping are fields too. Without a limit, the paths of all problems below a long key would contain the
@@ -23,7 +23,7 @@ whole key.
 class Severity(enum.StrEnum):
     ERROR = "error"
     WARNING = "warning"
-    NOTICE = "notice"
+    INFO = "info"
 
 
 class ObjectRef(NamedTuple):
@@ -50,8 +50,8 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     files.
 
     An object with an ERROR is rejected, and its last valid version stays in force. An object with only WARNINGs takes
-    effect. A NOTICE is not a user error: the object uses a feature that is not compiled into a proxy, so the
-    feature is omitted.
+    effect. An INFO is not a user error, but something that the user may not expect: for example, the object uses a
+    feature that is not compiled into a proxy, so the feature is omitted.
     """
 
     code: str
@@ -97,10 +97,15 @@ def warning(code: str, path: str, message: str) -> Problem:
     return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
 
 
+def info(code: str, path: str, message: str) -> Problem:
+    """Return information that is not a mistake. `path` is as in `error`."""
+    return Problem(code=code, path=path, message=message, severity=Severity.INFO)
+
+
 def below(field: str, problems: Iterable[Problem]) -> Problems:
     """Yield the problems of the value in `field`, with `field` prepended to their paths."""
-    if len(field) > _LONGEST_FIELD:
-        field = cut(field, _LONGEST_FIELD)
+    if len(field) > LONGEST_FIELD:
+        field = cut(field, LONGEST_FIELD)
     for problem in problems:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"

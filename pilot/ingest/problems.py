@@ -19,7 +19,7 @@ Place = tuple[str, str]
 
 
 def log_problem(problem: Problem) -> None:
-    log = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.NOTICE: _log.info}[problem.severity]
+    log = {Severity.ERROR: _log.error, Severity.WARNING: _log.warning, Severity.INFO: _log.info}[problem.severity]
     log("%s", cut(one_line(str(problem)), _SHOWN))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.networking.virtual_service import Destination
-from pilot.config.problem import Problems, below, warning
+from pilot.config.problem import Problems, below, info, warning
 from pilot.mesh.model.service import Service
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
@@ -42,4 +42,4 @@ def _check_port(services: tuple[Service, ...], to: Destination) -> Problems:
         if not any(s.port(to.port.number) for s in services):
             yield warning("port-not-found", "number", f"{to.host} has no port {to.port.number}")
     elif all(len({p.number for p in s.ports}) > 1 for s in services):
-        yield warning("port-not-said", "", f"{to.host} has several ports; the port of the request is used")
+        yield info("port-not-said", "", f"{to.host} has several ports; the port of the request is used")

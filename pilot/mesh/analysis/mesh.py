@@ -10,7 +10,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import ObjectRef, Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, needs_of, notices
+from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, needs_of, missing_support
 from pilot.mesh.registry.mesh_services import find_service, named_port, provider_service, provider_variables
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer
@@ -80,7 +80,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
     for field, part in PARTS.items():
         for index, name in enumerate(part.defaults(default)):
             yield from below(f"defaultProviders.{field}[{index}]", check_provider(db, name, part))
-            yield from below(f"defaultProviders.{field}[{index}]", notices(db, needs_of(db, (name,), part), ()))
+            yield from below(f"defaultProviders.{field}[{index}]", missing_support(db, needs_of(db, (name,), part), ()))
 
 
 def _check_networks(db: Mesh) -> Problems:

@@ -21,9 +21,18 @@ def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
     return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
 
 
+@derived
+def has_workloads(db: Mesh) -> bool:
+    """Return whether the labels of any workload are known.
+
+    Files usually contain no Pods. Without them, a selector that matches nothing is not a mistake.
+    """
+    return bool(pod_namespaces(db) or entry_namespaces(db) or _connected_routers(db))
+
+
 def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Problems:
     """Yield a problem if no workload in the namespace has all the labels. An empty selector matches every workload."""
-    if labels and not any(labels.items() <= have for have in label_sets(db, namespace)):
+    if labels and has_workloads(db) and not any(labels.items() <= have for have in label_sets(db, namespace)):
         message = f"no workload in namespace {namespace} has the labels {format_labels(labels)}"
         yield warning("selector-without-workloads", "", message)
 

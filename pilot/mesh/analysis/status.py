@@ -54,7 +54,7 @@ def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentRefer
                 object=ref,
                 path=path,
                 message=condition.message,
-                severity=Severity.NOTICE if condition.reason in _PENDING else Severity.WARNING,
+                severity=Severity.INFO if condition.reason in _PENDING else Severity.WARNING,
             )
             problems.setdefault((condition.reason, condition.message), problem)
     return tuple(problems.values())

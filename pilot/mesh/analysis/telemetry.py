@@ -12,7 +12,7 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.policy import check_targets
 from pilot.mesh.analysis.selector import check_selector
-from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, notices
+from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, missing_support
 from pilot.mesh.model.telemetry_features import CEL_FILTER, FORMATTED_TAG, PROPAGATION
 from pilot.mesh.security.policies import attachments
 from pilot.mesh.tables.database import Mesh
@@ -30,7 +30,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems between a Telemetry and other objects, and a notice for each feature that proxies lack."""
+    """Return the problems between a Telemetry and other objects, and information about each feature that proxies lack."""
     telemetry = TELEMETRY.get(db, key)
     return attribute(telemetry, below("spec", _check(db, telemetry))) if telemetry is not None else ()
 
@@ -75,7 +75,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
         for number, name in enumerate(provider_names(entry)):
             yield from below(f"{place}.providers[{number}].name", check_provider(db, name, part))
         places = () if o.namespace == root_namespace(db) else (o.namespace,)
-        yield from below(place, notices(db, [*needs_of(db, names, part), *_needs(entry)], places))
+        yield from below(place, missing_support(db, [*needs_of(db, names, part), *_needs(entry)], places))
 
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:

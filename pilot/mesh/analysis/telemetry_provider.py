@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
 
 from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.mesh.mesh_config import DefaultProviders
-from pilot.config.problem import Problem, Problems, Severity, warning
+from pilot.config.problem import Problem, Problems, info, warning
 from pilot.config.telemetry import Telemetry
 from pilot.mesh.model.telemetry_features import (
     CONNECTION_LOG,
@@ -94,8 +93,8 @@ def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
     return [need for kind, need in part.kinds.items() if any(getattr(provider, kind) is not None for provider in used)]
 
 
-def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
-    """Yield a notice for each needed feature that some proxies in the namespaces lack.
+def missing_support(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
+    """Yield information about each needed feature that some proxies in the namespaces lack.
 
     If `namespaces` is empty, all namespaces are checked.
     """
@@ -111,4 +110,4 @@ def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iter
             message = (
                 f"proxies in {', '.join(places)} do not support {need}: {_WITHOUT.get(need, 'it is omitted there')}"
             )
-            yield replace(warning("left-out", "", message), severity=Severity.NOTICE)
+            yield info("left-out", "", message)

@@ -45,7 +45,7 @@ def _problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
             object=ref,
             path="kind",
             message=f"{ref.kind.name} has no effect: {reason}",
-            severity=Severity.NOTICE,
+            severity=Severity.INFO,
         ),
     )
 

@@ -22,7 +22,7 @@ RULE_TEXT = f"{GroupKind(NETWORKING, 'DestinationRule')} shop/web"
             Problem(code="c", object=RULE, path="spec.host", message="m", file="a.yaml", line=7),
             f"a.yaml:7: error c: {RULE_TEXT} spec.host: m",
         ),
-        (Problem(code="c", message="m", file="a.yaml", severity=Severity.NOTICE), "a.yaml: notice c: m"),
+        (Problem(code="c", message="m", file="a.yaml", severity=Severity.INFO), "a.yaml: info c: m"),
         (Problem(code="c", object=CLASS, message="m"), f"error c: {CLASS.kind} istio: m"),
     ],
 )

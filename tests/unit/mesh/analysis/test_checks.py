@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from pilot.config.problem import Problem
+from pilot.config.problem import Problem, Severity
 from pilot.ingest.mesh_config import decode_mesh_networks
 from testing.edits.mesh_edits import rows_at
 from testing.edits.mesh_slots import SLOTS
@@ -550,6 +550,25 @@ def test_problem_is_reported_until_resolved(row: Row) -> None:
     if row.fixes:
         harness.set(rows_of(row.fixes))
         assert problems_of(harness) == ()
+
+
+def test_destination_without_a_port_is_information() -> None:
+    harness = world(*BASE, MANY, vs(f"{{hosts: [b.com], {to('many')}}}"))
+    assert [(p.code, p.severity) for p in problems_of(harness)] == [("port-not-said", Severity.INFO)]
+
+
+def test_selectors_are_not_checked_before_any_workload_is_known() -> None:
+    selecting = (
+        gw(),
+        peer("{selector: {matchLabels: {app: web}}}"),
+        peer("{selector: {matchLabels: {app: web}}}", "root", namespace="istio-system"),
+        request("{selector: {matchLabels: {app: web}}}", "istio-system"),
+        sidecar(f"{{workloadSelector: {{labels: {{app: web}}}}, {ALL}}}"),
+    )
+    harness = world(*selecting)
+    assert "selector-without-workloads" not in {p.code for p in problems_of(harness)}
+    harness.set(rows_of([POD]))
+    assert [p.code for p in problems_of(harness)].count("selector-without-workloads") == 4
 
 
 def test_checks_handle_every_object_variant() -> None:

@@ -21,6 +21,7 @@ extensionProviders:
 """
 COLLECTOR = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 9411}]}", "obs")
 ELSEWHERE = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", "obs")
+OTHER = pod("other-0", "10.1.0.8", "obs", labels="{app: other}")
 WEB = pod("web-0", "10.1.0.1", labels="{app: web}")
 STOCK = frozenset(("envoy.config.trace.v3.ZipkinConfig", "envoy.extensions.access_loggers.file.v3.FileAccessLog"))
 
@@ -115,7 +116,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code}-{row.path}")
 def test_problem_is_reported_until_resolved(row: Row) -> None:
-    harness = world(COLLECTOR, mesh_config=MESH)
+    harness = world(COLLECTOR, OTHER, mesh_config=MESH)
     assert problems_of(harness) == ()
     harness.set(rows_of(row.causes))
     assert [(p.code, p.path) for p in problems_of(harness)] == [(row.code, row.path)]
@@ -133,7 +134,7 @@ def test_collector_without_the_port_is_reported_on_provider_and_telemetry() -> N
     assert problems_of(harness) == ()
 
 
-def test_extensions_missing_from_proxies_are_one_notice_per_namespace() -> None:
+def test_extensions_missing_from_proxies_are_reported_once_per_namespace() -> None:
     logs = "accessLogging: [{providers: [{name: file}], filter: {expression: 'true'}}]"
     harness = world(COLLECTOR, telemetry(f"metrics: [{{providers: [{{name: prometheus}}]}}], {logs}"), mesh_config=MESH)
     harness.connect(proxy("sidecar", "own-0", "a", "10.1.0.1"))
@@ -143,8 +144,8 @@ def test_extensions_missing_from_proxies_are_one_notice_per_namespace() -> None:
     harness.connect(replace(proxy("sidecar", "far-0", "far", "10.1.0.9"), extensions=STOCK))
     problems = problems_of(harness)
     assert [(p.code, p.path, p.severity) for p in problems] == [
-        ("left-out", "spec.metrics[0]", Severity.NOTICE),
-        ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
+        ("left-out", "spec.metrics[0]", Severity.INFO),
+        ("left-out", "spec.accessLogging[0]", Severity.INFO),
     ]
     assert "proxies in a do not support istio.stats" in problems[0].message
 

@@ -10,7 +10,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import ObjectRef, Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, needs_of, missing_support
+from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, missing_support, needs_of
 from pilot.mesh.registry.mesh_services import find_service, named_port, provider_service, provider_variables
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer

@@ -12,7 +12,7 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.policy import check_targets
 from pilot.mesh.analysis.selector import check_selector
-from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, missing_support
+from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, missing_support, needs_of
 from pilot.mesh.model.telemetry_features import CEL_FILTER, FORMATTED_TAG, PROPAGATION
 from pilot.mesh.security.policies import attachments
 from pilot.mesh.tables.database import Mesh
@@ -30,7 +30,7 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Return the problems between a Telemetry and other objects, and information about each feature that proxies lack."""
+    """Return the problems between a Telemetry and other objects, and each feature that proxies lack."""
     telemetry = TELEMETRY.get(db, key)
     return attribute(telemetry, below("spec", _check(db, telemetry))) if telemetry is not None else ()
 

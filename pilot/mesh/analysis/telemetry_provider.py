@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-
 from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.mesh.mesh_config import DefaultProviders
 from pilot.config.problem import Problem, Problems, info, warning

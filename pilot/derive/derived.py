@@ -125,7 +125,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                     raise
                 if must_pause is not None and must_pause():
                     gathered.dirty = dict.fromkeys(itertools.islice(dirty, index + 1, None))
-                    raise Paused(node)
+                    raise Paused
 
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
         """Replace the list of keys, and return the nodes of the new keys."""

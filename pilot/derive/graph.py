@@ -34,14 +34,14 @@ class CycleError(RuntimeError):
 
 
 class Paused(BaseException):
-    """The refresh of a gather was interrupted between two of its items. `node` is the gather's node.
+    """A refresh was interrupted. `nodes` are the nodes that were being refreshed, from the innermost outwards.
 
     It is not an error of a derivation, and is raised only inside of `Database.pausing`.
     """
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self.node = node
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[Node] = []
 
 
 class Derivation(Generic[P, T]):
@@ -76,6 +76,8 @@ class Derivation(Generic[P, T]):
                 db._reads[node] = None
             if node.stale:
                 db.refresh(node)
+                if db.must_pause is not None and db._reads is not None and not self.is_input and db.must_pause():
+                    raise Paused
             if node.error is not None:
                 raise node.error.with_traceback(None)  # raised repeatedly, the error would accumulate tracebacks
             return node.value
@@ -263,8 +265,11 @@ class Database:
                 value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
             except Exception as raised:  # a bug is memoised like a value, and the last good value stays
                 value, error = UNSET, raised
-            except Paused:
-                self._orphans.extend(dep for dep in self._reads or () if not dep.readers and not dep.watchers)
+            except Paused as paused:
+                paused.nodes.append(node)
+                if node.gathered is None:  # keep what it has read until it runs again
+                    self._link(node, {**(self._reads or {}), **dict.fromkeys(node.deps)})
+                    node.verified_at = -1
                 raise
             finally:
                 reads, self._reads = self._reads, outer
@@ -317,9 +322,11 @@ class Database:
 
     @contextlib.contextmanager
     def pausing(self, must_pause: Callable[[], bool]) -> Iterator[None]:
-        """Interrupt refreshes as soon as `must_pause` returns True: raise Paused after the next item of a gather.
+        """Interrupt refreshes as soon as `must_pause` returns True: raise Paused after the next value that a derivation
+        reads has been refreshed.
 
-        The items that were refreshed remain up to date. If the same refresh is repeated, it continues from there.
+        The refreshed values remain up to date. If the same refresh is repeated, a gather continues with its next item.
+        Another derivation runs again from its beginning, but does not refresh these values again.
         """
         self.must_pause = must_pause
         try:

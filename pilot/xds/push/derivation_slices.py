@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -17,7 +18,8 @@ async def in_slices(
 ) -> T:
     """Return the result of `read`, which reads derived values.
 
-    After each slice, call `wait`. Then continue the interrupted gather until it is complete, and call `read` again.
+    After each slice, call `wait`. Then continue the interrupted derivations, the innermost one first, and call `read`
+    again.
     """
     paused_nodes: list[Node] = []
     try:
@@ -28,9 +30,10 @@ async def in_slices(
                         return read()
                     db.refresh(paused_nodes[-1])
             except Paused as paused:
-                if paused.node not in paused_nodes:
-                    db.hold(paused.node)
-                    paused_nodes.append(paused.node)
+                for node in reversed(paused.nodes):
+                    if node not in paused_nodes:
+                        db.hold(node)
+                        paused_nodes.append(node)
                 await wait()
             else:
                 db.unwatch(paused_nodes.pop())
@@ -40,6 +43,16 @@ async def in_slices(
 
 
 def _is_over(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether `seconds` have passed since the function was created."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
+    """Return a function that tells whether `seconds` have passed since its first call.
+
+    The first call follows the first refresh. A derivation that runs again therefore always makes progress.
+    """
+    end = math.inf
+
+    def is_over() -> bool:
+        nonlocal end
+        now = time.monotonic()
+        end = min(end, now + seconds)
+        return now >= end
+
+    return is_over
